@@ -1,0 +1,242 @@
+"""The contract between the two sides: what a job is asked (`JobSpec`) and what it answers (`JobResult`).
+
+This module imports neither Airflow nor Spark. The Airflow side writes a `JobSpec` as JSON, `spark_jobs.run` reads it,
+does the work and writes a `JobResult` as JSON, on success and on failure alike. The shape of the exchange (a small,
+versioned spec in, a small, versioned result out, errors as data) follows dagster-pipes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+CONTRACT_VERSION = 1
+"""Raised whenever a spec or result of the old shape can no longer be read."""
+
+
+class SourceFormat(StrEnum):
+    """File formats a source may have."""
+
+    JSON = "json"
+    CSV = "csv"
+    ORC = "orc"
+    PARQUET = "parquet"
+    TEXT = "text"
+
+
+class ReaderChoice(StrEnum):
+    """Which reader a source is read with."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    PUSHDOWN = "pushdown"
+
+
+class OutputMode(StrEnum):
+    """What happens when the output exists already; names and meanings are Spark's."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+    IGNORE = "ignore"
+    ERROR_IF_EXISTS = "errorifexists"
+
+
+class Exactness(StrEnum):
+    """How much of a conjunct a source takes over from Spark."""
+
+    EXACT = "exact"
+    INEXACT = "inexact"
+    UNSUPPORTED = "unsupported"
+
+
+class ErrorCode(StrEnum):
+    """What went wrong, coarse enough to decide whether to try again."""
+
+    BAD_SPEC = "bad_spec"
+    UNKNOWN_COLUMN = "unknown_column"
+    KIND_MISMATCH = "kind_mismatch"
+    BAD_PREDICATE = "bad_predicate"
+    BAD_SCHEMA = "bad_schema"
+    UNSAFE_SETTING = "unsafe_setting"
+    MISSING_PATH = "missing_path"
+    OUTPUT_EXISTS = "output_exists"
+    UNREADABLE_FILE = "unreadable_file"
+    SCHEMA_CONFLICT = "schema_conflict"
+    UNSAFE_INPUT = "unsafe_input"
+    DISK_FULL = "disk_full"
+    WORKER_KILLED = "worker_killed"
+    DRIVER_KILLED = "driver_killed"
+    SUBMIT_FAILED = "submit_failed"
+    SPARK = "spark"
+    INTERNAL = "internal"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same task, run again unchanged, could succeed."""
+        return self not in _FINAL_CODES
+
+
+_FINAL_CODES = frozenset(
+    {
+        ErrorCode.BAD_SPEC,
+        ErrorCode.UNKNOWN_COLUMN,
+        ErrorCode.KIND_MISMATCH,
+        ErrorCode.BAD_PREDICATE,
+        ErrorCode.BAD_SCHEMA,
+        ErrorCode.UNSAFE_SETTING,
+        ErrorCode.OUTPUT_EXISTS,
+        ErrorCode.SCHEMA_CONFLICT,
+    }
+)
+
+
+class _Message(BaseModel):
+    """Base of everything that crosses the wall: immutable, and strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class SourceSpec(_Message):
+    """One named source: files of one format, how to parse them and which reader to use."""
+
+    format: SourceFormat
+    path: Annotated[tuple[str, ...], Field(min_length=1)]
+    schema_ddl: Annotated[str | None, Field(alias="schema")] = None
+    options: dict[str, str] = Field(default_factory=dict)
+    reader: ReaderChoice = ReaderChoice.AUTO
+    filter_pushdown: bool = True
+
+
+class QuerySpec(_Message):
+    """What is asked of the sources: SQL text over them, or columns, predicate and limit over one of them."""
+
+    sql: str | None = None
+    source: str | None = None
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    limit: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        short_form = (self.source, self.columns, self.where, self.limit)
+        if self.sql is not None and any(part is not None for part in short_form):
+            raise ValueError("query: give either `sql` or `source` with `columns`, `where` and `limit`, not both")
+        if self.sql is None and self.source is None:
+            raise ValueError("query: give `sql`, or the name of a `source`")
+        return self
+
+
+class OutputSpec(_Message):
+    """Where the rows go. Writing is all or nothing."""
+
+    path: str
+    format: str = "parquet"
+    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    options: dict[str, str] = Field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+
+
+class JobSpec(_Message):
+    """One job: named sources, one query over them, one output, and where the result goes.
+
+    `run_key` names the logical run (same for every retry), so that a retried append replaces what an earlier try left.
+    `conf` is set on the session at run time (`spark.sql.*` switches mapped from operator parameters).
+    `secrets_path` points at a file of mode 0600 that the job reads once and deletes; its values never enter the spec.
+    """
+
+    version: int = CONTRACT_VERSION
+    run_key: str
+    sources: Annotated[dict[str, SourceSpec], Field(min_length=1)]
+    query: QuerySpec
+    output: OutputSpec | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+    result_path: str | None = None
+    secrets_path: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.version != CONTRACT_VERSION:
+            raise ValueError(f"version: this job reads spec version {CONTRACT_VERSION}, the spec has {self.version}")
+        if self.query.source is not None and self.query.source not in self.sources:
+            raise ValueError(f"query.source: no source is named {self.query.source!r}")
+        return self
+
+
+class SecretValues(_Message):
+    """Content of the secrets file: Hadoop configuration entries (credentials) to set inside the driver process."""
+
+    hadoop: dict[str, str] = Field(default_factory=dict)
+
+
+class ConjunctReport(_Message):
+    """What became of one conjunct of the predicate."""
+
+    sql: str
+    exactness: Exactness
+    pushed_as: str | None = None
+    reason: str | None = None
+
+
+class SourceReport(_Message):
+    """What happened at one source. Counts come from the executors; None where the reader cannot know.
+
+    Units: bytes as stored (compressed files: compressed bytes), rows, files. `bytes_searched` counts the bytes that were
+    searched for a byte pattern after decompression. `skipped` counts units never read, by kind (files, splits, lines).
+    """
+
+    reader: str
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...] = ()
+    columns: tuple[str, ...] = ()
+    files_total: int = 0
+    files_read: int | None = None
+    bytes_total: int = 0
+    bytes_read: int | None = None
+    bytes_searched: int | None = None
+    rows_decoded: int | None = None
+    rows_returned: int | None = None
+    skipped: dict[str, int] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def pushed(self) -> tuple[str, ...]:
+        """Conjuncts that the source takes over, wholly or in part, as SQL."""
+        return tuple(c.sql for c in self.conjuncts if c.exactness is not Exactness.UNSUPPORTED)
+
+    @property
+    def residual(self) -> tuple[str, ...]:
+        """Conjuncts that Spark evaluates (again), as SQL."""
+        return tuple(c.sql for c in self.conjuncts if c.exactness is not Exactness.EXACT)
+
+
+class JobError(_Message):
+    """A failure as data: one line that says what to do, then the details."""
+
+    code: ErrorCode
+    message: str
+    retryable: bool
+    error_class: str | None = None
+    traceback: str | None = None
+
+
+class JobResult(_Message):
+    """What a job answers, on success and on failure."""
+
+    version: int = CONTRACT_VERSION
+    rows: int | None = None
+    output: str | None = None
+    application_id: str | None = None
+    sources: dict[str, SourceReport] = Field(default_factory=dict)
+    joins: tuple[str, ...] = ()
+    seconds: float = 0.0
+    error: JobError | None = None
+
+    def as_xcom(self) -> dict[str, object]:
+        """The result as a small JSON dict; per source with the derived `pushed` and `residual` lists."""
+        data = self.model_dump(mode="json")
+        for name, source in self.sources.items():
+            data["sources"][name]["pushed"] = list(source.pushed)
+            data["sources"][name]["residual"] = list(source.residual)
+        return data

@@ -1,0 +1,73 @@
+"""Typed errors of the Spark side: one line that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from spark_jobs.contract import ErrorCode
+
+
+class PushdownError(Exception):
+    """A failure with a code that the Airflow side can act on.
+
+    `code` decides whether a retry makes sense; the message is one line and complete without a traceback.
+    """
+
+    code: ErrorCode = ErrorCode.INTERNAL
+
+    def __init__(self, message: str, *, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class BadSpecError(PushdownError):
+    """The job description is wrong; the message names the parameter."""
+
+    code = ErrorCode.BAD_SPEC
+
+
+class UnknownColumnError(PushdownError):
+    """A column is not in the source; the message suggests the nearest names."""
+
+    code = ErrorCode.UNKNOWN_COLUMN
+
+
+class KindMismatchError(PushdownError):
+    """A path step does not fit the column's kind (a member of something that is no struct, an index into no array)."""
+
+    code = ErrorCode.KIND_MISMATCH
+
+
+class BadPredicateError(PushdownError):
+    """The predicate does not parse or does not type-check; the message shows where."""
+
+    code = ErrorCode.BAD_PREDICATE
+
+
+class BadSchemaError(PushdownError):
+    """A declared schema does not parse."""
+
+    code = ErrorCode.BAD_SCHEMA
+
+
+class MissingPathError(PushdownError):
+    """An input path or glob matches nothing."""
+
+    code = ErrorCode.MISSING_PATH
+
+
+class OutputExistsError(PushdownError):
+    """The output exists and the mode forbids touching it."""
+
+    code = ErrorCode.OUTPUT_EXISTS
+
+
+class UnreadableFileError(PushdownError):
+    """A file cannot be read; the message names the file and the byte position."""
+
+    code = ErrorCode.UNREADABLE_FILE
+
+
+class UnsafeInputError(PushdownError):
+    """Bytes were met that Spark may read in a way byte search cannot follow; Spark's own reader must take the scan."""
+
+    code = ErrorCode.UNSAFE_INPUT
