@@ -1,0 +1,189 @@
+"""Parses column paths such as `m.b`, `arr[0,2]` and `a(b, c(d))` into immutable steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_jobs.errors import BadSpecError
+
+_MAX_POSITION = 2**31 - 1
+_NAME = re.compile(r"[^\s.,*`()\[\]]+")
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_DIGITS = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A named step: a column of the table, or a member of the struct before it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Zero-based positions picked from the array before it, ascending and without repeats."""
+
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Several members of the struct before it, kept together as a smaller struct."""
+
+    members: tuple[ColumnPath, ...]
+
+
+@dataclass(frozen=True)
+class Wildcard:
+    """All columns of the table."""
+
+
+Step = Member | Elements | Group | Wildcard
+
+
+@dataclass(frozen=True)
+class ColumnPath:
+    """One entry of `columns`: its steps, the first of which is a `Member` or the `Wildcard`."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the path stands for all columns of the table."""
+        return isinstance(self.steps[0], Wildcard)
+
+    @property
+    def head(self) -> str:
+        """Name of the first step; empty for the wildcard."""
+        first = self.steps[0]
+        return first.name if isinstance(first, Member) else ""
+
+    def __str__(self) -> str:
+        return render_steps(self.steps)
+
+
+def quote_name(name: str) -> str:
+    """The name in backticks, so that Spark and the path parser take it literally."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def render_steps(steps: Sequence[Step]) -> str:
+    """The text that parses to these steps, with backticks only where a name needs them."""
+    text = ""
+    for step in steps:
+        match step:
+            case Member(name):
+                plain = name if _NAME.fullmatch(name) else quote_name(name)
+                text += f".{plain}" if text else plain
+            case Elements(positions):
+                text += f"[{','.join(map(str, positions))}]"
+            case Group(members):
+                text += f"({', '.join(map(str, members))})"
+            case Wildcard():
+                text += "*"
+    return text
+
+
+def parse_path(text: str) -> ColumnPath:
+    """Parses one entry of `columns`.
+
+    Raises `BadSpecError` with the position (counted from 1) at which the text stops making sense.
+    """
+    parser = _Parser(text)
+    path = parser.path(nested=False)
+    parser.skip_blanks()
+    if not parser.at_end:
+        raise parser.error("expected `.`, `[`, `(` or the end")
+    return path
+
+
+def parse_paths(columns: Sequence[str]) -> tuple[ColumnPath, ...]:
+    """Parses all entries of `columns`; entries with the same steps merge into one."""
+    if isinstance(columns, str):
+        raise BadSpecError(f"columns: give a list of column paths, not the one text {columns!r}")
+    return tuple(dict.fromkeys(parse_path(text) for text in columns))
+
+
+class _Parser:
+    """Recursive descent over one text.
+
+    path = name {`.` name | `[` digits {`,` digits} `]`} [`(` path {`,` path} `)`]
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._at >= len(self._text)
+
+    def error(self, problem: str) -> BadSpecError:
+        found = "the end" if self.at_end else f"{self._text[self._at]!r}"
+        return BadSpecError(f"columns: {self._text!r} at character {self._at + 1}: {problem}, found {found}")
+
+    def skip_blanks(self) -> None:
+        while not self.at_end and self._text[self._at].isspace():
+            self._at += 1
+
+    def path(self, *, nested: bool) -> ColumnPath:
+        self.skip_blanks()
+        if not nested and self._take("*"):
+            return ColumnPath((Wildcard(),))
+        steps: list[Step] = [Member(self._name())]
+        while True:
+            if self._take("."):
+                steps.append(Member(self._name()))
+            elif self._take("["):
+                steps.append(self._elements())
+            elif self._take("("):
+                steps.append(self._group())
+                return ColumnPath(tuple(steps))
+            else:
+                return ColumnPath(tuple(steps))
+
+    def _name(self) -> str:
+        if quoted := _QUOTED.match(self._text, self._at):
+            self._at = quoted.end()
+            return quoted.group(1).replace("``", "`")
+        if plain := _NAME.match(self._text, self._at):
+            self._at = plain.end()
+            return plain.group()
+        raise self.error("expected a column name (put names with blanks or signs between backticks)")
+
+    def _elements(self) -> Elements:
+        positions = {self._position()}
+        while self._separator("]"):
+            positions.add(self._position())
+        return Elements(tuple(sorted(positions)))
+
+    def _position(self) -> int:
+        self.skip_blanks()
+        digits = _DIGITS.match(self._text, self._at)
+        if digits is None or int(digits.group()) > _MAX_POSITION:
+            raise self.error(f"expected an array position from 0 to {_MAX_POSITION}")
+        self._at = digits.end()
+        return int(digits.group())
+
+    def _group(self) -> Group:
+        members = [self.path(nested=True)]
+        while self._separator(")"):
+            members.append(self.path(nested=True))
+        return Group(tuple(dict.fromkeys(members)))
+
+    def _separator(self, closing: str) -> bool:
+        """Whether a comma follows; False after the closing sign, an error for anything else."""
+        self.skip_blanks()
+        if self._take(closing):
+            return False
+        if self._take(","):
+            return True
+        raise self.error(f"expected `,` or `{closing}`")
+
+    def _take(self, sign: str) -> bool:
+        if self._text.startswith(sign, self._at):
+            self._at += len(sign)
+            return True
+        return False

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import sqlglot
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.projection.implicit import (
+    implicit_references,
+    implicit_values,
+    location,
+    max_depth,
+    native_implicit_expressions,
+    root_of,
+    scan_root,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("s3a://events/2026/*/*.json", "s3a://events/2026"),
+        ("s3a://events/20{25,26}/a.json", "s3a://events"),
+        ("/data/in", "/data/in"),
+        ("file:///data/in/", "/data/in"),
+        ("file:/data/x?.json", "/data"),
+        ("/*.json", "/"),
+        ("*.json", ""),
+    ],
+)
+def test_the_scan_root_is_what_no_glob_can_change(path: str, root: str) -> None:
+    assert scan_root(path) == root
+
+
+def test_the_scan_root_of_a_plain_file_is_its_parent() -> None:
+    assert scan_root("/data/in/a.json", is_file=True) == "/data/in"
+    assert scan_root("hdfs://nn/a.json", is_file=True) == "hdfs://nn"
+
+
+def test_values_of_a_remote_file() -> None:
+    assert implicit_values("s3a://events/2026/01/a b.json.gz", "s3a://events/2026") == {
+        "filename": "a b.json.gz",
+        "filepath": "s3a://events/2026/01",
+        "fqn": "s3a://events/2026/01/a b.json.gz",
+        "suffix": "gz",
+        "dir0": "01",
+    }
+
+
+def test_values_of_a_local_file_at_the_root_and_elsewhere() -> None:
+    assert implicit_values("file:/plain", "/") == {
+        "filename": "plain",
+        "filepath": "/",
+        "fqn": "/plain",
+        "suffix": None,
+    }
+    assert "dir0" not in implicit_values("/database/x/a.json", "/data")
+
+
+def test_depth_is_that_of_the_deepest_file_below_its_own_root() -> None:
+    files = ["/d/a.json", "/d/x/y/b.json", "/e/z/c.json"]
+    assert max_depth(files, ["/d", "file:///e"]) == 2
+    assert max_depth(files, ["/d/x", "/d", "/e"]) == 1
+    assert max_depth([], ["/d"]) == 0
+    assert root_of("/d/x/y/b.json", ["/d", "/d/x", "/d/xy"]) == "/d/x"
+    assert root_of("/f/b.json", ["/d"]) is None
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("predicate", "mentioned"),
+    [
+        ("FileName = 'a' AND dir1 > '2' OR dir1 IS NULL", ("filename", "dir1")),
+        ("e.suffix = 'gz'", ("suffix",)),
+        ("dir0.x = 1", ()),
+        ("event.filename = 'x' AND e.event.fqn = 'y'", ()),
+        ("filepath = 'own'", ()),
+        ("dir01 = 1 AND dirx = 2", ()),
+    ],
+)
+def test_implicit_columns_in_a_predicate(predicate: str, mentioned: tuple[str, ...]) -> None:
+    schema = StructType.fromDDL("id int, event struct<filename:string>, FilePath string")
+    assert implicit_references(sqlglot.parse_one(predicate, read="spark"), schema) == mentioned
+
+
+NASTY_PLACES = [
+    "plain.json",
+    "with blank/a b.json",
+    "per%41cent/100%/plus+sign.tar.json",
+    "ümläut/日本/é.json",
+    "key=007/q'uote/back#hash/x.json",
+]
+
+
+def test_native_expressions_agree_with_the_file_names(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "it's a root+%20"
+    for place in NASTY_PLACES:
+        file = root / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"place": place}) + "\n")
+    expressions = native_implicit_expressions([str(tmp_path), f"file://{root}"], depth=3)
+    frame = spark.read.option("recursiveFileLookup", True).schema("place string").json(str(root))
+    rows = frame.selectExpr("place", *(f"{text} AS {name}" for name, text in expressions.items())).collect()
+    found = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}
+    nothing = dict.fromkeys(expressions)
+    assert found == {place: nothing | dict(implicit_values(f"{root}/{place}", str(root))) for place in NASTY_PLACES}
+
+
+def test_native_expressions_answer_any_level_and_only_implicit_names() -> None:
+    expressions = native_implicit_expressions([], depth=1)
+    assert list(expressions) == ["filename", "filepath", "fqn", "suffix", "dir0"]
+    assert len(expressions) == 5
+    assert expressions["dir7"] == "CAST(NULL AS STRING)"
+    assert "user_id" not in expressions
+
+
+def test_a_file_outside_all_roots_has_null_directories(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}\n")
+    expressions = native_implicit_expressions(["/somewhere/else"])
+    row = (
+        spark.read.schema("x int").json(str(tmp_path)).selectExpr(expressions["dir0"], expressions["FILENAME"]).first()
+    )
+    assert row is not None
+    assert tuple(row) == (None, "a.json")
+
+
+def test_locations_drop_the_local_scheme_only() -> None:
+    assert [location(p) for p in ("file:///a/", "/", "hdfs://nn/a", "file:/")] == ["/a", "/", "hdfs://nn/a", "/"]
