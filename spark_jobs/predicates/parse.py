@@ -1,0 +1,50 @@
+"""Parse a predicate into sqlglot's AST (Spark dialect) and split it into conjuncts."""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+
+def parse_predicate(text: str) -> exp.Expression | None:
+    """Return the AST of a Spark SQL predicate, or None where sqlglot cannot read it.
+
+    None is no verdict on the text: Spark's own parser has the last word, and a predicate that only Spark can read is
+    evaluated by Spark alone.
+    """
+    try:
+        return sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+    except SqlglotError:
+        return None
+
+
+def conjuncts(predicate: exp.Expression) -> list[exp.Expression]:
+    """Split a predicate at its top-level ANDs, left to right.
+
+    >>> [c.sql() for c in conjuncts(parse_predicate("a = 1 AND (b = 2 AND (c = 3 OR d = 4))"))]
+    ['a = 1', 'b = 2', 'c = 3 OR d = 4']
+    """
+    predicate = predicate.unnest()
+    if isinstance(predicate, exp.And):
+        return conjuncts(predicate.left) + conjuncts(predicate.right)
+    return [predicate]
+
+
+def column_path(column: exp.Expression) -> tuple[str, ...] | None:
+    """Return the dotted parts of a column reference, or None for anything that is not plain member access.
+
+    >>> column_path(sqlglot.parse_one("a.b.c.d.e", dialect="spark"))
+    ('a', 'b', 'c', 'd', 'e')
+    """
+    if isinstance(column, exp.Dot) and isinstance(column.expression, exp.Identifier):
+        head = column_path(column.this)
+        return None if head is None else (*head, column.expression.name)
+    if isinstance(column, exp.Column) and not isinstance(column.this, exp.Star):
+        return tuple(part.name for part in column.parts)
+    return None
+
+
+def has_subquery(predicate: exp.Expression) -> bool:
+    """Whether the predicate reads anything besides the source's own row."""
+    return predicate.find(exp.Select, exp.Subquery, exp.Exists) is not None
