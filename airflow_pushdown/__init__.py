@@ -1,0 +1,1 @@
+"""Airflow side of airflow_pushdown: operators that describe a job, and hooks that submit it to Spark."""

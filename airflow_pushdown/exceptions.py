@@ -1,0 +1,123 @@
+"""Typed failures of a pushdown task: final ones derive from `AirflowFailException`, the others may be retried."""
+
+from __future__ import annotations
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from spark_jobs.contract import ErrorCode, JobError
+
+
+class PushdownTaskError(AirflowException):
+    """A failed pushdown task.
+
+    `job_error` is the failure as data (code, message, Spark error class, traceback); the text of the exception is one
+    line that starts with the Spark error class where there is one, else with the error code.
+    """
+
+    def __init__(self, job_error: JobError) -> None:
+        super().__init__(job_error)
+        self.job_error = job_error
+
+    @property
+    def code(self) -> ErrorCode:
+        """What went wrong, as the Spark side classified it."""
+        return self.job_error.code
+
+    def __str__(self) -> str:
+        head = self.job_error.error_class or self.job_error.code.value
+        line = " ".join(self.job_error.message.split())
+        return line if line.startswith(head) else f"{head}: {line}"
+
+
+class FinalPushdownError(PushdownTaskError, AirflowFailException):
+    """A failure that the same task would meet again: Airflow does not retry it."""
+
+
+class RetryablePushdownError(PushdownTaskError):
+    """A failure that a retry may get past."""
+
+
+class ConfigError(FinalPushdownError):
+    """A parameter, a connection or a setting is wrong; the message names it."""
+
+
+class ColumnError(FinalPushdownError):
+    """A column does not exist, or is not of the kind its path asks for."""
+
+
+class PredicateError(FinalPushdownError):
+    """The `where` predicate does not parse or does not fit the columns' types."""
+
+
+class SchemaError(FinalPushdownError):
+    """The declared schema does not parse, or the files contradict each other."""
+
+
+class OutputExistsError(FinalPushdownError):
+    """The output is there already and `output_mode` forbids touching it."""
+
+
+class InputError(RetryablePushdownError):
+    """An input is missing or cannot be read; it may have been put right by the next try."""
+
+
+class DiskFullError(RetryablePushdownError):
+    """There was no room left where the job writes."""
+
+
+class WorkerKilledError(RetryablePushdownError):
+    """A Python worker of the job was killed, most often for want of memory."""
+
+
+class DriverKilledError(RetryablePushdownError):
+    """The Spark driver was killed before it could write a result."""
+
+
+class SubmitFailedError(RetryablePushdownError):
+    """spark-submit failed before the job could write a result."""
+
+
+class SparkJobError(RetryablePushdownError):
+    """Spark failed the job for a reason that has no class of its own here."""
+
+
+class InternalPushdownError(RetryablePushdownError):
+    """The job failed in a way it did not expect itself."""
+
+
+_CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
+    ErrorCode.BAD_SPEC: ConfigError,
+    ErrorCode.UNSAFE_SETTING: ConfigError,
+    ErrorCode.UNKNOWN_COLUMN: ColumnError,
+    ErrorCode.KIND_MISMATCH: ColumnError,
+    ErrorCode.BAD_PREDICATE: PredicateError,
+    ErrorCode.BAD_SCHEMA: SchemaError,
+    ErrorCode.SCHEMA_CONFLICT: SchemaError,
+    ErrorCode.OUTPUT_EXISTS: OutputExistsError,
+    ErrorCode.MISSING_PATH: InputError,
+    ErrorCode.UNREADABLE_FILE: InputError,
+    ErrorCode.UNSAFE_INPUT: InputError,
+    ErrorCode.DISK_FULL: DiskFullError,
+    ErrorCode.WORKER_KILLED: WorkerKilledError,
+    ErrorCode.DRIVER_KILLED: DriverKilledError,
+    ErrorCode.SUBMIT_FAILED: SubmitFailedError,
+    ErrorCode.SPARK: SparkJobError,
+    ErrorCode.INTERNAL: InternalPushdownError,
+}
+
+
+def exception_for(error: JobError) -> PushdownTaskError:
+    """The exception to raise for `error`.
+
+    The code picks the class. Where the job judged differently from the code whether a retry makes sense, the job wins:
+    the plain final or retryable class is used.
+    """
+    chosen = _CLASSES.get(error.code, RetryablePushdownError)
+    if issubclass(chosen, AirflowFailException) != error.retryable:
+        return chosen(error)
+    return RetryablePushdownError(error) if error.retryable else FinalPushdownError(error)
+
+
+def config_error(message: str) -> ConfigError:
+    """A `ConfigError` from one line of text that starts with the name of the parameter at fault."""
+    return ConfigError(JobError(code=ErrorCode.BAD_SPEC, message=message, retryable=False))

@@ -1,0 +1,62 @@
+"""Sorts what spark-submit prints by level, and finds in it the line that says why it failed."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+_LOG4J = re.compile(r"^\d\d(?:\d\d)?[/-]\d\d[/-]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_STACK_LINE = re.compile(r"^\s+(?:at |\.\.\. )|^Caused by: ")
+
+# From the surest sign of a cause to the weakest: spark-submit's own complaint, an uncaught exception of the JVM, the
+# last line of a Python traceback, a Java exception printed bare, the shell's complaint, an error that was logged.
+_CAUSES = (
+    re.compile(r"^(?:Error|Exception): (?P<cause>.+)"),
+    re.compile(r'^Exception in thread "[^"]*" (?P<cause>.+)'),
+    re.compile(r"^(?P<cause>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)"),
+    re.compile(r"^(?P<cause>(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b.*)"),
+    re.compile(r"^(?P<cause>.+: (?:line \d+: .+|command not found|No such file or directory|Permission denied))$"),
+    re.compile(r"^\d\S+ \S+ (?:ERROR|FATAL) \S+ (?P<cause>.+)"),
+)
+
+_MAX_CAUSE = 500
+
+
+class JobOutput:
+    """Takes the lines of one job in order; stack traces keep the level of the line they belong to."""
+
+    def __init__(self) -> None:
+        self._level = logging.INFO
+        self._causes: list[str | None] = [None] * len(_CAUSES)
+        self._last = ""
+
+    def level_of(self, line: str) -> int:
+        """The level to log `line` at; also remembers what `cause` needs."""
+        if match := _LOG4J.match(line):
+            self._level = _LEVELS[match.group(1)]
+        elif not _STACK_LINE.match(line):
+            self._level = logging.INFO
+        self._remember(line)
+        return self._level
+
+    @property
+    def cause(self) -> str:
+        """The line that says best why the job failed; the last line if none says it."""
+        return next((cause for cause in self._causes if cause is not None), self._last)[:_MAX_CAUSE]
+
+    def _remember(self, line: str) -> None:
+        """Keep the first line of each kind: later ones tend to be consequences."""
+        if line.strip():
+            self._last = line.strip()
+        for position, pattern in enumerate(_CAUSES):
+            if self._causes[position] is None and (match := pattern.match(line)):
+                self._causes[position] = match.group("cause").strip()
+                return

@@ -1,0 +1,325 @@
+"""Submits a job with spark-submit and collects its result, on top of the Spark provider's hook."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
+from airflow_pushdown.hooks.credentials import confidential
+from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
+from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.output import JobOutput
+from airflow_pushdown.hooks.processes import JobProcess
+from airflow_pushdown.packaging import job_archive, job_program
+from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialise_all
+from spark_jobs.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
+
+_KNOWN_EXTRAS = frozenset(
+    {
+        "queue",
+        "deploy-mode",
+        "spark-binary",
+        "namespace",
+        "principal",
+        "keytab",
+        "rest-scheme",
+        "rest-port",
+        "yarn_resourcemanager_webapp_address",
+    }
+)
+_SHELL_SIGNAL_BASE = 128
+_LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a task asks of the hook: the job, its credentials, and where Spark is.
+
+    `spark_home`, `spark_python` and `exchange_dir` are the operator's parameters of the same names.
+    """
+
+    spec: JobSpec
+    secrets: SecretValues = field(default_factory=SecretValues)
+    spark_home: str | None = None
+    spark_python: str | None = None
+    exchange_dir: str | None = None
+
+
+class PushdownSubmitHook(SparkSubmitHook):
+    """Submits `spark_jobs/run.py` for one `JobSpec` and reads the `JobResult` it leaves.
+
+    On top of the provider's hook: a missing connection raises instead of meaning YARN, nothing secret is on the command
+    line, the child does not inherit the worker's secrets, and a kill reaches every process of the job.
+    """
+
+    def __init__(
+        self,
+        submission: Submission,
+        *,
+        conf: Mapping[str, object] | None = None,
+        conn_id: str = "spark_default",
+        py_files: str | None = None,
+        **options: Any,  # noqa: ANN401 - whatever else the provider's hook takes, under its own names
+    ) -> None:
+        """Resolve connection and installation; raises `ConfigError` naming the parameter when either is wrong.
+
+        `conf` is the user's Spark configuration and `py_files` the user's archives, as in the provider's hook.
+        """
+        self._submission = submission
+        self._job: JobProcess | None = None
+        self._killed = False
+        self._output = JobOutput()
+        try:
+            super().__init__(
+                conf={**SUBMIT_DEFAULTS, **serialise_all(conf)},
+                conn_id=conn_id,
+                py_files=",".join(filter(None, (str(job_archive()), py_files))),
+                **options,
+            )
+        except NameError as error:
+            # The provider's hook names a module that it could not import.
+            raise config_error(
+                f"conn_id: connection {conn_id!r} names a Kubernetes master; install "
+                "apache-airflow-providers-cncf-kubernetes"
+            ) from error
+        except PermissionError as error:
+            raise config_error(str(error)) from error
+        self._cluster = self._connection["deploy_mode"] == "cluster"
+        self._installation = find_installation(
+            binary=self._connection["spark_binary"],
+            spark_home=submission.spark_home,
+            spark_python=submission.spark_python,
+            environ=os.environ,
+        )
+        self._exchange = self._open_exchange()
+        self._application_args = ["--spec", str(self._exchange.spec_path)]
+
+    def submit(self, application: str = "", **kwargs: object) -> str | None:
+        """Submit the job and wait for spark-submit to end; the id of the driver where the cluster gives one.
+
+        `application` is ignored: the program is ours. Raises a `PushdownTaskError` when spark-submit fails and left no
+        result; failures of the job itself are read by `collect`.
+        """
+        self._validate_yarn_track_via_rm_api_config()
+        self._exchange.prepare(self._submission.spec, self._submission.secrets)
+        command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
+        try:
+            returncode = self._run(command)
+        finally:
+            if not self._tracked_after_submit:
+                self._run_post_submit_commands()
+        self._check(returncode)
+        return self._driver_id
+
+    def collect(self) -> JobResult:
+        """The job's result, once; the exchange directory is removed. Raises where there is no result to read."""
+        result = self._exchange.read_result()
+        self._exchange.discard()
+        if self._killed:
+            raise _killed_by_task()
+        if result is None:
+            raise _submit_failed(
+                "the job ended without leaving a result; the log above has what it printed, "
+                f"last: {self._output.cause or 'nothing'}"
+            )
+        return result
+
+    def release(self) -> None:
+        """Remove description and credentials, unless a driver on a cluster may still need them."""
+        if self._killed or not self._cluster:
+            self._exchange.discard()
+
+    def on_kill(self) -> None:
+        """End every process of the job within 5 seconds; on a cluster, the driver is told to stop as well."""
+        self._killed = True
+        if self._cluster:
+            super().on_kill()
+        if self._job is not None:
+            self._job.kill()
+
+    def _run(self, command: list[str]) -> int:
+        """Run spark-submit to its end with its output in the task log; its exit code."""
+        environment = child_environment(
+            os.environ,
+            self._installation,
+            extra=serialise_all(self._env),
+            secrets=confidential(self._submission.secrets),
+        )
+        try:
+            self._job = JobProcess(command, environment)
+        except OSError as error:
+            raise _submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
+        if self._cluster:
+            # The provider's hook tells a cluster to stop the driver only while it knows of a running spark-submit.
+            self._submit_sp = self._job.popen
+        try:
+            if self._killed:
+                self._job.kill()
+            self._follow(self._job)
+        except BaseException:
+            # A job that nobody waits for any more must not go on (timeout, interrupt, a failing log handler).
+            self._job.kill()
+            raise
+        return self._job.wait()
+
+    def _follow(self, job: JobProcess) -> None:
+        """Log the job's output; on a cluster the provider's hook finds the ids of driver and application in it."""
+        for line in job.lines():
+            level = self._output.level_of(line)
+            if self._cluster:
+                self._process_spark_submit_log(iter((line,)))
+            else:
+                self.log.log(level, "%s", self._mask_cmd(line))
+
+    def _check(self, returncode: int) -> None:
+        """Raise unless spark-submit ended well, or the job left a result that says more than its exit code."""
+        if self._killed:
+            raise _killed_by_task()
+        number = _signal_of(returncode)
+        if number is not None and (returncode < 0 or self._exchange.read_result() is None):
+            raise _driver_killed(number, returncode)
+        if returncode and self._exchange.read_result() is None:
+            raise _submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
+        if self._is_kubernetes and self._cluster and not self._tracked_after_submit and self._spark_exit_code:
+            raise _submit_failed(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
+
+    @property
+    def _tracked_after_submit(self) -> bool:
+        """Whether spark-submit ends before the job does, and the driver is polled from then on."""
+        return bool(
+            self._should_track_driver_status
+            or self._should_track_driver_via_k8s_api()
+            or self._should_track_yarn_application_via_rm_api()
+        )
+
+    def _open_exchange(self) -> Exchange:
+        """A private directory here for a driver that runs here, else the run's directory in the shared one."""
+        if self._cluster:
+            return Exchange.shared(self._submission.exchange_dir, self._submission.spec.run_key)
+        return Exchange.private()
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        """As the provider's hook resolves it, but a connection that is missing or not understood is an error."""
+        conn_id = self._conn_id
+        try:
+            extras = BaseHook.get_connection(conn_id).extra_dejson
+        except AirflowNotFoundException as error:
+            raise config_error(
+                f"conn_id: there is no Airflow connection {conn_id!r}; create it with conn_type spark and the master "
+                "as host"
+            ) from error
+        self._check_extras(conn_id, extras)
+        try:
+            return super()._resolve_connection()
+        except ValueError as error:
+            raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
+
+    def _check_extras(self, conn_id: str, extras: Mapping[str, object]) -> None:
+        """Refuse extras that are a misspelling of one that matters, and mention the others."""
+        for name in sorted(set(extras) - _KNOWN_EXTRAS):
+            meant = name.replace("_", "-")
+            if meant in _KNOWN_EXTRAS:
+                raise config_error(f"conn_id: connection {conn_id!r} has the extra {name!r}; it is spelled {meant!r}")
+            self.log.warning("Connection %s: extra %s is not used", conn_id, name)
+
+    def _get_spark_binary_path(self) -> list[str]:
+        """The spark-submit that was found, in place of whatever PATH would give."""
+        return [self._installation.binary]
+
+    def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
+        """Command or line for the log, with values masked that are assigned to a name that suggests a credential."""
+        words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
+        return " ".join(_mask_word(word) for word in words)
+
+    def _hide_secrets(self, command: list[str]) -> list[str]:
+        """Move settings that look secret, and a user's properties file with them, to a private properties file."""
+        hidden: dict[str, str] = {}
+        shown: list[str] = []
+        arguments = iter(command)
+        for argument in arguments:
+            value = next(arguments, "") if argument == "--conf" else ""
+            key, _, text = value.partition("=")
+            if key and SECRET_NAME.search(key):
+                hidden[key] = text
+            else:
+                shown += [argument, value] if argument == "--conf" else [argument]
+        if not hidden:
+            return command
+        self._exchange.write(self._exchange.properties_path, self._properties_text(hidden))
+        properties = ["--properties-file", str(self._exchange.properties_path)]
+        if self._properties_file:
+            position = shown.index("--properties-file")
+            shown[position : position + 2] = properties
+        else:
+            # A properties file would otherwise take the place of the installation's spark-defaults.conf.
+            shown[1:1] = [*properties, "--load-spark-defaults"]
+        return shown
+
+    def _properties_text(self, entries: Mapping[str, str]) -> str:
+        """A Java properties file with `entries` after those of the user's own file."""
+        own = Path(self._properties_file).read_text(encoding="utf-8") if self._properties_file else ""
+        return "\n".join([own, *(f"{key} {_escape_property(value)}" for key, value in entries.items()), ""])
+
+
+def _mask_word(word: str) -> str:
+    """`key=value` with the value masked if the key suggests a credential."""
+    match = _LOG_ASSIGNMENT.match(word)
+    return f"{match['key']}=***" if match and SECRET_NAME.search(match["key"]) else word
+
+
+def _escape_property(value: str) -> str:
+    """A value for a Java properties file: backslashes, line ends and leading blanks survive reading."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{escaped}" if escaped.startswith((" ", "\t")) else escaped
+
+
+def _signal_of(returncode: int) -> signal.Signals | None:
+    """The signal that an exit code stands for: negative for spark-submit itself, above 128 for the driver below it."""
+    number = -returncode if returncode < 0 else returncode - _SHELL_SIGNAL_BASE
+    try:
+        return signal.Signals(number)
+    except ValueError:
+        return None
+
+
+def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
+    """The error for a driver that a signal ended."""
+    advice = (
+        "if the machine ran out of memory, lower driver_memory or raise the worker's limit"
+        if number is signal.SIGKILL
+        else "run the task again, or find out who sent it"
+    )
+    return exception_for(
+        JobError(
+            code=ErrorCode.DRIVER_KILLED,
+            message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it left a result; "
+            f"{advice}",
+            retryable=True,
+        )
+    )
+
+
+def _killed_by_task() -> PushdownTaskError:
+    """The error for a job that ended because its task was killed."""
+    return exception_for(
+        JobError(
+            code=ErrorCode.DRIVER_KILLED,
+            message="the task was killed, and the Spark job with it; nothing of it runs any more",
+            retryable=True,
+        )
+    )
+
+
+def _submit_failed(message: str) -> PushdownTaskError:
+    """The error for a spark-submit that failed by itself."""
+    return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

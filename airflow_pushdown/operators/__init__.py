@@ -1,0 +1,7 @@
+"""Operators that describe a job by its sources, its query and its output."""
+
+from __future__ import annotations
+
+from airflow_pushdown.operators.scan import PushdownScanOperator
+
+__all__ = ["PushdownScanOperator"]

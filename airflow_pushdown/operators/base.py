@@ -1,0 +1,259 @@
+"""What all pushdown operators share: from parameters to a `JobSpec`, from a `JobResult` to XCom, log and exception."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, BaseXCom, Context
+from airflow.sdk.exceptions import AirflowNotFoundException
+from pydantic import TypeAdapter, ValidationError
+
+from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.credentials import object_store_secrets
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.parameters import (
+    ParameterConflictError,
+    rows_for,
+    serialise_all,
+    session_conf,
+)
+from spark_jobs.contract import JobResult, JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
+from spark_jobs.report import render_text
+
+_OWN_PROGRAM = ("application", "application_args", "_java_class")
+_SHOWN_INPUT = 60
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one operator asks: its sources by name, and the query over them."""
+
+    sources: Mapping[str, SourceSpec]
+    query: QuerySpec
+
+
+class PushdownBaseOperator(SparkSubmitOperator):
+    """Submits one packaged job and returns its `JobResult` as a JSON dict.
+
+    Subclasses turn their parameters into a `Question`; everything else happens here. Parameters are kept as they are
+    given, since templates are rendered later, and validated when the task runs.
+    """
+
+    table_name: ClassVar[str]
+    """Under which name the table of parameters knows the operator."""
+
+    def __init__(
+        self,
+        *,
+        output: str | None = None,
+        output_format: str = "parquet",
+        output_mode: str = "errorifexists",
+        output_options: dict[str, object] | None = None,
+        partition_by: list[str] | None = None,
+        nested_pruning: bool | None = None,
+        source_conn_id: str | None = None,
+        spark_home: str | None = None,
+        spark_python: str | None = None,
+        exchange_dir: str | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        **kwargs: Any,  # noqa: ANN401 - the parameters of SparkSubmitOperator and BaseOperator, under their own names
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        # Every task has an attribute `output` already: the reference to its XCom.
+        self.output_path = output
+        self.output_format = output_format
+        self.output_mode = output_mode
+        self.output_options = output_options
+        self.partition_by = partition_by
+        self.nested_pruning = nested_pruning
+        self.source_conn_id = source_conn_id
+        self.spark_home = spark_home
+        self.spark_python = spark_python
+        self.exchange_dir = exchange_dir
+        self._submission: Submission | None = None
+
+    @abstractmethod
+    def question(self) -> Question:
+        """Sources and query from the rendered parameters; raises `ConfigError` naming the parameter that is wrong."""
+
+    def execute(  # type: ignore[override] # the provider's returns nothing
+        self, context: Context
+    ) -> dict[str, object]:
+        """Run the job and return its result as a JSON dict, which becomes the task's XCom.
+
+        A failed job's result is pushed to XCom as well before the exception that belongs to its error is raised.
+        """
+        result = self._run(context)
+        self.log.info("::group::Pushdown report\n%s\n::endgroup::", render_text(result))
+        if result.error is not None:
+            if self.do_xcom_push:
+                context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result.as_xcom())
+            if result.error.traceback:
+                self.log.error("::group::Traceback of the job\n%s\n::endgroup::", result.error.traceback.rstrip())
+            raise exception_for(result.error)
+        return result.as_xcom()
+
+    def build_spec(self, run_key: str) -> JobSpec:
+        """The job that the rendered parameters describe; `run_key` names the run and is the same for every try.
+
+        Raises `ConfigError`, one line that names the parameter, when they describe none.
+        """
+        self._refuse_own_program()
+        question = self.question()
+        with naming_parameters({"path": "output", "format": "output_format", "mode": "output_mode"}):
+            output = self._output_spec()
+        conf = entries("conf", self.conf)
+        formats = frozenset(source.format.value for source in question.sources.values())
+        try:
+            mapped = session_conf(self.table_name, self._mapped_values(), conf, formats)
+        except ParameterConflictError as error:
+            raise config_error(str(error)) from error
+        return JobSpec(
+            run_key=run_key, sources=dict(question.sources), query=question.query, output=output, conf=mapped
+        )
+
+    def on_kill(self) -> None:
+        """End the Spark job; `execute` notices and raises."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _run(self, context: Context) -> JobResult:
+        """Submit through the provider's operator, which also follows and finds again drivers on a cluster."""
+        ti = context["ti"]
+        self._submission = Submission(
+            spec=self.build_spec(f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}"),
+            secrets=self._source_secrets(),
+            spark_home=self.spark_home,
+            spark_python=self.spark_python,
+            exchange_dir=self.exchange_dir,
+        )
+        # A hook of an earlier try in this process would submit the job of that try.
+        self._hook = None
+        try:
+            super().execute(context)
+            return self._pushdown_hook().collect()
+        finally:
+            if self._hook is not None:
+                self._pushdown_hook().release()
+
+    def _pushdown_hook(self) -> PushdownSubmitHook:
+        """The hook that the provider's operator asked for, as the type it is."""
+        return cast("PushdownSubmitHook", self._hook)
+
+    def _get_hook(self) -> PushdownSubmitHook:
+        """The hook for the submission at hand; the provider's operator calls this once `conf` is complete."""
+        if self._submission is None:
+            raise config_error(f"{self.table_name}: nothing to submit before execute")
+        return PushdownSubmitHook(
+            self._submission,
+            conf=entries("conf", self.conf),
+            conn_id=self._conn_id,
+            files=self.files,
+            py_files=self.py_files,
+            archives=self._archives,
+            driver_class_path=self.driver_class_path,
+            jars=self.jars,
+            packages=self.packages,
+            exclude_packages=self.exclude_packages,
+            repositories=self._repositories,
+            total_executor_cores=self._total_executor_cores,
+            executor_cores=self._executor_cores,
+            executor_memory=self._executor_memory,
+            driver_memory=self._driver_memory,
+            keytab=self.keytab,
+            principal=self.principal,
+            proxy_user=self.proxy_user,
+            name=self.name,
+            num_executors=self._num_executors,
+            status_poll_interval=self._status_poll_interval,
+            env_vars=self.env_vars,
+            verbose=self._verbose,
+            spark_binary=self._spark_binary,
+            properties_file=self.properties_file,
+            yarn_queue=self._yarn_queue,
+            deploy_mode=self._deploy_mode,
+            use_krb5ccache=self._use_krb5ccache,
+            post_submit_commands=self.post_submit_commands,
+            track_driver_via_k8s_api=self._track_driver_via_k8s_api,
+            yarn_track_via_rm_api=self._yarn_track_via_rm_api,
+            yarn_rm_auth=self._yarn_rm_auth,
+        )
+
+    def _refuse_own_program(self) -> None:
+        """Parameters of SparkSubmitOperator that name a program make no sense here."""
+        for attribute in _OWN_PROGRAM:
+            if getattr(self, attribute):
+                raise config_error(f"{attribute.lstrip('_')}: {self.table_name} submits its own program; drop it")
+
+    def _output_spec(self) -> OutputSpec | None:
+        """Where the rows go, None when they are only counted."""
+        if self.output_path is None:
+            return None
+        return OutputSpec.model_validate(
+            {
+                "path": self.output_path,
+                "format": self.output_format,
+                "mode": self.output_mode,
+                "options": entries("output_options", self.output_options),
+                "partition_by": self.partition_by or (),
+            }
+        )
+
+    def _mapped_values(self) -> dict[str, object]:
+        """Values of the parameters that map to Spark keys, None where not given."""
+        rows = (row for row in rows_for(self.table_name) if row.mapped)
+        return {row.name: switch(row.name, getattr(self, row.field)) for row in rows}
+
+    def _source_secrets(self) -> SecretValues:
+        """Credentials of the connection `source_conn_id`, none when it is not given."""
+        if self.source_conn_id is None:
+            return SecretValues()
+        try:
+            connection = BaseHook.get_connection(self.source_conn_id)
+        except AirflowNotFoundException as error:
+            raise config_error(f"source_conn_id: there is no Airflow connection {self.source_conn_id!r}") from error
+        return object_store_secrets(connection)
+
+
+def entries(name: str, value: object) -> dict[str, str]:
+    """A dict parameter as Spark wants it: None dropped, booleans in lower case, the rest as text."""
+    with naming_parameters({"": name}):
+        return serialise_all(TypeAdapter(dict[str, object] | None).validate_python(value))
+
+
+def switch(name: str, value: object) -> bool | None:
+    """An on/off parameter, which a template may have turned into text; None when it was not given."""
+    with naming_parameters({"": name}):
+        return TypeAdapter(bool | None).validate_python(value)
+
+
+@contextmanager
+def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
+    """Turn a validation error into one line that names the operator's parameter.
+
+    `names` maps fields of the validated model to parameters called otherwise; the empty name stands for a single value.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        lines = []
+        for details in error.errors(include_url=False, include_context=False):
+            where = details["loc"]
+            head = str(where[0]) if where else ""
+            parameter = ".".join([names.get(head, head), *map(str, where[1:])])
+            said = details["msg"].replace("tuple", "list").replace("Tuple", "List")
+            lines.append(f"{parameter.lstrip('.')}: {said}{_shown(details['input'])}")
+        raise config_error("; ".join(lines)) from error
+
+
+def _shown(value: object) -> str:
+    """The refused value for a message, if it is short enough to help."""
+    if isinstance(value, str | int | float | bool):
+        text = repr(value)
+        return f" (got {text if len(text) <= _SHOWN_INPUT else text[:_SHOWN_INPUT] + '...'})"
+    return ""

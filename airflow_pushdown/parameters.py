@@ -1,0 +1,323 @@
+"""The one table from operator parameter to Spark key; signature, documentation and tests follow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SCAN = "PushdownScanOperator"
+OPERATORS = (SCAN,)
+
+
+class ParameterConflictError(ValueError):
+    """A `conf` entry contradicts a parameter that was given explicitly, or a setting the jobs cannot do without."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One operator parameter.
+
+    `default` is what holds when nothing is given. `keys` are the Spark keys it sets for every format, `format_keys`
+    those it sets for one source format only. `secret` marks a parameter that leads to credentials, which travel in a
+    private file. `attribute` is the operator's attribute where it cannot have the parameter's name. `renderer` is how the web
+    page of a task shows the rendered value.
+    """
+
+    name: str
+    type: str
+    default: object
+    doc: str
+    operators: tuple[str, ...] = OPERATORS
+    keys: tuple[str, ...] = ()
+    format_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    required: bool = False
+    templated: bool = True
+    secret: bool = False
+    attribute: str = ""
+    renderer: str | None = None
+
+    @property
+    def field(self) -> str:
+        """Name of the operator's attribute, which is also its name as a template field."""
+        return self.attribute or self.name
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the parameter sets Spark keys."""
+        return bool(self.keys or self.format_keys)
+
+    @property
+    def signature_default(self) -> object:
+        """Default in the operator's signature: None for mapped parameters, so that "not given" can be told apart."""
+        return None if self.mapped else self.default
+
+    def spark_keys(self, source_format: str | None = None) -> tuple[str, ...]:
+        """Spark keys set for a source of `source_format`, or for any source when it is None."""
+        if source_format is not None:
+            return self.keys + self.format_keys.get(source_format, ())
+        return self.keys + tuple(key for keys in self.format_keys.values() for key in keys)
+
+
+@dataclass(frozen=True)
+class FixedSetting:
+    """A Spark key that is set for every job whatever the parameters say."""
+
+    key: str
+    value: str
+    reason: str
+
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Parameter(
+        "path",
+        "str | list[str]",
+        None,
+        "Files, directories or globs to scan, local or on an object store.",
+        required=True,
+        renderer="json",
+    ),
+    Parameter("format", "str", None, "Format of the files: json, csv, orc, parquet or text.", required=True),
+    Parameter(
+        "schema", "str | None", None, "Schema of the files as Spark DDL; without it Spark infers one.", renderer="sql"
+    ),
+    Parameter(
+        "options",
+        "dict[str, object] | None",
+        None,
+        "Reader options under Spark's names (header, sep, mode, dateFormat and so on).",
+        renderer="json",
+    ),
+    Parameter(
+        "columns",
+        "list[str] | None",
+        None,
+        "Columns to return: names, struct members (a.b), `*`, and the implicit columns filename, filepath, fqn, suffix "
+        "and dir0 to dirN; without it all columns of the schema.",
+        renderer="json",
+    ),
+    Parameter("where", "str | None", None, "Predicate in Spark SQL; only rows it keeps are returned.", renderer="sql"),
+    Parameter("limit", "int | None", None, "Return at most this many rows and stop reading once they are found."),
+    Parameter(
+        "filter_pushdown",
+        "bool | None",
+        True,
+        "Whether the predicate reaches the files before rows are built, in Spark's readers and in ours.",
+        format_keys={
+            "json": ("spark.sql.json.filterPushdown.enabled",),
+            "csv": ("spark.sql.csv.filterPushdown.enabled",),
+            "avro": ("spark.sql.avro.filterPushdown.enabled",),
+            "orc": ("spark.sql.orc.filterPushdown",),
+            "parquet": ("spark.sql.parquet.filterPushdown",),
+        },
+    ),
+    Parameter(
+        "reader",
+        "str",
+        "auto",
+        "Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.",
+    ),
+    Parameter(
+        "output",
+        "str | None",
+        None,
+        "Where to write the rows; without it they are only counted.",
+        attribute="output_path",
+    ),
+    Parameter("output_format", "str", "parquet", "Format to write: any that Spark can write."),
+    Parameter(
+        "output_mode",
+        "str",
+        "errorifexists",
+        "What to do when the output exists: overwrite, append, ignore or errorifexists.",
+    ),
+    Parameter(
+        "output_options",
+        "dict[str, object] | None",
+        None,
+        "Writer options under Spark's names (compression and so on).",
+        renderer="json",
+    ),
+    Parameter(
+        "partition_by", "list[str] | None", None, "Columns that become directories of the output.", renderer="json"
+    ),
+    Parameter(
+        "nested_pruning",
+        "bool | None",
+        True,
+        "Whether only the struct members that are asked for are read, and predicates on them are pushed.",
+        keys=(
+            "spark.sql.optimizer.nestedSchemaPruning.enabled",
+            "spark.sql.optimizer.nestedPredicatePushdown.enabled",
+        ),
+    ),
+    Parameter(
+        "source_conn_id",
+        "str | None",
+        None,
+        "Airflow connection of type aws with credentials for the object store; they reach the job in a private file.",
+        secret=True,
+    ),
+    Parameter(
+        "spark_home",
+        "str | None",
+        None,
+        "Spark installation whose bin/spark-submit starts the job; else it is looked for beside spark_python, in "
+        "SPARK_HOME and on PATH.",
+    ),
+    Parameter(
+        "spark_python",
+        "str | None",
+        None,
+        "Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the worker.",
+    ),
+    Parameter(
+        "exchange_dir",
+        "str | None",
+        None,
+        "Directory for the job's description and result that worker and driver both see, for deploy mode cluster.",
+    ),
+    Parameter("name", "str", "{{ ti.dag_id }}.{{ ti.task_id }}", "Name of the Spark application."),
+)
+
+FIXED_SETTINGS: tuple[FixedSetting, ...] = (
+    FixedSetting(
+        "spark.sql.python.filterPushdown.enabled",
+        "true",
+        "with it off, Spark refuses our Python data sources, which take filters",
+    ),
+)
+
+SUBMIT_DEFAULTS: Mapping[str, str] = {"spark.log.level": "WARN"}
+"""Given to spark-submit unless `conf` has the key: at INFO the report drowns in Spark's own lines."""
+
+
+def rows_for(operator: str) -> tuple[Parameter, ...]:
+    """The rows of one operator, in the order of the table."""
+    return tuple(row for row in PARAMETERS if operator in row.operators)
+
+
+def template_fields_for(operator: str) -> tuple[str, ...]:
+    """Attributes of `operator` that the table says are templated."""
+    return tuple(row.field for row in rows_for(operator) if row.templated)
+
+
+def renderers_for(operator: str) -> dict[str, str]:
+    """How rendered fields of `operator` are shown, by attribute."""
+    return {row.field: row.renderer for row in rows_for(operator) if row.templated and row.renderer}
+
+
+def serialise(value: object) -> str | None:
+    """`value` as Spark wants it: booleans in lower case, everything else as text, None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def serialise_all(values: Mapping[str, object] | None) -> dict[str, str]:
+    """Every entry of `values` as Spark wants it; entries that are None are dropped."""
+    texts = ((str(key), serialise(value)) for key, value in (values or {}).items())
+    return {key: text for key, text in texts if text is not None}
+
+
+def session_conf(
+    operator: str, given: Mapping[str, object], conf: Mapping[str, str], source_formats: frozenset[str]
+) -> dict[str, str]:
+    """Spark keys that the job sets on its session.
+
+    `given` holds the values of mapped parameters by name, None where not given; `conf` the user's own entries. An entry
+    that agrees with the parameter, or meets one that was not given, stays as it is. Raises `ParameterConflictError`,
+    naming parameter and key, where an entry contradicts a parameter that was given, or a fixed setting.
+    """
+    result: dict[str, str] = {}
+    for row in rows_for(operator):
+        for key in _keys_for_formats(row, source_formats):
+            result[key] = _resolve(row, given.get(row.name), key, conf)
+    for setting in FIXED_SETTINGS:
+        if setting.key in conf and not _same(conf[setting.key], setting.value):
+            raise ParameterConflictError(
+                f"conf: {setting.key}={conf[setting.key]} cannot be honoured ({setting.reason}); drop it"
+            )
+        result[setting.key] = setting.value
+    return result
+
+
+def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool:
+    """What a mapped on/off parameter comes to for one source: given, else what `conf` says, else its default."""
+    row = next(row for row in PARAMETERS if row.name == name)
+    if given is not None:
+        return given
+    said = [conf[key] for key in row.spark_keys(source_format) if key in conf]
+    return all(_same(value, "true") for value in said) if said else bool(row.default)
+
+
+def _keys_for_formats(row: Parameter, source_formats: frozenset[str]) -> tuple[str, ...]:
+    """Keys of `row` that matter for sources of these formats, each once."""
+    return tuple(dict.fromkeys(key for name in sorted(source_formats) for key in row.spark_keys(name)))
+
+
+def _resolve(row: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str:
+    """The value of `key`: the parameter's if given and not contradicted, else the user's, else the default."""
+    wanted = serialise(row.default if given is None else given) or ""
+    if key not in conf or _same(conf[key], wanted):
+        return wanted
+    if given is not None:
+        raise ParameterConflictError(
+            f"{row.name}={given} contradicts conf entry {key}={conf[key]}; give only one of them"
+        )
+    return conf[key]
+
+
+def _same(left: str, right: str) -> bool:
+    """Whether two conf values mean the same to Spark, which reads booleans in any case."""
+    return left.strip().lower() == right.strip().lower()
+
+
+def render_markdown() -> str:
+    """The documentation page of all operators' parameters."""
+    parts = [
+        "# Parameters",
+        "",
+        "Written from the table in `airflow_pushdown/parameters.py` by `python -m airflow_pushdown.parameters "
+        "docs/parameters.md`; change it there.",
+    ]
+    for operator in OPERATORS:
+        parts += ["", f"## {operator}", "", *_markdown_table(operator)]
+    parts += [
+        "",
+        "Every parameter of `SparkSubmitOperator` is taken as well, with its name and meaning, except `application`,",
+        "`application_args` and `java_class`: the program is ours. Values that `conf` holds under a name that suggests",
+        "a credential are handed to spark-submit in a private file instead of on its command line.",
+        "",
+        "A `conf` entry wins over the default of a parameter that maps to the same key; if it contradicts a parameter",
+        "that was given, the task fails before anything is submitted and names both.",
+        "",
+        "## Settings of every job",
+        "",
+        "| Spark key | value | why |",
+        "|---|---|---|",
+        *(f"| `{s.key}` | `{s.value}` | {s.reason} |" for s in FIXED_SETTINGS),
+        *(f"| `{key}` | `{value}` | default, `conf` may change it |" for key, value in SUBMIT_DEFAULTS.items()),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _markdown_table(operator: str) -> list[str]:
+    """Lines of the table of one operator."""
+    lines = ["| parameter | type | default | Spark keys | templated | meaning |", "|---|---|---|---|---|---|"]
+    for row in rows_for(operator):
+        default = "required" if row.required else f"`{serialise(row.default) or 'none'}`"
+        keys = "<br>".join(f"`{key}`" for key in row.spark_keys())
+        kind = row.type.replace("|", "\\|")
+        lines.append(
+            f"| `{row.name}` | `{kind}` | {default} | {keys} | {'yes' if row.templated else 'no'} | {row.doc} |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render_markdown(), encoding="utf-8")

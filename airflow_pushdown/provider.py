@@ -1,0 +1,23 @@
+"""What Airflow learns about this package; imports nothing, since Airflow calls it while it reads its configuration."""
+
+from __future__ import annotations
+
+_INTEGRATION = "Pushdown"
+
+
+def get_provider_info() -> dict[str, object]:
+    """The provider's description in the shape of Airflow's `provider_info.schema.json`."""
+    return {
+        "package-name": "airflow-pushdown",
+        "name": "Pushdown",
+        "description": "Spark jobs that read less: filters, columns and limits reach the files before a row is built.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://spark.apache.org/docs/latest/submitting-applications.html",
+                "tags": ["software"],
+            }
+        ],
+        "operators": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_pushdown.operators.scan"]}],
+        "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_pushdown.hooks.submit"]}],
+    }
