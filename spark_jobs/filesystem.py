@@ -1,0 +1,94 @@
+"""The few file operations the job needs, on whatever file system Hadoop finds behind a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file: its full path and its length in bytes."""
+
+    path: str
+    length: int
+
+
+class HadoopFiles:
+    """Hadoop's `FileSystem` of a Spark session; paths are plain texts, local ones may lack a scheme.
+
+    Failures of the file system itself come as `Py4JJavaError`, those found here as `OSError`.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm = spark.sparkContext._jvm
+        java_context = spark.sparkContext._jsc
+        assert jvm is not None
+        self._path_class = jvm.org.apache.hadoop.fs.Path
+        self._configuration = java_context.hadoopConfiguration()
+
+    def qualified(self, path: str) -> str:
+        """The path with scheme and authority, absolute."""
+        return str(self._system(path).makeQualified(self._path_class(path)).toString())
+
+    def split(self, path: str) -> tuple[str, str]:
+        """The parent directory (without trailing slash) and the name; both empty for the root of a file system."""
+        parent = self._path_class(path).getParent()
+        return ("", "") if parent is None else (str(parent).rstrip("/"), str(self._path_class(path).getName()))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory lies at the path."""
+        return bool(self._system(path).exists(self._path_class(path)))
+
+    def length(self, path: str) -> int:
+        """Length of a file in bytes, as stored."""
+        return int(self._system(path).getFileStatus(self._path_class(path)).getLen())
+
+    def files(self, directory: str) -> Iterator[FileEntry]:
+        """All files below a directory, at any depth."""
+        found = self._system(directory).listFiles(self._path_class(directory), True)
+        while found.hasNext():
+            status = found.next()
+            yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
+
+    def delete(self, path: str) -> None:
+        """Deletes a file, or a directory with all that is in it; nothing there is no error."""
+        target = self._path_class(path)
+        system = self._system(path)
+        if not system.delete(target, True) and system.exists(target):
+            raise OSError(f"cannot delete {path}")
+
+    def make_directory(self, path: str) -> None:
+        """Makes a directory and its parents."""
+        if not self._system(path).mkdirs(self._path_class(path)):
+            raise OSError(f"cannot make the directory {path}")
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves a file or directory to a path where nothing lies yet, within one file system.
+
+        Hadoop alone would move a source *into* a directory that is there already, and tells failures by a flag.
+        """
+        if self.exists(target):
+            raise FileExistsError(f"cannot move {source} to {target}: something is there already")
+        if not self._system(source).rename(self._path_class(source), self._path_class(target)):
+            raise OSError(f"cannot move {source} to {target}")
+
+    def write_text(self, path: str, text: str) -> None:
+        """Writes a small file in UTF-8 such that readers see all of it or nothing."""
+        parent, _, name = path.rpartition("/")
+        draft = f"{parent}/.{name}.draft"
+        stream = self._system(path).create(self._path_class(draft), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self.delete(path)
+        self.rename(draft, path)
+
+    def _system(self, path: str) -> JavaObject:
+        return self._path_class(path).getFileSystem(self._configuration)

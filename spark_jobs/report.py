@@ -1,0 +1,130 @@
+"""The readable report of a job: what was pushed, to where, as what; what was read, skipped and left to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_INDENT = "  "
+
+
+def render_text(result: JobResult) -> str:
+    """The report as plain text, one fact per line, for logs and terminals."""
+    lines = [*_outcome(result)]
+    for name, source in result.sources.items():
+        lines += ["", f"Source {name}: reader {source.reader}, {source.reason}"]
+        lines += [_INDENT + line for line in _source(source)]
+    if result.joins:
+        lines += ["", "Joins", *(_INDENT + join for join in result.joins)]
+    return "\n".join(lines)
+
+
+def human_bytes(count: int) -> str:
+    """A number of bytes in the largest binary unit that leaves at least one of it."""
+    size = float(count)
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"
+
+
+def human_share(part: int, whole: int) -> str:
+    """What share of the whole a part is, in percent; never rounded to 0 or 100 unless it is exactly that."""
+    if whole <= 0 or part <= 0:
+        return "0 %"
+    percent = 100 * part / whole
+    if percent >= 100:
+        return "100 %"
+    return f"{min(max(percent, 0.01), 99.99):.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def _outcome(result: JobResult) -> Iterator[str]:
+    if result.error is not None:
+        again = "may succeed when tried again" if result.error.retryable else "will fail again unless changed"
+        yield f"FAILED ({result.error.code.value}, {again}): {result.error.message}"
+    if result.rows is not None:
+        target = f" written to {result.output}" if result.output else " returned, no output asked for"
+        yield f"{_count(result.rows, 'row')}{target}"
+    elif result.error is None:
+        yield "nothing written"
+    place = f" as {result.application_id}" if result.application_id else ""
+    yield f"ran for {result.seconds:.1f} s{place}"
+
+
+def _source(source: SourceReport) -> Iterator[str]:
+    pushed = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
+    left = [c for c in source.conjuncts if c.exactness is not Exactness.EXACT]
+    yield from _section(f"Pushed down to {source.reader}", (_pushed_line(conjunct) for conjunct in pushed))
+    yield from _section("Left to Spark", (_residual_line(conjunct) for conjunct in left))
+    if not source.conjuncts:
+        yield "No predicate"
+    if source.columns:
+        yield f"Columns: {', '.join(source.columns)}"
+    yield _files_line(source)
+    yield from _bytes_lines(source)
+    yield from _rows_lines(source)
+    yield from _skipped_lines(source)
+    yield from _section("Notes", source.notes)
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    items = list(lines)
+    if items:
+        yield title
+        yield from (_INDENT + item for item in items)
+
+
+def _pushed_line(conjunct: ConjunctReport) -> str:
+    form = f" as {conjunct.pushed_as}" if conjunct.pushed_as else ""
+    return f"{conjunct.sql}{form} ({conjunct.exactness.value})"
+
+
+def _residual_line(conjunct: ConjunctReport) -> str:
+    default = "checked again" if conjunct.exactness is Exactness.INEXACT else "cannot be pushed down"
+    return f"{conjunct.sql}: {conjunct.reason or default}"
+
+
+def _files_line(source: SourceReport) -> str:
+    if source.files_read is None:
+        return f"Files: {source.files_total:,} in all, how many were read is not known"
+    return f"Files: {source.files_read:,} of {source.files_total:,} read"
+
+
+def _bytes_lines(source: SourceReport) -> Iterator[str]:
+    total = human_bytes(source.bytes_total)
+    if source.bytes_read is None:
+        yield f"Bytes: {total} in all, how many were read is not known"
+    else:
+        skipped = human_share(source.bytes_total - source.bytes_read, source.bytes_total)
+        yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {skipped} skipped"
+    if source.bytes_searched is not None:
+        yield f"Searched for byte patterns: {human_bytes(source.bytes_searched)} (decompressed)"
+
+
+def _rows_lines(source: SourceReport) -> Iterator[str]:
+    facts = []
+    if source.rows_decoded is not None:
+        facts.append(f"{source.rows_decoded:,} decoded")
+    if source.rows_returned is not None:
+        facts.append(f"{source.rows_returned:,} returned")
+    if facts:
+        yield f"Rows: {', '.join(facts)}"
+
+
+def _skipped_lines(source: SourceReport) -> Iterator[str]:
+    """Units never read, by kind; for lines also the share, as decoded and skipped lines make the whole."""
+    facts = []
+    for kind, count in source.skipped.items():
+        share = ""
+        if kind == "lines" and source.rows_decoded is not None:
+            share = f" ({human_share(count, count + source.rows_decoded)})"
+        facts.append(f"{count:,} {kind}{share}")
+    if facts:
+        yield f"Skipped: {', '.join(facts)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.contract import OutputMode, OutputSpec
+from spark_jobs.errors import BadSpecError, OutputExistsError, UnknownColumnError
+from spark_jobs.output import OutputWriter
+
+Frame = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "some marts" / "out%20put"
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> Frame:
+    def of(*values: int) -> DataFrame:
+        rows = [(value, value % 2) for value in values]
+        return spark.createDataFrame(rows, "id int, odd int").repartition(2)
+
+    return of
+
+
+@pytest.fixture
+def writer(spark: SparkSession, target: Path) -> Callable[..., OutputWriter]:
+    def of(mode: OutputMode, run_key: str = "run 1", **more: object) -> OutputWriter:
+        spec = OutputSpec.model_validate({"path": str(target), "mode": mode, "format": "json", **more})
+        return OutputWriter(spark, spec, run_key)
+
+    return of
+
+
+def write(writer: OutputWriter, frame: DataFrame) -> None:
+    assert writer.prepare()
+    with writer.guarded():
+        writer.stage(frame)
+
+
+def ids(spark: SparkSession, target: Path) -> list[int]:
+    return sorted(row["id"] for row in spark.read.schema("id int").json(str(target)).collect())
+
+
+def siblings(target: Path) -> list[str]:
+    return sorted(path.name for path in target.parent.iterdir())
+
+
+@pytest.mark.parametrize("mode", list(OutputMode))
+def test_every_mode_writes_where_nothing_was(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], mode: OutputMode
+) -> None:
+    write(writer(mode), frame(1, 2, 3))
+    assert ids(spark, target) == [1, 2, 3]
+    assert siblings(target) == [target.name]
+    assert (target / "_SUCCESS").exists()
+
+
+def test_overwrite_replaces_everything(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1, 2))
+    write(writer(OutputMode.OVERWRITE, "run 2"), frame(3))
+    assert ids(spark, target) == [3]
+    assert siblings(target) == [target.name]
+
+
+def test_an_output_may_be_made_from_itself(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1, 2))
+    write(writer(OutputMode.OVERWRITE), spark.read.schema("id int").json(str(target)).where("id > 1"))
+    assert ids(spark, target) == [2]
+
+
+def test_errorifexists_refuses_before_any_work(target: Path, frame: Frame, writer: Callable[..., OutputWriter]) -> None:
+    write(writer(OutputMode.ERROR_IF_EXISTS), frame(1))
+    with pytest.raises(OutputExistsError, match="exists already; remove it"):
+        writer(OutputMode.ERROR_IF_EXISTS, "run 2").prepare()
+    assert siblings(target) == [target.name]
+
+
+def test_errorifexists_refuses_what_appeared_meanwhile(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    late = writer(OutputMode.ERROR_IF_EXISTS, "late")
+    assert late.prepare()
+    write(writer(OutputMode.ERROR_IF_EXISTS, "early"), frame(1))
+    with pytest.raises(OutputExistsError), late.guarded():
+        late.stage(frame(2))
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+def test_ignore_leaves_an_output_alone(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.IGNORE), frame(1))
+    assert not writer(OutputMode.IGNORE, "run 2").prepare()
+    assert ids(spark, target) == [1]
+
+
+def test_append_adds_and_a_retry_replaces_its_own_rows_only(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1"), frame(1, 2))
+    write(writer(OutputMode.APPEND, "run 2"), frame(3, 4))
+    assert ids(spark, target) == [1, 2, 3, 4]
+    write(writer(OutputMode.APPEND, "run 2"), frame(5))
+    write(writer(OutputMode.APPEND, "run 1"), frame(1, 6))
+    assert ids(spark, target) == [1, 5, 6]
+    assert siblings(target) == [target.name]
+
+
+def test_partitions_are_written_and_appended_to(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 2))
+    write(writer(OutputMode.APPEND, "run 2", partition_by=["ODD"]), frame(3))
+    write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 4, 6))
+    rows = spark.read.schema("id int, odd int").json(str(target)).collect()
+    assert sorted((row["id"], row["odd"]) for row in rows) == [(1, 1), (3, 1), (4, 0), (6, 0)]
+
+
+def test_an_unknown_partition_column_is_named(frame: Frame, writer: Callable[..., OutputWriter]) -> None:
+    with pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'day'; it has id, odd"):
+        writer(OutputMode.OVERWRITE, partition_by=["day"]).stage(frame(1))
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.APPEND])
+def test_a_failing_write_leaves_the_output_as_it_was(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], mode: OutputMode
+) -> None:
+    write(writer(mode), frame(1))
+    failing = frame(1, 2, 3, 4).selectExpr("if(id = 4, raise_error('broken'), id) AS id")
+    again = writer(mode, "run 2")
+    assert again.prepare()
+    with pytest.raises(Exception, match="broken"), again.guarded():
+        again.stage(failing)
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+def test_staging_twice_keeps_the_second_frame(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    once = writer(OutputMode.OVERWRITE)
+    with once.guarded():
+        once.stage(frame(1, 2))
+        once.stage(frame(3))
+    assert ids(spark, target) == [3]
+
+
+def test_an_overwrite_that_cannot_move_in_puts_the_old_output_back(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1))
+    again = writer(OutputMode.OVERWRITE, "run 2")
+    again.stage(frame(2))
+    again.discard()
+    with pytest.raises((OSError, Py4JJavaError)):
+        again.commit()
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+@pytest.mark.parametrize("run_key", ["run 2", "run 3"])
+def test_an_overwrite_killed_between_its_moves_is_mended_by_whoever_comes_next(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], run_key: str
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1))
+    target.rename(target.parent / f".{target.name}.replaced")
+    later = writer(OutputMode.OVERWRITE, run_key)
+    assert later.prepare()
+    assert ids(spark, target) == [1]
+    write(later, frame(2))
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]
+
+
+def test_an_overwrite_killed_before_its_last_step_is_done(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1))
+    (target.parent / f".{target.name}.replaced").mkdir()
+    assert writer(OutputMode.APPEND, "run 2").prepare()
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+def test_an_append_that_cannot_move_all_parts_in_leaves_none(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(2))
+    (target / "odd=1").write_text("in the way")
+    again = writer(OutputMode.APPEND, "run 1", partition_by=["odd"])
+    with pytest.raises((OSError, Py4JJavaError)), again.guarded():
+        again.stage(frame(1, 2, 4))
+    (target / "odd=1").unlink()
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]
+
+
+def test_an_append_killed_between_its_moves_is_cleared_by_its_retry(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1"), frame(1))
+    write(writer(OutputMode.APPEND, "run 2"), frame(2))
+    retry = writer(OutputMode.APPEND, "run 2")
+    retry.stage(frame(3))
+    staging = next(path for path in target.parent.iterdir() if ".staging-" in path.name)
+    staging.rename(staging.with_name(staging.name.replace(".staging-", ".committing-")))
+    assert retry.prepare()
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+@pytest.mark.parametrize("path", ["/", "file:///", "file:/"])
+def test_the_root_of_a_file_system_is_no_output(spark: SparkSession, path: str) -> None:
+    with pytest.raises(BadSpecError, match="is the root of a file system"):
+        OutputWriter(spark, OutputSpec(path=path), "run")
+
+
+SLOW_JOB = """
+import sys, time
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+from spark_jobs.contract import OutputSpec
+from spark_jobs.output import OutputWriter
+
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.log.level", "ERROR").getOrCreate())
+
+@udf("int")
+def slow(value):
+    if value >= 2:
+        time.sleep(600)
+    return value
+
+writer = OutputWriter(spark, OutputSpec(path=sys.argv[1], format="json", mode="overwrite"), "run 2")
+writer.prepare()
+with writer.guarded():
+    writer.stage(spark.range(0, 4, numPartitions=4).select(slow("id").alias("id")))
+"""
+
+
+def test_a_killed_driver_leaves_the_output_and_its_retry_clears_the_rest(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1))
+    root = str(Path(__file__).resolve().parents[2])
+    job = subprocess.Popen(
+        [sys.executable, "-c", SLOW_JOB, str(target)],
+        env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not any(target.parent.glob(".*.staging-*/_temporary/**/part-*")):
+            assert job.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    assert ids(spark, target) == [1]
+    assert len(siblings(target)) == 2
+    write(writer(OutputMode.OVERWRITE, "run 2"), frame(2))
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]

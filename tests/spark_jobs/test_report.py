@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, SourceReport
+from spark_jobs.report import human_bytes, human_share, render_text
+
+RESULT = JobResult(
+    rows=1234,
+    output="s3a://marts/refunds",
+    application_id="local-1",
+    seconds=12.34,
+    sources={
+        "events": SourceReport(
+            reader="pushdown",
+            reason="0.1 % of the sampled lines match",
+            conjuncts=(
+                ConjunctReport(sql="user_id = 42", exactness=Exactness.INEXACT, pushed_as='"user_id"\\s*:\\s*42\\b'),
+                ConjunctReport(sql="dir0 = '2026'", exactness=Exactness.EXACT, pushed_as="file pruning"),
+                ConjunctReport(sql="x IS NULL", exactness=Exactness.UNSUPPORTED, reason="a missing field matches too"),
+            ),
+            columns=("user_id", "event(type)"),
+            files_total=100,
+            files_read=12,
+            bytes_total=4 * 1024**3,
+            bytes_read=1024**3,
+            bytes_searched=2 * 1024**3,
+            rows_decoded=1300,
+            rows_returned=1234,
+            skipped={"files": 88, "lines": 1298700},
+            notes=("filename is a column of the table",),
+        )
+    },
+    joins=("o JOIN c first",),
+)
+
+
+def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
+    assert render_text(RESULT).splitlines() == [
+        "1,234 rows written to s3a://marts/refunds",
+        "ran for 12.3 s as local-1",
+        "",
+        "Source events: reader pushdown, 0.1 % of the sampled lines match",
+        "  Pushed down to pushdown",
+        '    user_id = 42 as "user_id"\\s*:\\s*42\\b (inexact)',
+        "    dir0 = '2026' as file pruning (exact)",
+        "  Left to Spark",
+        "    user_id = 42: checked again",
+        "    x IS NULL: a missing field matches too",
+        "  Columns: user_id, event(type)",
+        "  Files: 12 of 100 read",
+        "  Bytes: 1.0 GiB of 4.0 GiB read, 75 % skipped",
+        "  Searched for byte patterns: 2.0 GiB (decompressed)",
+        "  Rows: 1,300 decoded, 1,234 returned",
+        "  Skipped: 88 files, 1,298,700 lines (99.9 %)",
+        "  Notes",
+        "    filename is a column of the table",
+        "",
+        "Joins",
+        "  o JOIN c first",
+    ]
+
+
+def test_what_a_reader_cannot_know_is_said_so() -> None:
+    source = SourceReport(reader="spark", reason="asked for", files_total=3, bytes_total=10)
+    text = render_text(JobResult(rows=1, sources={"s": source}))
+    assert "1 row returned, no output asked for" in text
+    assert "No predicate" in text
+    assert "Files: 3 in all, how many were read is not known" in text
+    assert "Bytes: 10 B in all, how many were read is not known" in text
+
+
+def test_a_failure_comes_first_and_tells_whether_to_try_again() -> None:
+    error = JobError(code=ErrorCode.DISK_FULL, message="no space left", retryable=True)
+    assert render_text(JobResult(error=error)).startswith(
+        "FAILED (disk_full, may succeed when tried again): no space left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536 * 1024, "1.5 MiB"), (3 * 1024**6, "3072.0 PiB")],
+)
+def test_bytes_in_human_units(count: int, text: str) -> None:
+    assert human_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (0, 0, "0 %"),
+        (0, 10, "0 %"),
+        (10, 10, "100 %"),
+        (1, 3, "33.33 %"),
+        (999_999_999, 10**9, "99.99 %"),
+        (1, 10**9, "0.01 %"),
+    ],
+)
+def test_shares_never_round_to_all_or_nothing(part: int, whole: int, text: str) -> None:
+    assert human_share(part, whole) == text
+
+
+def test_the_report_needs_neither_spark_nor_airflow() -> None:
+    probe = (
+        "import sys, spark_jobs.report; print({'pyspark', 'airflow', 'py4j'} & {m.split('.')[0] for m in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
