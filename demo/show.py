@@ -1,4 +1,108 @@
 """Show what the last run of a DAG of scans answered: per task the report, where the rows lie, and a few of them.
 
-python -m demo.show flights_scan      in the environment of .demo/env.sh
+    . .demo/env.sh && python -m demo.show flights_scan
+
+Exits with 1 if the run or one of its tasks failed or gave no result.
 """
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+from airflow.models.dagrun import DagRun
+from airflow.models.xcom import XComModel
+from airflow.sdk.bases.xcom import BaseXCom
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select
+
+from spark_jobs.contract import JobResult
+from spark_jobs.report import render_text
+
+SAMPLE_ROWS = 3
+DERIVED_FIELDS = ("pushed", "residual")
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """How a task of the run ended; `result` is None where the job never came to give one."""
+
+    task_id: str
+    state: str
+    result: JobResult | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether Airflow and the job agree that all went well."""
+        return self.state == TaskInstanceState.SUCCESS and self.result is not None and self.result.error is None
+
+
+def last_run(dag_id: str) -> list[TaskOutcome]:
+    """The tasks of the newest run of a DAG, in the order they started; empty if it never ran."""
+    with create_session() as session:
+        newest = select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1)
+        run = session.scalars(newest).one_or_none()
+        if run is None:
+            return []
+        returned = select(XComModel).where(
+            XComModel.dag_id == dag_id, XComModel.run_id == run.run_id, XComModel.key == BaseXCom.XCOM_RETURN_KEY
+        )
+        results = {row.task_id: _result(XComModel.deserialize_value(row)) for row in session.scalars(returned)}
+        started = [(ti.start_date, ti) for ti in run.get_task_instances(session=session) if ti.start_date is not None]
+        return [
+            TaskOutcome(ti.task_id, str(ti.state), results.get(ti.task_id))
+            for _, ti in sorted(started, key=lambda pair: pair[0])
+        ]
+
+
+def sample(output: str) -> str:
+    """The first rows of a Parquet output as a table."""
+    table = ds.dataset(output, format="parquet").head(SAMPLE_ROWS)
+    lines = [table.column_names, *([str(cell) for cell in row.values()] for row in table.to_pylist())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _result(value: Mapping[str, Any]) -> JobResult:
+    """The JobResult behind an XCom value, which holds derived lists beside the fields."""
+    sources = {
+        name: {key: entry for key, entry in source.items() if key not in DERIVED_FIELDS}
+        for name, source in value["sources"].items()
+    }
+    return JobResult.model_validate({**value, "sources": sources})
+
+
+def _show(outcome: TaskOutcome) -> None:
+    print(f"\n{f'--- {outcome.task_id} ({outcome.state}) ':-<100}")
+    if outcome.result is None:
+        print("The job gave no result; the reason is in the log above.")
+        return
+    print(render_text(outcome.result))
+    if outcome.succeeded and outcome.result.output is not None:
+        print(f"\nThe first rows of {outcome.result.output}")
+        print("\n".join(f"  {line}" for line in sample(outcome.result.output).splitlines()))
+
+
+def main(dag_id: str) -> int:
+    """Print the outcome of every task of the newest run."""
+    outcomes = last_run(dag_id)
+    for outcome in outcomes:
+        _show(outcome)
+    outputs = {str(Path(o.result.output).parent) for o in outcomes if o.result is not None and o.result.output}
+    if outcomes and all(outcome.succeeded for outcome in outcomes):
+        print(f"\nAll {len(outcomes)} tasks of {dag_id} succeeded. Output: {', '.join(sorted(outputs))}")
+        return 0
+    failed = [outcome.task_id for outcome in outcomes if not outcome.succeeded]
+    print(f"\n{dag_id} did not succeed: {', '.join(failed) or 'no task ran'}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 LABEL_WIDTH = 44
@@ -18,7 +18,7 @@ TERMINAL_INTERVAL = 1.0
 PLAIN_INTERVAL = 15.0
 
 
-def run_step(label: str, log: Path, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+def run_step(label: str, log: Path, command: Sequence[str]) -> int:
     """Run `command` to its end and return its exit code; on failure the end of its output is shown.
 
     On a terminal one line counts the seconds. Elsewhere a line is printed now and then, so that a log of a long run
@@ -28,14 +28,13 @@ def run_step(label: str, log: Path, command: Sequence[str], env: Mapping[str, st
         label: what the step does, in a few words.
         log: the file that takes everything the command prints; replaced.
         command: program and arguments.
-        env: the environment of the command; the current one if not given.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     line = _ProgressLine(label)
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(  # noqa: S603 - the commands are the demo's own
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
         except OSError as error:
             line.finish(f"failed: {error}")

