@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+from spark_jobs.contract import ErrorCode, JobError, JobSpec
+from spark_jobs.errors import BadSpecError, PushdownError, UnreadableFileError, UnsafeInputError
+from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error
+
+
+def failure(action: Callable[[], object]) -> BaseException:
+    """What an action raises; it must raise."""
+    try:
+        action()
+    except BaseException as exc:
+        return exc
+    pytest.fail("nothing was raised")
+
+
+def classified(action: Callable[[], object]) -> JobError:
+    """What an action fails with; checks what holds for every error."""
+    error = classify(failure(action))
+    assert "\n" not in error.message
+    assert error.message
+    assert error.retryable is error.code.retryable
+    assert error.traceback is not None
+    assert error.traceback.startswith("Traceback (most recent call last):")
+    assert len(error.traceback.encode()) <= MAX_TRACEBACK
+    assert "\tat org.apache" not in error.traceback
+    return error
+
+
+@pytest.fixture
+def truncated(tmp_path: Path) -> Path:
+    """A gzip file of JSON lines that ends in the middle."""
+    noise = random.Random(7).randbytes(20_000).hex()
+    data = gzip.compress("".join(f'{{"a": "{noise[i : i + 40]}"}}\n' for i in range(0, 40_000, 40)).encode())
+    path = tmp_path / "cut short%20.json.gz"
+    path.write_bytes(data[: len(data) // 2])
+    return path
+
+
+def test_a_missing_path_is_named(spark: SparkSession) -> None:
+    error = classified(lambda: spark.read.schema("a int").json("/nowhere/*.json"))
+    assert (error.code, error.error_class) == (ErrorCode.MISSING_PATH, "PATH_NOT_FOUND")
+    assert error.message == "Path does not exist: file:/nowhere/*.json."
+
+
+def test_a_truncated_gzip_is_named_with_its_position(spark: SparkSession, truncated: Path) -> None:
+    error = classified(lambda: spark.read.schema("a string").json(str(truncated.parent / "cut*")).collect())
+    assert error.code is ErrorCode.UNREADABLE_FILE
+    assert error.message == (
+        f"cannot read {truncated}: its compressed data ends too early at byte {truncated.stat().st_size}; "
+        "the file is truncated"
+    )
+
+
+def test_what_is_no_gzip_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_text("a,b\n1,2\n" * 10)
+    error = classified(lambda: spark.read.schema("a int").csv(str(path)).collect())
+    assert (error.code, error.message) == (ErrorCode.UNREADABLE_FILE, f"cannot read {path}: not a gzip file")
+
+
+def test_a_predicate_that_does_not_parse_shows_where(spark: SparkSession) -> None:
+    error = classified(lambda: spark.range(1).where("id > 0 AND\nid = = 4"))
+    assert (error.code, error.retryable) == (ErrorCode.BAD_PREDICATE, False)
+    assert error.message == "Syntax error at or near '=' (line 2, character 6, at '= 4')"
+
+
+def test_a_predicate_of_the_wrong_type_is_final(spark: SparkSession) -> None:
+    error = classified(lambda: spark.range(1).where("id = date'2020-01-01'"))
+    assert error.code is ErrorCode.BAD_PREDICATE
+    assert error.message.endswith('have incompatible types ("BIGINT" and "DATE").')
+
+
+def test_a_schema_that_does_not_parse_shows_where(spark: SparkSession) -> None:
+    error = classified(lambda: spark.read.schema("a int, b strng").json("/tmp"))
+    assert error.code is ErrorCode.BAD_SCHEMA
+    assert error.message == "Unsupported data type \"STRNG\" (line 1, character 10, at 'strng')"
+
+
+def test_an_unknown_column_suggests_the_nearest(spark: SparkSession) -> None:
+    error = classified(lambda: spark.range(1).where("idd = 4"))
+    assert (error.code, error.message) == (ErrorCode.UNKNOWN_COLUMN, "there is no column `idd`; did you mean `id`?")
+
+
+def test_a_member_of_no_struct_is_a_kind_mismatch(spark: SparkSession) -> None:
+    assert classified(lambda: spark.range(1).select("id.x")).code is ErrorCode.KIND_MISMATCH
+
+
+def test_another_refusal_of_the_analyser_is_final(spark: SparkSession) -> None:
+    error = classified(
+        lambda: spark.range(1).write.format("noop").partitionBy("x").mode("append").saveAsTable("a.b.c.d")
+    )
+    assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
+
+
+def test_an_existing_output_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
+    error = classified(lambda: spark.range(1).write.parquet(str(tmp_path)))
+    assert (error.code, error.retryable) == (ErrorCode.OUTPUT_EXISTS, False)
+
+
+def test_bad_data_met_by_spark_is_told_in_one_sentence(spark: SparkSession) -> None:
+    error = classified(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect())
+    assert (error.code, error.error_class) == (ErrorCode.SPARK, "CAST_INVALID_INPUT")
+    assert error.message.startswith('The value \'x0\' of the type "STRING" cannot be cast to "INT"')
+
+
+def test_a_failing_python_function_shows_its_own_traceback(spark: SparkSession) -> None:
+    @udf("int")
+    def boom(value):
+        raise ValueError(f"bad value {value}\nsecond line")
+
+    error = classified(lambda: spark.range(1).select(boom("id")).collect())
+    assert (error.code, error.error_class) == (ErrorCode.SPARK, "PYTHON_EXCEPTION")
+    assert error.message.startswith("a Python worker failed: ")
+    assert error.traceback is not None
+    assert "in boom" in error.traceback
+    assert "SQLSTATE" not in error.traceback
+
+
+def test_a_long_traceback_is_cut_in_the_middle(spark: SparkSession) -> None:
+    @udf("int")
+    def boom(value):
+        raise ValueError("long " * 10_000 + "end")
+
+    error = classified(lambda: spark.range(1).select(boom("id")).collect())
+    assert error.traceback is not None
+    assert error.traceback.endswith("end")
+    assert len(error.message) <= 1000
+
+
+def test_an_error_raised_in_a_worker_keeps_its_code_and_line(spark: SparkSession) -> None:
+    @udf("int")
+    def unsafe(value):
+        raise UnsafeInputError(f"/data/ü.json at byte {value}: invalid UTF-8")
+
+    raised = failure(lambda: spark.range(1).select(unsafe("id")).collect())
+    found = pushdown_error(raised)
+    assert isinstance(found, UnsafeInputError)
+    assert str(found) == "/data/ü.json at byte 0: invalid UTF-8"
+    error = classify(raised)
+    assert (error.code, error.message) == (ErrorCode.UNSAFE_INPUT, str(found))
+    assert error.traceback is not None
+    assert "in unsafe" in error.traceback
+
+
+def test_a_killed_python_worker_is_told_as_such(spark: SparkSession) -> None:
+    @udf("int")
+    def die(value):
+        os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+    error = classified(lambda: spark.range(1).select(die("id")).collect())
+    assert (error.code, error.retryable) == (ErrorCode.WORKER_KILLED, True)
+
+
+def test_a_full_disk_met_by_a_worker(spark: SparkSession) -> None:
+    @udf("int")
+    def fill(value):
+        with Path("/dev/full").open("wb") as full:
+            full.write(b"x")
+        return value
+
+    assert classified(lambda: spark.range(1).select(fill("id")).collect()).code is ErrorCode.DISK_FULL
+
+
+def test_a_full_disk_met_by_the_driver(spark: SparkSession) -> None:
+    stream = spark.sparkContext._jvm.java.io.FileOutputStream("/dev/full")
+    assert classified(lambda: stream.write(1)).code is ErrorCode.DISK_FULL
+    assert classified(lambda: Path("/dev/full").write_text("x")).code is ErrorCode.DISK_FULL
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte, where the machine lets us mount one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
+        pytest.skip("mounting a small file system takes more rights than this user has")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_fills_up_while_writing(spark: SparkSession, small_disk: Path) -> None:
+    frame = spark.range(200_000).selectExpr("uuid() AS noise")
+    error = classified(lambda: frame.write.csv(str(small_disk / "out")))
+    assert error.code is ErrorCode.DISK_FULL
+    assert "free some" in error.message
+
+
+LOST_DRIVER = """
+import os, signal
+from pyspark.sql import SparkSession
+from spark_jobs.failures import classify
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+os.kill(pid, signal.SIGKILL)
+try:
+    spark.range(1).collect()
+except Exception as exc:
+    print("code:", classify(exc).code.value)
+"""
+
+
+def test_a_jvm_that_is_gone_is_told_as_such() -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, "-c", LOST_DRIVER], env=environment, capture_output=True, text=True)
+    assert "code: driver_killed" in done.stdout.splitlines()
+
+
+def test_a_stop_from_outside_is_told_as_such() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    assert classified(stop).code is ErrorCode.DRIVER_KILLED
+
+
+def test_an_error_of_ours_is_found_behind_a_wrapper() -> None:
+    def wrap() -> None:
+        try:
+            raise PushdownError("conf: unsafe", code=ErrorCode.UNSAFE_SETTING)
+        except PushdownError as exc:
+            raise RuntimeError("wrapped") from exc
+
+    error = classified(wrap)
+    assert (error.code, error.message, error.retryable) == (ErrorCode.UNSAFE_SETTING, "conf: unsafe", False)
+    assert pushdown_error(UnreadableFileError("x")) is not None
+    assert pushdown_error(ValueError("spark_jobs.errors.NoSuchError: x")) is None
+
+
+def test_an_invalid_spec_names_the_field_and_not_its_value() -> None:
+    spec = {"run_key": "r", "sources": {"s": {"format": "jsonx", "path": ["secret-place"]}}, "query": {"source": "s"}}
+    error = classified(lambda: JobSpec.model_validate(spec))
+    assert error.code is ErrorCode.BAD_SPEC
+    assert error.message.startswith("the job spec is not valid: sources.s.format: Input should be 'json'")
+    assert "secret-place" not in error.message
+
+
+def test_what_nobody_expected_is_internal() -> None:
+    error = classified(lambda: {}["x"])
+    assert (error.code, error.message) == (ErrorCode.INTERNAL, "KeyError: 'x'")
+
+
+def test_the_outermost_error_of_ours_wins() -> None:
+    def wrap() -> None:
+        try:
+            raise UnreadableFileError("inner")
+        except UnreadableFileError as exc:
+            raise BadSpecError("outer") from exc
+
+    assert classified(wrap).message == "outer"
