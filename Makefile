@@ -12,7 +12,7 @@ LOGS := .demo/logs
 
 # $(call venv,DIRECTORY) makes an environment where there is none; $(call install,DIRECTORY) installs into it.
 ifdef UV
-venv = { test -x $(1)/bin/python || uv venv --python $(PYTHON) $(1); }
+venv = { test -x $(1)/bin/python || uv venv --seed --python $(PYTHON) $(1); }
 install = uv pip install --python $(1)/bin/python
 freeze = uv pip freeze --python $(1)/bin/python
 else
