@@ -21,8 +21,8 @@ class Parameter:
 
     `default` is what holds when nothing is given. `keys` are the Spark keys it sets for every format, `format_keys`
     those it sets for one source format only. `secret` marks a parameter that leads to credentials, which travel in a
-    private file. `attribute` is the operator's attribute where it cannot have the parameter's name. `renderer` is how the web
-    page of a task shows the rendered value.
+    private file. `attribute` is the operator's attribute where it cannot have the parameter's name. `renderer` is how
+    the web page of a task shows the rendered value.
     """
 
     name: str

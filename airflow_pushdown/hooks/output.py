@@ -14,15 +14,14 @@ _LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-_STACK_LINE = re.compile(r"^\s+(?:at |\.\.\. )|^Caused by: ")
+_STACK_LINE = re.compile(r"^\s+(?:at |\.\.\. )|^(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b")
 
-# From the surest sign of a cause to the weakest: spark-submit's own complaint, an uncaught exception of the JVM, the
-# last line of a Python traceback, a Java exception printed bare, the shell's complaint, an error that was logged.
+# From the surest sign of a cause to the weakest: spark-submit's own complaint, an uncaught exception of the JVM, an
+# exception printed bare (the last line of a Python traceback is one), the shell's complaint, an error that was logged.
 _CAUSES = (
     re.compile(r"^(?:Error|Exception): (?P<cause>.+)"),
     re.compile(r'^Exception in thread "[^"]*" (?P<cause>.+)'),
     re.compile(r"^(?P<cause>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)"),
-    re.compile(r"^(?P<cause>(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b.*)"),
     re.compile(r"^(?P<cause>.+: (?:line \d+: .+|command not found|No such file or directory|Permission denied))$"),
     re.compile(r"^\d\S+ \S+ (?:ERROR|FATAL) \S+ (?P<cause>.+)"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -89,12 +90,12 @@ class PushdownBaseOperator(SparkSubmitOperator):
         A failed job's result is pushed to XCom as well before the exception that belongs to its error is raised.
         """
         result = self._run(context)
-        self.log.info("::group::Pushdown report\n%s\n::endgroup::", render_text(result))
+        self._log_folded(logging.INFO, "Pushdown report", render_text(result))
         if result.error is not None:
             if self.do_xcom_push:
                 context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result.as_xcom())
             if result.error.traceback:
-                self.log.error("::group::Traceback of the job\n%s\n::endgroup::", result.error.traceback.rstrip())
+                self._log_folded(logging.ERROR, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
         return result.as_xcom()
 
@@ -140,6 +141,11 @@ class PushdownBaseOperator(SparkSubmitOperator):
         finally:
             if self._hook is not None:
                 self._pushdown_hook().release()
+
+    def _log_folded(self, level: int, title: str, text: str) -> None:
+        """Log `text` line by line between the marks that the web page folds at."""
+        for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
+            self.log.log(level, "%s", line)
 
     def _pushdown_hook(self) -> PushdownSubmitHook:
         """The hook that the provider's operator asked for, as the type it is."""

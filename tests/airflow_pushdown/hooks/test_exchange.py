@@ -1,0 +1,84 @@
+"""The private directory between task and job."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.hooks.exchange import Exchange
+from spark_jobs.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+
+SPEC = JobSpec(
+    run_key="d/t/r/-1",
+    sources={"s": SourceSpec.model_validate({"format": "json", "path": ["/x"], "schema": "a int"})},
+    query=QuerySpec(source="s"),
+)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_nobody_else_can_look_into_it() -> None:
+    exchange = Exchange.private()
+    exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
+    assert mode(exchange.directory) == 0o700
+    assert {mode(file) for file in exchange.directory.iterdir()} == {0o600}
+    exchange.discard()
+    assert not exchange.directory.exists()
+
+
+def test_the_job_finds_its_description_and_no_secret_in_it() -> None:
+    exchange = Exchange.private()
+    exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
+    text = exchange.spec_path.read_text()
+    spec = JobSpec.model_validate_json(text)
+    assert "hush" not in text
+    assert spec.sources == SPEC.sources
+    assert spec.result_path == str(exchange.result_path)
+    assert spec.secrets_path is not None
+    assert SecretValues.model_validate_json(Path(spec.secrets_path).read_bytes()).hadoop == {
+        "fs.s3a.secret.key": "hush"
+    }
+    exchange.discard()
+
+
+def test_without_secrets_there_is_no_secrets_file() -> None:
+    exchange = Exchange.private()
+    exchange.prepare(SPEC, SecretValues())
+    assert not exchange.secrets_path.exists()
+    assert JobSpec.model_validate_json(exchange.spec_path.read_bytes()).secrets_path is None
+    exchange.discard()
+
+
+def test_a_result_is_read_and_one_that_is_missing_or_broken_is_none() -> None:
+    exchange = Exchange.private()
+    assert exchange.read_result() is None
+    exchange.result_path.write_text('{"version": 1, "rows": ')
+    assert exchange.read_result() is None
+    exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    assert exchange.read_result() == JobResult(rows=3)
+    exchange.discard()
+
+
+def test_every_try_of_a_run_shares_a_directory_and_another_run_does_not(tmp_path: Path) -> None:
+    first = Exchange.shared(str(tmp_path), "run 1")
+    assert Exchange.shared(str(tmp_path), "run 1").directory == first.directory
+    assert Exchange.shared(str(tmp_path), "run 2").directory != first.directory
+    assert mode(first.directory) == 0o700
+
+
+def test_a_new_job_does_not_meet_the_result_of_an_earlier_try(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    exchange.prepare(SPEC, SecretValues())
+    assert exchange.read_result() is None
+
+
+@pytest.mark.parametrize("given", [None, "", "s3a://bucket/x", "/nowhere/at/all"])
+def test_a_cluster_needs_a_directory_that_both_sides_see(given: str | None) -> None:
+    with pytest.raises(ConfigError, match="exchange_dir"):
+        Exchange.shared(given, "run")

@@ -1,0 +1,103 @@
+"""A job's processes: output, exit code, and that a kill reaches all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_pushdown.hooks.processes import JobProcess, session_members, wait_for_end
+
+# A parent with two children: one in a process group of its own (as Spark's Python workers are), both deaf to SIGTERM.
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for own_group in (True, False):
+    if os.fork() == 0:
+        if own_group:
+            os.setpgid(0, 0)
+        time.sleep(600)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def start(code: str, **environment: str) -> JobProcess:
+    return JobProcess([sys.executable, "-c", code], {"PATH": os.defpath, **environment})
+
+
+@pytest.fixture
+def stubborn() -> Iterator[JobProcess]:
+    job = start(STUBBORN)
+    yield job
+    job.kill()
+
+
+def test_output_and_errors_come_as_one_stream_with_indentation_kept() -> None:
+    job = start("import sys; print('out'); sys.stdout.flush(); print('  err ', file=sys.stderr)")
+    assert list(job.lines()) == ["out", "  err"]
+    assert job.wait() == 0
+
+
+def test_output_that_is_no_utf8_is_still_read() -> None:
+    job = start("import sys; sys.stdout.buffer.write(b'a\\xff\\n')")
+    assert list(job.lines()) == ["a\N{REPLACEMENT CHARACTER}"]
+
+
+def test_the_environment_is_exactly_the_one_given() -> None:
+    job = start("import os; print(sorted(set(os.environ) - {'LC_CTYPE'}))", ONLY="this")
+    assert list(job.lines()) == ["['ONLY', 'PATH']"]
+
+
+@pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
+def test_the_exit_code_is_that_of_the_first_process(code: str, expected: int) -> None:
+    job = start(code)
+    list(job.lines())
+    assert job.wait() == expected
+
+
+def test_a_kill_leaves_no_process_whatever_its_group_and_its_handlers(stubborn: JobProcess) -> None:
+    lines = stubborn.lines()
+    assert next(lines) == "ready"
+    assert len(session_members(stubborn.session)) == 3
+    stubborn.kill()
+    assert session_members(stubborn.session) == []
+    assert list(lines) == []
+    assert stubborn.wait() == -signal.SIGKILL
+
+
+def test_a_process_that_obeys_is_not_killed_the_hard_way() -> None:
+    job = start("import time; print('ready', flush=True); time.sleep(600)")
+    lines = job.lines()
+    next(lines)
+    job.kill()
+    assert job.wait() == -signal.SIGTERM
+
+
+def test_what_the_first_process_leaves_behind_is_ended_and_the_output_comes_to_its_end() -> None:
+    job = start("import os, time\nif os.fork() == 0:\n  print('child', flush=True); time.sleep(600)\ntime.sleep(.5)")
+    assert list(job.lines()) == ["child"]
+    assert job.wait() == 0
+    assert session_members(job.session) == []
+
+
+def test_a_kill_may_come_while_another_thread_reads(stubborn: JobProcess) -> None:
+    seen: list[str] = []
+    reader = threading.Thread(target=lambda: seen.extend(stubborn.lines()))
+    reader.start()
+    while not seen and reader.is_alive() and len(session_members(stubborn.session)) < 3:
+        time.sleep(0.01)
+    stubborn.kill()
+    reader.join()
+    assert session_members(stubborn.session) == []
+
+
+def test_waiting_reports_whether_the_end_was_reached(stubborn: JobProcess) -> None:
+    assert wait_for_end(stubborn.session, 0.1) is False
+    stubborn.kill()
+    assert wait_for_end(stubborn.session, 0.1) is True

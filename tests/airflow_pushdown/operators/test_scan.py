@@ -1,0 +1,189 @@
+"""The scan operator up to the job it describes: templates, mapping, validation. Nothing is submitted here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.operators import PushdownScanOperator
+from spark_jobs.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat
+
+
+def spec(**parameters: object) -> JobSpec:
+    given = {"path": "/data/*.json", "format": "json", **parameters}
+    return PushdownScanOperator(task_id="scan", **given).build_spec("d/t/r/-1")
+
+
+def test_the_parameters_become_the_job() -> None:
+    job = spec(
+        path=["/a", "/b"],
+        format="csv",
+        schema="a int, b string",
+        options={"header": True, "sep": ";", "quote": None, "maxColumns": 7},
+        columns=["a", "dir0"],
+        where="a > 1",
+        limit=10,
+        filter_pushdown=False,
+        reader="pushdown",
+        output="/out",
+        output_format="json",
+        output_mode="overwrite",
+        output_options={"compression": "gzip"},
+        partition_by=["b"],
+        nested_pruning=False,
+    )
+    source = job.sources[job.query.source or ""]
+    assert source.path == ("/a", "/b")
+    assert source.format is SourceFormat.CSV
+    assert source.schema_ddl == "a int, b string"
+    assert source.options == {"header": "true", "sep": ";", "maxColumns": "7"}
+    assert source.reader is ReaderChoice.PUSHDOWN
+    assert source.filter_pushdown is False
+    assert (job.query.columns, job.query.where, job.query.limit) == (("a", "dir0"), "a > 1", 10)
+    assert job.output is not None
+    assert (job.output.path, job.output.format, job.output.mode) == ("/out", "json", OutputMode.OVERWRITE)
+    assert (job.output.options, job.output.partition_by) == ({"compression": "gzip"}, ("b",))
+    assert job.conf == {
+        "spark.sql.csv.filterPushdown.enabled": "false",
+        "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+        "spark.sql.optimizer.nestedPredicatePushdown.enabled": "false",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+
+
+def test_a_bare_scan_pushes_and_only_counts() -> None:
+    job = spec()
+    assert job.output is None
+    assert job.sources["source"].filter_pushdown is True
+    assert job.conf["spark.sql.json.filterPushdown.enabled"] == "true"
+
+
+def test_a_conf_entry_switches_our_readers_too() -> None:
+    job = spec(conf={"spark.sql.json.filterPushdown.enabled": False})
+    assert job.sources["source"].filter_pushdown is False
+    assert job.conf["spark.sql.json.filterPushdown.enabled"] == "false"
+
+
+def test_text_that_a_template_rendered_is_understood() -> None:
+    job = spec(limit="5", filter_pushdown="False", nested_pruning="true")
+    assert job.query.limit == 5
+    assert job.sources["source"].filter_pushdown is False
+    assert job.conf["spark.sql.optimizer.nestedSchemaPruning.enabled"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"format": "xls"}, "format: "),
+        ({"path": []}, "path: "),
+        ({"path": 3}, "path: "),
+        ({"limit": -1}, "limit: "),
+        ({"limit": "many"}, "limit: "),
+        ({"columns": "a, b"}, "columns: "),
+        ({"where": 3}, "where: "),
+        ({"schema": ["a int"]}, "schema: "),
+        ({"options": "header=true"}, "options: "),
+        ({"conf": "a=b"}, "conf: "),
+        ({"reader": "fastest"}, "reader: "),
+        ({"filter_pushdown": "perhaps"}, "filter_pushdown: "),
+        ({"nested_pruning": "perhaps"}, "nested_pruning: "),
+        ({"output": "/o", "output_mode": "replace"}, "output_mode: "),
+        ({"output": 3}, "output: "),
+        ({"output": "/o", "output_format": None}, "output_format: "),
+        ({"output": "/o", "output_options": [1]}, "output_options: "),
+        ({"output": "/o", "partition_by": "day"}, "partition_by: "),
+        ({"application": "mine.py"}, "application: "),
+        ({"application_args": ["x"]}, "application_args: "),
+        ({"java_class": "a.B"}, "java_class: "),
+        (
+            {"filter_pushdown": True, "conf": {"spark.sql.json.filterPushdown.enabled": False}},
+            "filter_pushdown=True contradicts conf entry spark.sql.json.filterPushdown.enabled=false",
+        ),
+    ],
+)
+def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        spec(**parameters)
+    assert str(caught.value).startswith(f"bad_spec: {said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_validated_before_the_task_runs() -> None:
+    PushdownScanOperator(task_id="scan", path="", format="xls", limit="{{ params.n }}", reader="?", output_mode="?")
+
+
+@pytest.mark.parametrize("missing", ["path", "format"])
+def test_what_is_required_is_missed_at_once(missing: str) -> None:
+    given = {"path": "/x", "format": "json"}
+    del given[missing]
+    with pytest.raises(TypeError, match=f"missing keyword argument '{missing}'"):
+        PushdownScanOperator(task_id="scan", **given)
+
+
+def test_templates_reach_into_every_parameter() -> None:
+    task = PushdownScanOperator(
+        task_id="scan",
+        path=["/in/{{ ds }}", "/in/{{ v }}"],
+        format="{{ v }}",
+        options={"sep": "{{ v }}"},
+        where="day = '{{ ds }}'",
+        columns=["{{ v }}"],
+        output="/out/{{ ds }}",
+        output_options={"{{ v }}": "{{ v }}"},
+        conf={"spark.x": "{{ v }}"},
+    )
+    task.render_template_fields({"ds": "2026-01-02", "v": "V", "ti": {"dag_id": "d", "task_id": "scan"}})  # type: ignore[typeddict-item]
+    assert task.path == ["/in/2026-01-02", "/in/V"]
+    assert (task.format, task.options, task.where) == ("V", {"sep": "V"}, "day = '2026-01-02'")
+    assert (task.columns, task.output_path, task.conf) == (["V"], "/out/2026-01-02", {"spark.x": "V"})
+    assert task.name == "d.scan"
+
+
+def test_the_xcom_of_the_task_is_still_its_output() -> None:
+    task = PushdownScanOperator(task_id="scan", path="/x", format="json", output="/out")
+    assert task.output.operator is task
+    assert task.output_path == "/out"
+
+
+def test_default_arguments_reach_parameters_of_both_classes() -> None:
+    defaults = {"reader": "spark", "output_mode": "append", "conn_id": "mine", "executor_memory": "3g", "name": "n"}
+    with DAG("defaults", default_args=defaults, schedule=None):
+        task = PushdownScanOperator(task_id="scan", path="/x", format="json")
+    assert (task.reader, task.output_mode, task._conn_id, task._executor_memory, task.name) == tuple(defaults.values())
+
+
+class CountingScan(PushdownScanOperator):
+    """Stops where the real operator would submit, and returns the job it would submit."""
+
+    def execute(self, context) -> dict[str, object]:  # type: ignore[no-untyped-def, override]
+        return self.build_spec("k").model_dump(mode="json")
+
+
+def test_it_maps_over_parameters_of_both_classes(register_dag: Callable[[DAG], None]) -> None:
+    with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        mapped = CountingScan.partial(
+            task_id="scan", format="json", limit=3, reader="spark", output_mode="append"
+        ).expand(path=["/a/{{ ds }}", ["/b", "/c"]], output=["/out/1"])
+    assert isinstance(mapped, MappedOperator)
+    register_dag(dag)
+    run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
+    assert run.state == "success"
+    jobs = [
+        json.loads(json.dumps(instance.xcom_pull(task_ids="scan", map_indexes=instance.map_index)))
+        for instance in sorted(run.get_task_instances(), key=lambda ti: ti.map_index)
+    ]
+    assert [job["sources"]["source"]["path"] for job in jobs] == [["/a/2026-01-01"], ["/b", "/c"]]
+    assert {job["output"]["path"] for job in jobs} == {"/out/1"}
+    assert {job["output"]["mode"] for job in jobs} == {"append"}
+    assert {job["query"]["limit"] for job in jobs} == {3}
+
+
+def test_mapping_refuses_what_is_no_parameter() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'paths'"):
+        PushdownScanOperator.partial(task_id="scan", format="json", paths=["/x"])

@@ -1,0 +1,71 @@
+"""The two walls: the Airflow side never imports Spark, the Spark side never imports Airflow."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+WALLS = [
+    ("airflow_pushdown", {"pyspark", "py4j"}),
+    ("spark_jobs", {"airflow", "airflow_pushdown"}),
+]
+SHARED = ("contract.py", "errors.py", "report.py", "__init__.py")
+
+BLOCKER = """
+import importlib, pkgutil, sys
+class Wall:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ImportError("beyond the wall: " + name)
+sys.meta_path.insert(0, Wall())
+package = importlib.import_module({package!r})
+count = 0
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+        count += 1
+print(count)
+"""
+
+
+def imported_names(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+
+
+@pytest.mark.parametrize(("package", "blocked"), WALLS)
+def test_no_module_names_the_other_side(package: str, blocked: set[str], project: Path) -> None:
+    files = list((project / package).rglob("*.py"))
+    assert files
+    crossed = [
+        f"{file.relative_to(project)}: {name}"
+        for file in files
+        for name in imported_names(file)
+        if name.partition(".")[0] in blocked
+    ]
+    assert crossed == []
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_both_sides_share_imports_neither(name: str, project: Path) -> None:
+    roots = {imported.partition(".")[0] for imported in imported_names(project / "spark_jobs" / name)}
+    assert roots.isdisjoint({"airflow", "airflow_pushdown", "pyspark", "py4j", "pyarrow", "sqlglot"})
+
+
+@pytest.mark.parametrize(("package", "blocked"), WALLS)
+def test_every_module_imports_with_the_other_side_out_of_reach(
+    package: str, blocked: set[str], project: Path, spark_python: str
+) -> None:
+    python = sys.executable if package == "airflow_pushdown" else spark_python
+    code = BLOCKER.format(package=package, blocked=blocked)
+    run = subprocess.run([python, "-c", code], cwd=project, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout.split()[-1]) > 5

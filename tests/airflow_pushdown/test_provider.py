@@ -1,0 +1,98 @@
+"""What Airflow learns about the package, and that an installed wheel says the same."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from airflow._shared.providers_discovery import _create_provider_info_schema_validator
+from jsonschema import ValidationError
+
+from airflow_pushdown.provider import get_provider_info
+
+
+def test_airflow_accepts_the_description() -> None:
+    _create_provider_info_schema_validator().validate(get_provider_info())
+
+
+def test_the_validator_would_refuse_a_wrong_one() -> None:
+    with pytest.raises(ValidationError):
+        _create_provider_info_schema_validator().validate({**get_provider_info(), "operators": "all of them"})
+
+
+def test_every_module_it_names_can_be_imported() -> None:
+    info = get_provider_info()
+    for kind in ("operators", "hooks"):
+        entries = info[kind]
+        assert isinstance(entries, list)
+        for module in (name for entry in entries for name in entry["python-modules"]):
+            assert importlib.import_module(module)
+
+
+def test_integrations_are_declared() -> None:
+    info = get_provider_info()
+    declared = {entry["integration-name"] for entry in info["integrations"]}  # type: ignore[attr-defined]
+    used = {entry["integration-name"] for kind in ("operators", "hooks") for entry in info[kind]}  # type: ignore[attr-defined]
+    assert used == declared
+
+
+def test_importing_it_imports_nothing_else(project: Path) -> None:
+    code = (
+        "import sys; before = set(sys.modules); import airflow_pushdown.provider; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["__future__", "airflow_pushdown", "airflow_pushdown.provider"]
+
+
+def test_the_wheel_installs_into_an_empty_environment_and_its_entry_point_loads(project: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for package in ("airflow_pushdown", "spark_jobs"):
+        shutil.copytree(project / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(project / "pyproject.toml", source)
+    readme = project / "README.md"
+    (source / "README.md").write_text(readme.read_text("utf-8") if readme.exists() else "", encoding="utf-8")
+    (wheel,) = build_wheel(source, tmp_path / "dist")
+
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    install(wheel, python)
+    code = (
+        "from importlib.metadata import entry_points, files; "
+        "point, = entry_points(group='apache_airflow_provider'); print(point.load()()['package-name']); "
+        "print(*files('airflow-pushdown'))"
+    )
+    run = subprocess.run([python, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    name, listing = run.stdout.splitlines()
+    assert name == "airflow-pushdown"
+    assert {"spark_jobs/contract.py", "spark_jobs/requirements.txt", "airflow_pushdown/operators/scan.py"} <= set(
+        listing.split()
+    )
+
+
+def build_wheel(source: Path, target: Path) -> list[Path]:
+    uv = shutil.which("uv")
+    command = (
+        [uv, "build", "--wheel", "--quiet", "--out-dir", str(target), str(source)]
+        if uv
+        else [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(target), str(source)]
+    )
+    subprocess.run(command, check=True)
+    return list(target.glob("*.whl"))
+
+
+def install(wheel: Path, python: Path) -> None:
+    uv = shutil.which("uv")
+    command = (
+        [uv, "pip", "install", "--quiet", "--no-deps", "--python", str(python), str(wheel)]
+        if uv
+        else [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
+    )
+    subprocess.run(command, check=True)

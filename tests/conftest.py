@@ -1,0 +1,73 @@
+"""What all tests share: an Airflow home of their own, set before anything imports Airflow, and where Spark is."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+ROOT = Path(__file__).resolve().parents[1]
+
+if find_spec("airflow") is not None:
+    home = tempfile.mkdtemp(prefix="airflow-home-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ.update(
+        AIRFLOW_HOME=home,
+        AIRFLOW__CORE__LOAD_EXAMPLES="False",
+        AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+        AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{home}/airflow.db",
+    )
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The root of the project."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def spark_python() -> str:
+    """Python of the Spark environment: as the operators find it, else the one that `make` puts into the project."""
+    python = os.environ.get("AIRFLOW_PUSHDOWN_SPARK_PYTHON") or str(ROOT / ".venv-spark" / "bin" / "python")
+    if not Path(python).is_file():
+        pytest.fail("set AIRFLOW_PUSHDOWN_SPARK_PYTHON to the Python of the Spark environment, or run `make test`")
+    return python
+
+
+@pytest.fixture
+def local_spark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An Airflow connection to a Spark of one core on this machine, under the default id."""
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}'
+    )
+    return "spark_default"
+
+
+@pytest.fixture(scope="session")
+def register_dag() -> Callable[[DAG], None]:
+    """Puts a DAG into the database of this run (made on first use), without which `DAG.test` refuses it."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.db import initdb
+    from airflow.utils.session import create_session
+
+    initdb()
+
+    def register(dag: DAG) -> None:
+        with create_session() as session:
+            session.merge(DagBundleModel(name="tests"))
+        bag = DagBag(dag_folder=os.devnull)
+        bag.bag_dag(dag)
+        sync_bag_to_db(bag, bundle_name="tests", bundle_version="1")
+
+    return register
