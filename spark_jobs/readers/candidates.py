@@ -1,0 +1,211 @@
+"""Find the lines that may satisfy a predicate: runs in Python workers, and on the driver over a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_jobs.errors import UnsafeInputError
+from spark_jobs.predicates.pattern import BytePattern
+from spark_jobs.readers.files import Split, Task
+from spark_jobs.readers.lines import LineReader, Window
+from spark_jobs.readers.metrics import TaskCount
+from spark_jobs.readers.search import Searcher, searcher
+
+_BOM = b"\xef\xbb\xbf"
+_BATCH_BYTES = 2 << 20
+_BATCH_LINES = 16_384
+
+Report = Callable[[int, TaskCount], None]
+"""Receives a task's number and its figures when the task is done."""
+
+
+@dataclass(frozen=True)
+class LineSyntax:
+    """What counts as a line: its terminators, a header in each file, comments, and whether it must be UTF-8."""
+
+    carriage_returns: bool = True
+    header: bool = False
+    comment: bytes = b""
+    strict_utf8: bool = False
+    strip_bom: bool = False
+
+
+@dataclass(frozen=True)
+class CandidateScan:
+    """A scan's task list and what to look for. Called by Spark with the numbers of the tasks to run.
+
+    `forbidden` matches lines whose meaning would change on their way through strings. `skip` and `cap` cut a task's
+    candidates to those numbered skip .. skip + cap - 1, for scans that stop early; cap None takes all.
+    """
+
+    tasks: tuple[Task, ...]
+    pattern: BytePattern
+    forbidden: BytePattern | None
+    syntax: LineSyntax
+    report: Report
+    skip: tuple[int, ...] = ()
+    cap: int | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the candidate lines of the tasks whose numbers come in, as batches of one string column."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._run(number)
+
+    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
+        count = _Counter(self.skip[number] if self.skip else 0, self.cap)
+        for split in self.tasks[number].splits:
+            if count.full:
+                break
+            yield from self._split(split, count)
+        self.report(number, count.result())
+
+    def _split(self, split: Split, count: _Counter) -> Iterator[pa.RecordBatch]:
+        reader = LineReader(split, carriage_returns=self.syntax.carriage_returns)
+        find = Finder(self.pattern, self.forbidden, self.syntax)
+        lines: list[bytes] = []
+        size = 0
+        for window in reader.windows():
+            for line in count.take(find.lines(window, split.path, at_start=split.start == 0)):
+                lines.append(line)
+                size += len(line)
+            if size >= _BATCH_BYTES or len(lines) >= _BATCH_LINES:
+                yield find.batch(lines, split.path)
+                lines, size = [], 0
+            if count.full:
+                break
+        count.add(split.path, reader)
+        if lines:
+            yield find.batch(lines, split.path)
+
+
+class _Counter:
+    """Counts a task's work and cuts its candidates to the wanted slice."""
+
+    def __init__(self, skip: int, cap: int | None) -> None:
+        self._skip = skip
+        self._cap = cap
+        self._files: set[str] = set()
+        self._bytes_read = 0
+        self._bytes_searched = 0
+        self._lines = 0
+        self._size = 0
+
+    @property
+    def full(self) -> bool:
+        return self._cap is not None and self._lines >= self._cap
+
+    def take(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        dropped = min(self._skip, len(lines))
+        self._skip -= dropped
+        room = None if self._cap is None else dropped + self._cap - self._lines
+        taken = lines[dropped:room]
+        self._lines += len(taken)
+        self._size += sum(map(len, taken))
+        return taken
+
+    def add(self, path: str, reader: LineReader) -> None:
+        self._files.add(path)
+        self._bytes_read += reader.bytes_read
+        self._bytes_searched += reader.bytes_searched
+
+    def result(self) -> TaskCount:
+        return TaskCount(
+            frozenset(self._files), self._bytes_read, self._bytes_searched, self._lines, self._size, not self.full
+        )
+
+
+class Finder:
+    """Finds candidate lines in the windows of one split, in order."""
+
+    def __init__(self, pattern: BytePattern, forbidden: BytePattern | None, syntax: LineSyntax) -> None:
+        self._searcher = searcher(pattern)
+        self._forbidden: Searcher | None = searcher(forbidden) if forbidden else None
+        self._syntax = syntax
+        self._header_pending = syntax.header
+
+    def lines(self, window: Window, path: str, *, at_start: bool) -> list[bytes]:
+        """Candidate lines of a window, without their terminators.
+
+        Raises UnsafeInputError where the window holds a NUL: Spark might read it as UTF-16 or UTF-32.
+        """
+        data, length = window.data, window.length
+        if data.find(b"\x00", 0, length) >= 0:
+            raise UnsafeInputError(f"{path} holds a NUL byte, it may not be UTF-8; read it with reader='spark'")
+        begin = self._header_end(window) if at_start and self._header_pending else 0
+        hits = self._searcher.hits(window.view, data, length)
+        return self._around(hits, data, length, begin)
+
+    def _around(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
+        returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
+        found: list[bytes] = []
+        done = begin
+        for end in hits:
+            if end <= done:
+                continue
+            last = end - 1
+            start = max(data.rfind(b"\n", done, last) + 1, done)
+            stop = data.find(b"\n", last, length)
+            if returns:
+                start = max(data.rfind(b"\r", start, last) + 1, start)
+                bound = length if stop < 0 else stop
+                early = data.find(b"\r", last, bound)
+                stop = early if early >= 0 else bound
+            elif stop < 0:
+                stop = length
+            found.append(bytes(data[start:stop]))
+            done = stop + 1
+        return found
+
+    def _header_end(self, window: Window) -> int:
+        """Position behind the header: the first line that is neither blank nor a comment."""
+        position = 0
+        while position < window.length:
+            stop = _line_end(window.data, position, window.length, self._syntax.carriage_returns)
+            line = bytes(window.data[position:stop])
+            position = stop + 1
+            comment = self._syntax.comment
+            if line.strip(_JAVA_BLANKS) and not (comment and line.startswith(comment)):
+                self._header_pending = False
+                break
+        return position
+
+    def batch(self, lines: Sequence[bytes], path: str) -> pa.RecordBatch:
+        """Lines as a batch for Spark. Raises UnsafeInputError for lines that would not survive as strings."""
+        if self._syntax.strip_bom:
+            lines = [line.removeprefix(_BOM) for line in lines]
+        if self._forbidden is not None:
+            self._check_forbidden(lines, path)
+        values = pa.array(lines, pa.binary())
+        if not self._syntax.strict_utf8:
+            return pa.RecordBatch.from_arrays([values.view(pa.string())], ["value"])
+        try:
+            return pa.RecordBatch.from_arrays([values.cast(pa.string())], ["value"])
+        except pa.ArrowInvalid as problem:
+            raise UnsafeInputError(f"{path} holds bytes that are no UTF-8; read it with reader='spark'") from problem
+
+    def _check_forbidden(self, lines: Sequence[bytes], path: str) -> None:
+        joined = bytearray(b"\n".join(lines) + b"\n")
+        assert self._forbidden is not None
+        hits = self._forbidden.hits(memoryview(joined), joined, len(joined))
+        if hits:
+            start = joined.rfind(b"\n", 0, hits[0] - 1) + 1
+            shown = bytes(joined[start : start + 60]).decode("utf-8", "replace")
+            raise UnsafeInputError(
+                f"{path} has a string column that holds no string (line {shown!r}...), whose text Spark keeps as "
+                "written; read it with reader='spark'"
+            )
+
+
+_JAVA_BLANKS = bytes(range(0x21))
+"""What Java's String.trim removes."""
+
+
+def _line_end(data: bytearray, start: int, length: int, returns: bool) -> int:
+    stop = data.find(b"\n", start, length)
+    stop = length if stop < 0 else stop
+    early = data.find(b"\r", start, stop) if returns else -1
+    return early if early >= 0 else stop

@@ -1,0 +1,200 @@
+"""Read a split as windows of whole lines, never holding more than one window of a file in memory."""
+
+from __future__ import annotations
+
+import bz2
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+from isal import igzip, isal_zlib
+
+from spark_jobs.errors import UnreadableFileError
+from spark_jobs.readers.files import Compression, Split
+
+WINDOW = 1 << 20
+"""Bytes of a window; small enough to stay in a core's cache between the searches over it."""
+MAX_LINE = 256 << 20
+"""Bytes of the longest line that is read; a longer one is taken for a file that has no lines."""
+_BOM = b"\xef\xbb\xbf"
+
+
+class _Stream(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int: ...
+
+
+class Window:
+    """Whole lines, each with its terminator: the first `length` bytes of `data`."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(WINDOW)
+        self.length = 0
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes of the window, without a copy."""
+        return memoryview(self.data)[: self.length]
+
+
+class LineReader:
+    """Yields the windows of one split. `bytes_read` counts stored bytes, `bytes_searched` bytes after decompression."""
+
+    def __init__(self, split: Split, *, carriage_returns: bool = True) -> None:
+        self._split = split
+        self._carriage_returns = carriage_returns
+        self.bytes_read = 0
+        self.bytes_searched = 0
+
+    def windows(self) -> Iterator[Window]:
+        """Windows in file order; the same object each time, valid until the next one is asked for."""
+        try:
+            with Path(self._split.path).open("rb", buffering=0) as raw:
+                if self._split.compression is Compression.NONE:
+                    yield from self._plain(raw)
+                else:
+                    yield from self._compressed(raw)
+        except (EOFError, zlib.error, isal_zlib.error, igzip.BadGzipFile, OSError, pa.ArrowException) as problem:
+            raise UnreadableFileError(
+                f"cannot read {self._split.path} near byte {self._split.start + self.bytes_read}: {problem}; "
+                "replace the file, or leave it out of `path`"
+            ) from problem
+
+    def _compressed(self, raw: BinaryIO) -> Iterator[Window]:
+        with _decompressed(raw, self._split.compression) as stream:
+            filler = _Filler(stream, None, self._carriage_returns)
+            for window in filler.windows():
+                self.bytes_read = raw.tell()
+                self.bytes_searched += window.length
+                yield window
+            self.bytes_read = raw.tell()
+
+    def _plain(self, raw: BinaryIO) -> Iterator[Window]:
+        """A split that starts inside a line leaves that line to the split before it."""
+        start = max(self._split.start - 1, 0)
+        raw.seek(start)
+        filler = _Filler(raw, self._split.end - start, self._carriage_returns, drop_first=self._split.start > 0)
+        for window in filler.windows():
+            self.bytes_read = raw.tell() - start
+            self.bytes_searched += window.length
+            yield window
+        self.bytes_read = raw.tell() - start
+
+
+@contextmanager
+def _decompressed(raw: BinaryIO, compression: Compression) -> Iterator[_Stream]:
+    if compression is Compression.GZIP:
+        with igzip.GzipFile(fileobj=raw) as stream:
+            yield stream
+    elif compression is Compression.BZIP2:
+        with bz2.BZ2File(raw) as stream:
+            yield stream
+    else:
+        with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
+            yield stream
+
+
+class _Filler:
+    """Cuts a stream into windows at line ends; `limit` is the number of bytes before the last line's rest."""
+
+    def __init__(self, stream: _Stream, limit: int | None, carriage_returns: bool, drop_first: bool = False) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._carriage_returns = carriage_returns
+        self._drop_first = drop_first
+        self._window = Window()
+        self._filled = 0
+
+    def windows(self) -> Iterator[Window]:
+        first = not self._drop_first
+        while self._fill():
+            cut = self._last_end(self._filled)
+            if cut == 0:
+                self._grow()
+                continue
+            yield from self._emit(cut, first)
+            first = False
+        yield from self._rest(first)
+
+    def _fill(self) -> bool:
+        """Read once; False at the end of the split or stream."""
+        wanted = len(self._window.data) - self._filled
+        if self._limit is not None:
+            wanted = min(wanted, self._limit)
+        if wanted == 0:
+            return False
+        count = self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + wanted])
+        self._filled += count
+        if self._limit is not None:
+            self._limit -= count
+        return count > 0
+
+    def _grow(self) -> None:
+        data = self._window.data
+        if self._filled < len(data):
+            return
+        if len(data) >= MAX_LINE:
+            raise EOFError(f"a line is longer than {MAX_LINE} bytes")
+        data.extend(bytes(len(data)))
+
+    def _emit(self, cut: int, first: bool) -> Iterator[Window]:
+        """Hand out the lines before `cut` and keep what follows."""
+        window = self._window
+        tail = bytes(memoryview(window.data)[cut : self._filled])
+        window.length = cut
+        skip = self._leading(cut, first)
+        if skip:
+            window.data[: cut - skip] = window.data[skip:cut]
+            window.length = cut - skip
+        if window.length:
+            yield window
+        window.data[: len(tail)] = tail
+        self._filled = len(tail)
+
+    def _leading(self, cut: int, first: bool) -> int:
+        """Bytes at the window's start that are no line of this split: a foreign line's end, or a byte order mark."""
+        if self._drop_first:
+            self._drop_first = False
+            return self._first_end(cut)
+        return len(_BOM) if first and self._window.data.startswith(_BOM) else 0
+
+    def _rest(self, first: bool) -> Iterator[Window]:
+        """The last line: complete it from behind the split's end, or give it the terminator it lacks."""
+        if self._filled == 0:
+            return
+        while self._limit is not None:
+            if self._filled + (64 << 10) > len(self._window.data):
+                self._window.data.extend(bytes(64 << 10))
+            before = self._filled
+            self._filled += self._stream.readinto(memoryview(self._window.data)[before : before + (64 << 10)])
+            if self._filled == before:
+                break
+            end = self._first_end(self._filled, before)
+            if end:
+                self._filled = end
+                break
+            if self._filled >= MAX_LINE:
+                raise EOFError(f"a line is longer than {MAX_LINE} bytes")
+        data, filled = self._window.data, self._filled
+        if self._last_end(filled) != filled:
+            data[filled : filled + 1] = b"\n"
+            filled += 1
+            self._filled = filled
+        yield from self._emit(filled, first)
+
+    def _last_end(self, length: int) -> int:
+        """Position behind the last terminator, 0 if there is none."""
+        newline = self._window.data.rfind(b"\n", 0, length) + 1
+        if not self._carriage_returns:
+            return newline
+        return max(newline, self._window.data.rfind(b"\r", newline, length) + 1)
+
+    def _first_end(self, length: int, start: int = 0) -> int:
+        """Position behind the first terminator at or after `start`, 0 if there is none."""
+        newline = self._window.data.find(b"\n", start, length) + 1
+        if not self._carriage_returns:
+            return newline
+        stop = newline or length
+        return self._window.data.find(b"\r", start, stop) + 1 or newline

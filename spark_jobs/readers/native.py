@@ -1,0 +1,75 @@
+"""Spark's own readers: any format, with Spark's filter pushdown on or off."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.contract import ConjunctReport, Exactness, SourceReport
+from spark_jobs.predicates.parse import conjuncts
+from spark_jobs.projection.implicit import location, max_depth, native_implicit_expressions
+from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.files import decoded, input_uris
+from spark_jobs.readers.protocol import ScanRequest
+
+
+class NativeScan:
+    """A scan by Spark's reader. The reason says why it was taken."""
+
+    def __init__(self, request: ScanRequest, roots: tuple[str, ...], reason: str, notes: tuple[str, ...] = ()) -> None:
+        self._request = request
+        self._roots = roots
+        self._reason = reason
+        self._notes = notes
+
+    def frame(self) -> DataFrame:
+        """Spark's frame, with the implicit columns asked for computed from file metadata."""
+        request = self._request
+        if not request.implicit:
+            return request.native
+        depth = max_depth(map(decoded, input_uris(request.native)), [location(root) for root in self._roots])
+        expressions = native_implicit_expressions(self._roots, depth)
+        added = [f"{expressions[name]} AS {name}" for name in request.implicit]
+        return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
+
+    def report(self) -> SourceReport:
+        """The plan: what Spark's planner says it pushed. Executed figures are added from Spark's task metrics."""
+        request = self._request
+        uris = input_uris(request.native)
+        return SourceReport(
+            reader="spark",
+            reason=self._reason,
+            conjuncts=self._conjuncts(),
+            columns=request.columns,
+            files_total=len(uris),
+            notes=self._notes,
+        )
+
+    def limited(self, limit: int) -> None:
+        """Spark's LIMIT stops the JVM readers early by itself."""
+
+    def _conjuncts(self) -> tuple[ConjunctReport, ...]:
+        request = self._request
+        if request.where is None:
+            return ()
+        if request.predicate is None:
+            return (self._conjunct(request.where),)
+        return tuple(self._conjunct(part.sql(dialect="spark")) for part in conjuncts(request.predicate))
+
+    def _conjunct(self, sql: str) -> ConjunctReport:
+        pushed = self._pushed(sql)
+        if pushed:
+            return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
+        reason = "Spark does not push it into this format" if self._request.source.filter_pushdown else "turned off"
+        return ConjunctReport(sql=sql, exactness=Exactness.UNSUPPORTED, reason=reason)
+
+    def _pushed(self, sql: str) -> str:
+        """What Spark's planner pushes for one conjunct alone; null checks that it adds by itself do not count."""
+        if not self._request.source.filter_pushdown:
+            return ""
+        plan = self.frame().where(sql)._jdf.queryExecution().executedPlan().toString()
+        for line in str(plan).splitlines():
+            _, found, rest = line.partition("PushedFilters: [")
+            if found:
+                text = rest.partition("], ")[0]
+                return "" if text.startswith("IsNotNull") and "), " not in text and "," not in text else text
+        return ""

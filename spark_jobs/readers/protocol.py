@@ -1,0 +1,83 @@
+"""What every reader is asked and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+
+
+@dataclass(frozen=True)
+class Source:
+    """A named source as declared: format, paths, options in Spark's names (lower-cased), reader choice."""
+
+    name: str
+    format: SourceFormat
+    paths: tuple[str, ...]
+    schema: str | None
+    options: Mapping[str, str]
+    reader: ReaderChoice
+    filter_pushdown: bool
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What a query wants of a source.
+
+    `native` is Spark's own, lazy frame over the source: it supplies schema and file listing, and is the fallback.
+    `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the whole
+    predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
+    """
+
+    source: Source
+    native: DataFrame
+    schema: StructType
+    columns: tuple[str, ...]
+    implicit: tuple[str, ...]
+    where: str | None
+    predicate: exp.Expression | None
+
+
+class Scan(Protocol):
+    """A planned scan of one source."""
+
+    def frame(self) -> DataFrame:
+        """The rows that may satisfy the predicate, lazily, with at least the requested columns."""
+
+    def report(self) -> SourceReport:
+        """What was planned and, once an action ran over the frame, what happened."""
+
+    def limited(self, limit: int) -> LimitedScan | None:
+        """How to stop early after `limit` rows, or None where Spark's own LIMIT stops the scan by itself."""
+
+
+class LimitedScan(Protocol):
+    """A scan that is run piece by piece until enough rows are found."""
+
+    def next_frame(self) -> DataFrame | None:
+        """The rows of the next piece, or None behind the last one."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which reader takes a scan and why; per conjunct, what it takes over."""
+
+    reader: str
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def because(self, reason: str) -> Decision:
+        """The same decision with another reason."""
+        return replace(self, reason=reason)
+
+
+def unsupported(conjunct: str, reason: str) -> ConjunctReport:
+    """A conjunct that is left to Spark."""
+    return ConjunctReport(sql=conjunct, exactness=Exactness.UNSUPPORTED, reason=reason)

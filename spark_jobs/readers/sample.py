@@ -1,0 +1,79 @@
+"""Estimate from a few blocks of the files how many lines a byte pattern lets through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_jobs.errors import PushdownError
+from spark_jobs.predicates.pattern import BytePattern
+from spark_jobs.readers.candidates import Finder, LineSyntax
+from spark_jobs.readers.files import Compression, InputFile, Split
+from spark_jobs.readers.lines import LineReader
+
+BLOCK = 256 << 10
+"""Bytes read at each place."""
+PLACES = 8
+"""Places looked at, spread over all files."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Lines seen, their average length in bytes, and for each pattern the share of lines that it lets through."""
+
+    lines: int
+    line_bytes: float
+    shares: tuple[float, ...]
+    inflation: float
+    problem: str | None = None
+
+
+def sample(
+    files: Sequence[InputFile], patterns: Sequence[BytePattern], forbidden: BytePattern | None, syntax: LineSyntax
+) -> Sampled:
+    """Look at some blocks. `problem` says why the files cannot be searched, if a block shows that already.
+
+    `inflation` is the number of searched bytes per stored byte (above 1 for compressed files).
+    """
+    lines = size = stored = 0
+    found = [0] * len(patterns)
+    try:
+        for split in _blocks(files):
+            reader = LineReader(split, carriage_returns=syntax.carriage_returns)
+            window = next(reader.windows(), None)
+            if window is None:
+                continue
+            stored += max(reader.bytes_read, 1)
+            size += window.length
+            lines += window.data.count(b"\n", 0, window.length) or window.data.count(b"\r", 0, window.length)
+            for index, pattern in enumerate(patterns):
+                finder = Finder(pattern, forbidden, syntax)
+                candidates = finder.lines(window, split.path, at_start=split.start == 0)
+                finder.batch(candidates, split.path)
+                found[index] += len(candidates)
+    except PushdownError as problem:
+        return Sampled(lines, 0.0, tuple(1.0 for _ in patterns), 1.0, str(problem))
+    return Sampled(lines, size / max(lines, 1), tuple(n / max(lines, 1) for n in found), size / max(stored, 1))
+
+
+def _blocks(files: Sequence[InputFile]) -> list[Split]:
+    """Evenly spread places, weighted by size: the start of compressed files, anywhere in others."""
+    total = sum(file.size for file in files)
+    step = max(total // PLACES, 1)
+    blocks: list[Split] = []
+    passed = 0
+    for file in files:
+        first = -(-passed // step) * step
+        for place in range(first, passed + file.size, step):
+            blocks.append(_block(file, place - passed))
+            if len(blocks) >= PLACES:
+                return blocks
+        passed += file.size
+    return blocks
+
+
+def _block(file: InputFile, start: int) -> Split:
+    compression = file.compression or Compression.NONE
+    if compression is not Compression.NONE:
+        return Split(file.path, 0, file.size, compression)
+    return Split(file.path, start, min(start + BLOCK, file.size), compression)

@@ -1,0 +1,382 @@
+"""The pushdown reader for JSON lines and CSV: search the raw bytes, let Spark parse only the candidate lines.
+
+Filtering raw bytes before parsing follows Sparser (Palkar et al., VLDB 2018). Spark parses the candidates with the same
+options and evaluates the predicate again, so this reader can drop only lines that provably fail it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from spark_jobs.errors import MissingPathError
+from spark_jobs.predicates.csv_bytes import csv_patterns
+from spark_jobs.predicates.derive import Fold, Scope, derive
+from spark_jobs.predicates.json_bytes import json_patterns
+from spark_jobs.predicates.parse import conjuncts
+from spark_jobs.predicates.pattern import BytePattern
+from spark_jobs.projection.implicit import implicit_values, root_of
+from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.candidates import CandidateScan, LineSyntax
+from spark_jobs.readers.files import InputFile, Packing, Task, decoded, input_uris, is_local, local_files, pack
+from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
+from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
+from spark_jobs.readers.sample import Sampled, sample
+from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
+
+_ID_SCHEMA = "value string"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """CPU seconds, measured on TPC-H lineitem; only their ratios matter for the choice of a reader.
+
+    `spark_per_byte`: Spark's reader with its own pushdown. `search_per_byte`: reading and searching. `parse_per_byte`
+    and `per_line`: handing a candidate line over and parsing it. `fixed`: starting the Python side.
+    """
+
+    spark_per_byte: float
+    search_per_byte: float
+    parse_per_byte: float
+    per_line: float
+    fixed: float
+
+
+_COSTS = {
+    SourceFormat.JSON: Costs(1.9e-9, 0.45e-9, 5.0e-9, 2.0e-6, 0.25),
+    SourceFormat.CSV: Costs(5.5e-9, 0.5e-9, 10.0e-9, 2.0e-6, 0.25),
+}
+_MARGIN = 0.9
+"""Our reader must promise to be at least this much cheaper."""
+
+
+@dataclass(frozen=True)
+class TextPlan:
+    """A byte-search scan, ready to run: files, the pattern to search, and what the sample promised."""
+
+    files: tuple[InputFile, ...]
+    pattern: BytePattern
+    forbidden: BytePattern | None
+    options: TextOptions
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why Spark's reader takes the scan instead."""
+
+    reason: str
+
+
+def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | Refusal:
+    """Decide whether byte search is sound and pays, and prepare it. Reads a sample of the files, nothing else."""
+    refusal = _refusal(spark, request)
+    if refusal:
+        return Refusal(refusal)
+    options = _options(spark, request)
+    parts = _patterns(spark, request, fold, options)
+    usable = [part for part in parts if part.pattern is not None]
+    if not usable:
+        return Refusal("no conjunct implies bytes that a line must hold")
+    uris = input_uris(request.native)
+    if foreign := next((uri for uri in uris if not is_local(uri)), None):
+        return Refusal(f"{foreign} is not on a local file system")
+    files = _files(uris)
+    if coded := next((file.path for file in files if file.compression is None), None):
+        return Refusal(f"{coded} needs a codec that only Hadoop has")
+    forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
+    return _chosen(request, files, parts, forbidden, options)
+
+
+def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
+    source = request.source
+    if source.reader is ReaderChoice.SPARK:
+        return "asked for with reader='spark'"
+    if source.format not in (SourceFormat.JSON, SourceFormat.CSV):
+        return f"format {source.format} is read by Spark alone"
+    if not source.filter_pushdown:
+        return "filter_pushdown=False"
+    if request.where is None:
+        return "no predicate to push"
+    if request.predicate is None:
+        return "the predicate is beyond the parser, Spark alone evaluates it"
+    if len(request.native.columns) != len(request.schema.fields):
+        return "partition columns come from directory names"
+    if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
+        return "the files have no columns"
+    if _conf(spark, "spark.sql.json.enablePartialResults", "true") != "true":
+        return "spark.sql.json.enablePartialResults is off, corrupt fields void their line"
+    return why_unsafe(source.format, source.options, request.schema)
+
+
+def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
+    legacy = _conf(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY"
+    today = datetime.now(UTC).date()
+    return text_options(request.source.format, request.source.options, legacy_dates=legacy, today=today)
+
+
+def _conf(spark: SparkSession, key: str, default: str) -> str:
+    return (spark.conf.get(key, default) or default).strip()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One conjunct of the predicate (or all of them together) with the pattern it implies, if any."""
+
+    sql: str
+    pattern: BytePattern | None
+
+
+def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> list[_Part]:
+    assert request.predicate is not None and request.where is not None
+    scope = Scope(
+        request.schema,
+        source=request.source.name,
+        case_sensitive=_conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        plain_strings="\\" not in request.where
+        and _conf(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
+        fold=fold,
+    )
+    parts = [_Part(c.sql(dialect="spark"), _best(c, scope, request, options)) for c in conjuncts(request.predicate)]
+    # Two half-open ranges over one column are one narrow range together.
+    whole = _derived(request.predicate, scope, request, options)
+    known = {part.pattern for part in parts}
+    return parts + [_Part("", pattern) for pattern in whole if pattern not in known]
+
+
+def _best(conjunct: exp.Expression, scope: Scope, request: ScanRequest, options: TextOptions) -> BytePattern | None:
+    return min(_derived(conjunct, scope, request, options), key=lambda p: p.size, default=None)
+
+
+def _derived(
+    predicate: exp.Expression, scope: Scope, request: ScanRequest, options: TextOptions
+) -> list[BytePattern]:
+    facts = derive(predicate, scope)
+    if request.source.format is SourceFormat.CSV:
+        return csv_patterns(facts, options.csv)
+    return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
+
+
+def _files(uris: Sequence[str]) -> tuple[InputFile, ...]:
+    try:
+        return local_files(uris)
+    except FileNotFoundError as problem:
+        raise MissingPathError(f"{problem.filename} vanished while the scan was planned; run the task again") from problem
+
+
+def _chosen(
+    request: ScanRequest,
+    files: tuple[InputFile, ...],
+    parts: Sequence[_Part],
+    forbidden: BytePattern | None,
+    options: TextOptions,
+) -> TextPlan | Refusal:
+    candidates = [part.pattern for part in parts if part.pattern is not None]
+    seen = sample(files, candidates, forbidden, options.lines)
+    if seen.problem:
+        return Refusal(seen.problem)
+    share, _, pattern = min(
+        (share, pattern.size, pattern) for share, pattern in zip(seen.shares, candidates, strict=True)
+    )
+    stored = sum(file.size for file in files)
+    verdict = f"about {share:.2%} of the lines can match (sample of {seen.lines:,} lines)"
+    if request.source.reader is ReaderChoice.AUTO and not _pays(request.source.format, stored, seen, share):
+        return Refusal(f"byte search would not pay for {stored:,} bytes: {verdict}")
+    if request.source.reader is ReaderChoice.PUSHDOWN:
+        verdict = f"asked for with reader='pushdown'; {verdict}"
+    return TextPlan(files, pattern, forbidden, options, verdict, _conjunct_reports(parts, pattern))
+
+
+def _pays(source_format: SourceFormat, stored: int, seen: Sampled, share: float) -> bool:
+    costs = _COSTS[source_format]
+    size = stored * seen.inflation
+    lines = size / max(seen.line_bytes, 1.0) * share
+    ours = costs.fixed + size * costs.search_per_byte + lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
+    return ours < _MARGIN * size * costs.spark_per_byte
+
+
+def _conjunct_reports(parts: Sequence[_Part], chosen: BytePattern) -> tuple[ConjunctReport, ...]:
+    together = all(part.pattern is not chosen for part in parts if part.sql)
+    reports = []
+    for part in parts:
+        if not part.sql:
+            continue
+        if part.pattern is None:
+            reports.append(unsupported(part.sql, "implies no bytes that a line must hold"))
+        elif part.pattern is chosen or together:
+            pushed_as = f"byte pattern {chosen.label}"
+            reports.append(ConjunctReport(sql=part.sql, exactness=Exactness.INEXACT, pushed_as=pushed_as))
+        else:
+            reports.append(unsupported(part.sql, "another conjunct's pattern lets fewer lines through"))
+    return tuple(reports)
+
+
+def _read_schema(request: ScanRequest) -> StructType:
+    """JSON is read by name, so only the wanted columns; CSV is read by position, so all of them."""
+    if request.source.format is SourceFormat.CSV:
+        return request.schema
+    wanted = set(request.columns)
+    return StructType([field for field in request.schema.fields if field.name in wanted])
+
+
+class TextScan:
+    """A byte-search scan of one source."""
+
+    def __init__(self, spark: SparkSession, request: ScanRequest, plan: TextPlan, roots: tuple[str, ...]) -> None:
+        self._spark = spark
+        self._request = request
+        self._plan = plan
+        self._roots = roots
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts())
+        self._tasks = pack(plan.files, _packing(spark), one_file_per_task=bool(request.implicit))
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The scan's tasks, in file order."""
+        return self._tasks
+
+    def frame(self) -> DataFrame:
+        """Candidate lines parsed by Spark, with the implicit columns asked for."""
+        return self.wave(self._tasks, 0, (), None)
+
+    def wave(self, tasks: tuple[Task, ...], wave: int, skip: tuple[int, ...], cap: int | None) -> DataFrame:
+        """The rows of some tasks; of each task at most `cap` candidates behind the first `skip`."""
+        counts = self._counts
+
+        def report(number: int, count: TaskCount) -> None:
+            counts.add({(wave, number): count})
+
+        plan = self._plan
+        scan = CandidateScan(tasks, plan.pattern, plan.forbidden, plan.options.lines, report, skip, cap)
+        numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
+        lines = numbers.mapInArrow(scan, _ID_SCHEMA)
+        return self._with_implicit(self._parsed(lines), tasks)
+
+    def exhausted(self, wave: int, number: int) -> bool:
+        """Whether a task of a wave came to the end of its splits."""
+        return self._counts.value[wave, number].exhausted
+
+    def report(self) -> SourceReport:
+        """The plan, and the figures of the tasks that have run."""
+        plan, request = self._plan, self._request
+        done = totals(self._counts.value)
+        ran = bool(self._counts.value)
+        size = sum(file.size for file in plan.files)
+        return SourceReport(
+            reader="pushdown",
+            reason=plan.reason,
+            conjuncts=plan.conjuncts,
+            columns=request.columns,
+            files_total=len(plan.files),
+            files_read=done.files if ran else None,
+            bytes_total=size,
+            bytes_read=done.bytes_read if ran else None,
+            bytes_searched=done.bytes_searched if ran else None,
+            rows_decoded=done.candidate_lines if ran else None,
+            skipped={
+                "files": len([f for f in plan.files if f.size]) - done.files,
+                "bytes never parsed": done.bytes_searched - done.candidate_bytes,
+            }
+            if ran
+            else {},
+        )
+
+    def limited(self, limit: int) -> LimitedScan:
+        """Run the tasks in waves until enough rows are found."""
+        return _Waves(self, limit)
+
+    def _parsed(self, lines: DataFrame) -> DataFrame:
+        source = self._request.source
+        reader = self._spark.read.schema(_read_schema(self._request))
+        options = {key: value for key, value in source.options.items() if key not in _FILE_OPTIONS}
+        if source.format is SourceFormat.JSON:
+            return reader.options(**options).json(lines)
+        return reader.options(**options, header="false").csv(lines)
+
+    def _with_implicit(self, frame: DataFrame, tasks: Sequence[Task]) -> DataFrame:
+        """Every task reads one file when implicit columns are wanted, so the partition number tells the file."""
+        names = self._request.implicit
+        if not names:
+            return frame
+        values = [self._implicit(task.file) for task in tasks]
+        added = []
+        for name in names:
+            items = ", ".join(_sql_text(row.get(name)) for row in values)
+            added.append(f"get(array({items}), spark_partition_id()) AS {name}")
+        return frame.selectExpr(*map(quote_name, frame.columns), *added)
+
+    def _implicit(self, file: int) -> dict[str, str | None]:
+        uri = decoded(self._plan.files[file].uri)
+        return dict(implicit_values(uri, root_of(uri, self._roots) or uri))
+
+
+_FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})
+"""Options about files, not about the text of a line."""
+
+
+def _packing(spark: SparkSession) -> Packing:
+    return Packing(
+        _size(spark, "spark.sql.files.maxPartitionBytes"),
+        _size(spark, "spark.sql.files.openCostInBytes"),
+        spark.sparkContext.defaultParallelism,
+    )
+
+
+def _size(spark: SparkSession, key: str) -> int:
+    text = _conf(spark, key, "128m" if "max" in key else "4m")
+    return int(spark._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
+
+
+def _sql_text(value: str | None) -> str:
+    if value is None:
+        return "CAST(NULL AS STRING)"
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+class _Waves:
+    """Runs a scan's tasks front to back in growing waves, so that an early stop needs no worker to be killed."""
+
+    def __init__(self, scan: TextScan, limit: int) -> None:
+        self._scan = scan
+        self._pending = [_Piece(task, 0, max(limit, 1)) for task in scan.tasks]
+        self._wave = 0
+        self._running: list[_Piece] = []
+
+    def next_frame(self) -> DataFrame | None:
+        """The next wave's rows: twice as many tasks each time, and unfinished tasks first."""
+        self._requeue()
+        if not self._pending:
+            return None
+        size = 1 << min(self._wave, 10)
+        self._running, self._pending = self._pending[:size], self._pending[size:]
+        self._wave += 1
+        cap = max(piece.cap for piece in self._running)
+        tasks = tuple(piece.task for piece in self._running)
+        return self._scan.wave(tasks, self._wave, tuple(piece.skip for piece in self._running), cap)
+
+    def _requeue(self) -> None:
+        cap = max((piece.cap for piece in self._running), default=0)
+        unfinished = [
+            replace(piece, skip=piece.skip + cap, cap=cap * 8)
+            for number, piece in enumerate(self._running)
+            if not self._scan.exhausted(self._wave, number)
+        ]
+        self._pending = unfinished + self._pending
+        self._running = []
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A task, the candidates of it that earlier waves took, and how many the next wave may take."""
+
+    task: Task
+    skip: int
+    cap: int
