@@ -14,7 +14,7 @@ LOGS := .demo/logs
 ifdef UV
 venv = { test -x $(1)/bin/python || uv venv --seed --python $(PYTHON) $(1); }
 install = uv pip install --python $(1)/bin/python
-freeze = uv pip freeze --python $(1)/bin/python
+freeze = uv pip freeze --python $(1)/bin/python | grep -v -E '^(pip|setuptools|wheel)=='
 else
 venv = { test -x $(1)/bin/pip || $(PYTHON) -m venv $(1); }
 install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input
