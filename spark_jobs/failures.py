@@ -89,14 +89,32 @@ def classify(exc: BaseException) -> JobError:
     of Spark and its file systems, then whatever else. Never raises, not even when the JVM is gone.
     """
     chain = tuple(_chain(exc))
-    finding = next(found for rule in _RULES if (found := rule(chain)) is not None)
+    finding = _finding(chain)
     return JobError(
         code=finding.code,
-        message=_bounded(" ".join(finding.message.split()), _MAX_LINE),
+        message=_one_line(finding.message),
         retryable=finding.code.retryable,
         error_class=finding.error_class,
         traceback=_first_traceback(exc, chain),
     )
+
+
+def typed(
+    exc: BaseException, *, about: str | None = None, text_error: ErrorCode = ErrorCode.BAD_PREDICATE
+) -> errors.PushdownError:
+    """The error of this package that says what an exception says; raise it `from` the exception.
+
+    `about` names the parameter at fault, in front of the message. `text_error` is the code of text that does not parse:
+    Spark does not tell a bad predicate from a bad schema.
+    """
+    own = pushdown_error(exc)
+    if own is not None:
+        return own
+    finding = _finding(tuple(_chain(exc)))
+    code = text_error if finding.code is ErrorCode.BAD_PREDICATE else finding.code
+    message = f"{about}: {finding.message}" if about else finding.message
+    kinds = {kind.code: kind for kind in errors.PushdownError.__subclasses__()}
+    return kinds.get(code, errors.PushdownError)(_one_line(message), code=code)
 
 
 def pushdown_error(exc: BaseException) -> errors.PushdownError | None:
@@ -106,6 +124,14 @@ def pushdown_error(exc: BaseException) -> errors.PushdownError | None:
     what is read back, so such messages must be single lines.
     """
     return _pushdown_error(tuple(_chain(exc)))
+
+
+def _finding(chain: Sequence[_Link]) -> _Finding:
+    return next(found for rule in _RULES if (found := rule(chain)) is not None)
+
+
+def _one_line(message: str) -> str:
+    return _bounded(" ".join(message.split()), _MAX_LINE)
 
 
 def _chain(exc: BaseException) -> Iterator[_Link]:
@@ -159,7 +185,10 @@ def _pushdown_error(chain: Sequence[_Link]) -> errors.PushdownError | None:
 
 def _own_error(chain: Sequence[_Link]) -> _Finding | None:
     own = _pushdown_error(chain)
-    return None if own is None else _Finding(own.code, str(own), type(own).__name__)
+    if own is None:
+        return None
+    condition = next((link.condition for link in chain if link.condition), None)
+    return _Finding(own.code, str(own), condition or type(own).__name__)
 
 
 def _invalid_spec(chain: Sequence[_Link]) -> _Finding | None:
@@ -191,7 +220,13 @@ def _driver_gone(chain: Sequence[_Link]) -> _Finding | None:
     if any(_is_lost_connection(link.python) for link in chain):
         message = "the JVM of the Spark driver is gone (killed, or out of memory); see the end of its log"
         return _Finding(ErrorCode.DRIVER_KILLED, message, chain[0].kind)
-    if any(isinstance(link.python, KeyboardInterrupt | SystemExit) for link in chain):
+    return None
+
+
+def _stopped(chain: Sequence[_Link]) -> _Finding | None:
+    texts = ("SparkContext was shut down", "stopped SparkContext", "SparkContext is stopping")
+    stopped = any(isinstance(link.python, KeyboardInterrupt | SystemExit) for link in chain)
+    if stopped or any(text in link.message for link in chain for text in texts):
         return _Finding(ErrorCode.DRIVER_KILLED, "the job was stopped from outside", chain[0].kind)
     return None
 
@@ -290,6 +325,7 @@ _RULES: tuple[_Rule, ...] = (
     _invalid_spec,
     _disk_full,
     _driver_gone,
+    _stopped,
     _worker_killed,
     _unreadable_file,
     _bad_text,

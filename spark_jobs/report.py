@@ -49,7 +49,7 @@ def _outcome(result: JobResult) -> Iterator[str]:
         target = f" written to {result.output}" if result.output else " returned, no output asked for"
         yield f"{_count(result.rows, 'row')}{target}"
     elif result.error is None:
-        yield "nothing written"
+        yield f"nothing written: {result.output} exists already" if result.output else "nothing written"
     place = f" as {result.application_id}" if result.application_id else ""
     yield f"ran for {result.seconds:.1f} s{place}"
 

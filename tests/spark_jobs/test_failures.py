@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from spark_jobs.contract import ErrorCode, JobError, JobSpec
-from spark_jobs.errors import BadSpecError, PushdownError, UnreadableFileError, UnsafeInputError
-from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error
+from spark_jobs.errors import BadSchemaError, BadSpecError, PushdownError, UnreadableFileError, UnsafeInputError
+from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error, typed
 
 
 def failure(action: Callable[[], object]) -> BaseException:
@@ -88,6 +88,28 @@ def test_a_schema_that_does_not_parse_shows_where(spark: SparkSession) -> None:
     error = classified(lambda: spark.read.schema("a int, b strng").json("/tmp"))
     assert error.code is ErrorCode.BAD_SCHEMA
     assert error.message == "Unsupported data type \"STRNG\" (line 1, character 10, at 'strng')"
+
+
+def test_a_typed_error_can_name_the_parameter_and_keeps_what_spark_called_it(spark: SparkSession) -> None:
+    raised = failure(lambda: spark.read.schema("a int b").json("/tmp"))
+    error = typed(raised, about="schema", text_error=ErrorCode.BAD_SCHEMA)
+    assert isinstance(error, BadSchemaError)
+    assert str(error) == "schema: Syntax error at or near 'b' (line 1, character 7, at 'b')"
+
+    def wrap() -> None:
+        raise error from raised
+
+    assert classified(wrap).error_class == "PARSE_SYNTAX_ERROR"
+    assert typed(error) is error
+    other = typed(failure(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect()))
+    assert (type(other), other.code) == (PushdownError, ErrorCode.SPARK)
+
+
+def test_work_on_a_stopped_context_is_a_stop_from_outside() -> None:
+    def work() -> None:
+        raise RuntimeError("Job 3 cancelled because SparkContext was shut down")
+
+    assert classified(work).code is ErrorCode.DRIVER_KILLED
 
 
 def test_an_unknown_column_suggests_the_nearest(spark: SparkSession) -> None:

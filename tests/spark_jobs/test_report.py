@@ -73,6 +73,10 @@ def test_what_a_reader_cannot_know_is_said_so() -> None:
     assert "Bytes: 10 B in all, how many were read is not known" in text
 
 
+def test_an_output_that_was_left_alone_is_told() -> None:
+    assert render_text(JobResult(output="/out")).startswith("nothing written: /out exists already")
+
+
 def test_a_failure_comes_first_and_tells_whether_to_try_again() -> None:
     error = JobError(code=ErrorCode.DISK_FULL, message="no space left", retryable=True)
     assert render_text(JobResult(error=error)).startswith(
