@@ -14,11 +14,14 @@ _LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-_STACK_LINE = re.compile(r"^\s+(?:at |\.\.\. )|^(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b")
+_FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more)")
+_CONTINUED = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b")
 
-# From the surest sign of a cause to the weakest: spark-submit's own complaint, an uncaught exception of the JVM, an
-# exception printed bare (the last line of a Python traceback is one), the shell's complaint, an error that was logged.
+# From the surest sign of a cause to the weakest: a JVM that does not start, spark-submit's own complaint, an uncaught
+# exception of the JVM, an exception printed bare (the last line of a Python traceback is one), the shell's complaint,
+# an error that was logged.
 _CAUSES = (
+    re.compile(r"^(?P<cause>Invalid (?:initial|maximum) heap size: .+)"),
     re.compile(r"^(?:Error|Exception): (?P<cause>.+)"),
     re.compile(r'^Exception in thread "[^"]*" (?P<cause>.+)'),
     re.compile(r"^(?P<cause>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)"),
@@ -30,7 +33,10 @@ _MAX_CAUSE = 500
 
 
 class JobOutput:
-    """Takes the lines of one job in order; stack traces keep the level of the line they belong to."""
+    """Takes the lines of one job in order.
+
+    A stack trace keeps the level of the line it belongs to, except that nobody needs to see the frames of a warning.
+    """
 
     def __init__(self) -> None:
         self._level = logging.INFO
@@ -41,9 +47,11 @@ class JobOutput:
         """The level to log `line` at; also remembers what `cause` needs."""
         if match := _LOG4J.match(line):
             self._level = _LEVELS[match.group(1)]
-        elif not _STACK_LINE.match(line):
+        elif not _FRAME.match(line) and not _CONTINUED.match(line):
             self._level = logging.INFO
         self._remember(line)
+        if _FRAME.match(line) and self._level < logging.ERROR:
+            return logging.DEBUG
         return self._level
 
     @property

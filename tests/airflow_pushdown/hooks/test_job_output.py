@@ -25,6 +25,13 @@ def test_each_line_has_the_level_spark_gave_it() -> None:
     assert [output.level_of(line) for line in TRACE] == [warning, error, error, error, error, error, info, info]
 
 
+def test_the_frames_of_a_warning_are_for_debugging() -> None:
+    output = JobOutput()
+    lines = ["26/11/21 06:09:45 WARN FileStreamSink: odd", "a.b.CException: x", "\tat a.B.c(D.java:1)", "done"]
+    warning, debug = logging.WARNING, logging.DEBUG
+    assert [output.level_of(line) for line in lines] == [warning, warning, debug, logging.INFO]
+
+
 def test_a_stack_trace_keeps_the_level_of_its_line() -> None:
     output = JobOutput()
     lines = ["26/11/21 06:09:45 ERROR Executor: failed", "\tat a.B.c(D.java:1)", "Caused by: a.BException: x", "done"]

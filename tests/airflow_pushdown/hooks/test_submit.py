@@ -1,0 +1,152 @@
+"""The hook with a real spark-submit, as far as it comes without a Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_pushdown.exceptions import ConfigError, SubmitFailedError
+from airflow_pushdown.hooks.environment import SparkSubmitNotFoundError
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from spark_jobs.contract import JobSpec, QuerySpec, SourceSpec
+
+SPEC = JobSpec(
+    run_key="d/t/r/-1",
+    sources={"s": SourceSpec.model_validate({"format": "json", "path": ["/x"]})},
+    query=QuerySpec(source="s"),
+)
+
+MakeHook = Callable[..., PushdownSubmitHook]
+
+
+@pytest.fixture
+def make_hook(local_spark: str, spark_python: str) -> Iterator[MakeHook]:
+    hooks: list[PushdownSubmitHook] = []
+
+    def make(*, exchange_dir: Path | None = None, python: str = spark_python, **options: object) -> PushdownSubmitHook:
+        submission = Submission(
+            spec=SPEC, spark_python=python, exchange_dir=str(exchange_dir) if exchange_dir else None
+        )
+        hooks.append(PushdownSubmitHook(submission, **options))  # type: ignore[arg-type]
+        return hooks[-1]
+
+    yield make
+    for hook in hooks:
+        hook.release()
+
+
+def command(hook: PushdownSubmitHook) -> list[str]:
+    return hook._hide_secrets(hook._build_spark_submit_command("run.py"))
+
+
+def test_a_missing_connection_is_an_error_and_not_yarn(make_hook: MakeHook) -> None:
+    with pytest.raises(ConfigError, match=r"conn_id: there is no Airflow connection 'no_such_spark'"):
+        make_hook(conn_id="no_such_spark")
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ('{"deploy_mode": "client"}', "'deploy_mode'; it is spelled 'deploy-mode'"),
+        ('{"spark-binary": "/usr/bin/evil"}', "spark-binary"),
+    ],
+)
+def test_extras_are_taken_by_allow_list(
+    make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch, extra: str, said: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", f'{{"conn_type": "spark", "host": "local[1]", "extra": {extra}}}')
+    with pytest.raises(ConfigError, match=said):
+        make_hook(conn_id="odd")
+
+
+def test_a_kubernetes_master_without_its_provider_is_an_error_that_names_it(
+    make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_K8S", '{"conn_type": "spark", "host": "k8s://https://cluster:443"}')
+    with pytest.raises(ConfigError, match="apache-airflow-providers-cncf-kubernetes"):
+        make_hook(conn_id="k8s")
+
+
+def test_a_spark_submit_that_is_not_there_is_an_error(make_hook: MakeHook) -> None:
+    with pytest.raises(SparkSubmitNotFoundError, match="spark-submit not found"):
+        make_hook(spark_binary="no-such-spark-submit")
+
+
+def test_cluster_mode_wants_a_shared_directory(make_hook: MakeHook) -> None:
+    with pytest.raises(ConfigError, match="exchange_dir"):
+        make_hook(deploy_mode="cluster")
+
+
+def test_the_command_starts_our_program_with_the_users_settings(make_hook: MakeHook) -> None:
+    hook = make_hook(conf={"spark.x": True, "spark.none": None, "spark.n": 3}, py_files="mine.zip", name="n")
+    words = command(hook)
+    assert words[-3:-1] == ["run.py", "--spec"]
+    assert words[1:3] == ["--master", "local[1]"]
+    settings = {words[i + 1] for i, word in enumerate(words) if word == "--conf"}
+    assert settings == {"spark.log.level=WARN", "spark.x=true", "spark.n=3"}
+    archive, own = words[words.index("--py-files") + 1].split(",")
+    assert Path(archive).is_file()
+    assert own == "mine.zip"
+
+
+def test_the_log_level_may_be_changed(make_hook: MakeHook) -> None:
+    assert "spark.log.level=INFO" in command(make_hook(conf={"spark.log.level": "INFO"}))
+
+
+def test_settings_that_look_secret_leave_the_command_line(make_hook: MakeHook) -> None:
+    hook = make_hook(conf={"spark.hadoop.my.token": "tok\\en =1", "spark.x": "y"})
+    words = command(hook)
+    assert not any("tok" in word for word in words)
+    assert "--load-spark-defaults" in words
+    file = Path(words[words.index("--properties-file") + 1])
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "spark.hadoop.my.token tok\\\\en =1" in file.read_text()
+
+
+def test_the_users_own_properties_file_is_kept_beside_hidden_settings(make_hook: MakeHook, tmp_path: Path) -> None:
+    own = tmp_path / "own.properties"
+    own.write_text("spark.mine 1")
+    words = command(make_hook(conf={"spark.a.password": "hushhush"}, properties_file=str(own)))
+    assert words.count("--properties-file") == 1
+    assert "--load-spark-defaults" not in words
+    text = Path(words[words.index("--properties-file") + 1]).read_text()
+    assert text.splitlines() == ["spark.mine 1", "spark.a.password hushhush"]
+
+
+def test_values_of_secret_names_are_masked_in_the_log(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    assert hook._mask_cmd(["--conf", "spark.my.token=abc", "spark.x=y"]) == "--conf spark.my.token=*** spark.x=y"
+    assert hook._mask_cmd("set fs.s3a.access.key=abc and a=b") == "set fs.s3a.access.key=*** and a=b"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"driver_memory": "plenty"}, "Invalid maximum heap size: -Xmxplenty"),
+        ({"deploy_mode": "cluster"}, "Cluster deploy mode is not compatible"),
+    ],
+)
+def test_a_spark_submit_that_fails_says_why_in_one_line(
+    make_hook: MakeHook, tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    hook = make_hook(exchange_dir=tmp_path, **options)
+    with pytest.raises(SubmitFailedError, match=said) as caught:
+        hook.submit()
+    assert str(caught.value).startswith("submit_failed: spark-submit failed with exit code 1: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_python_that_has_no_pyspark_says_so(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:
+    binary = str(Path(spark_python).parent / "spark-submit")
+    hook = make_hook(python="/bin/false", spark_binary=binary)
+    with pytest.raises(SubmitFailedError, match="spark-class"):
+        hook.submit()
+
+
+def test_the_directory_of_the_job_is_gone_afterwards(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    hook._exchange.prepare(SPEC, hook._submission.secrets)
+    hook.release()
+    assert not hook._exchange.directory.exists()

@@ -1,0 +1,24 @@
+"""A schema that does not parse."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from airflow.sdk import DAG
+
+from airflow_pushdown.exceptions import SchemaError
+from airflow_pushdown.operators import PushdownScanOperator
+
+DATA = os.environ.get("MUST_FAIL_DATA", "/nowhere")
+EXPECTED = (SchemaError, "schema")
+
+with DAG("bad_schema", schedule=None, start_date=datetime(2026, 1, 1), catchup=False):
+    PushdownScanOperator(
+        task_id="scan",
+        path=f"{DATA}/good",
+        format="json",
+        schema="a int b string",
+        where="a = 2",
+        output=f"{DATA}/out/bad_schema",
+    )

@@ -1,0 +1,35 @@
+"""Every DAG of the project loads without a connection, is called like its file, and runs only when asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+from airflow_pushdown.operators import PushdownScanOperator
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = [ROOT / "dags", ROOT / "tests" / "dags" / "must_fail", ROOT / "tests" / "e2e" / "dags"]
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def bag(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DagBag:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    return DagBag(dag_folder=str(request.param), bundle_path=request.param, bundle_name="integrity")
+
+
+def test_dags_load_without_errors(bag: DagBag) -> None:
+    assert bag.import_errors == {}
+    assert bag.dags
+
+
+def test_every_file_holds_a_dag_of_its_name(bag: DagBag) -> None:
+    folder = Path(str(bag.dag_folder))
+    assert {dag.dag_id for dag in bag.dags.values()} == {file.stem for file in folder.glob("*.py")}
+
+
+def test_every_dag_uses_the_operator_and_starts_nothing_by_itself(bag: DagBag) -> None:
+    for dag in bag.dags.values():
+        assert any(isinstance(task, PushdownScanOperator) for task in dag.tasks), dag.dag_id
+        assert dag.catchup is False, dag.dag_id

@@ -1,0 +1,110 @@
+"""DAGs that must fail: the right exception, one clear line, the result in XCom, no trace where the output goes."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from airflow.sdk import DAG, Context
+
+from airflow_pushdown.exceptions import PushdownTaskError
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((Path(__file__).parent / "must_fail").glob("*.py"))
+BEFORE_THE_JOB = {"missing_connection", "submit_not_found"}
+"""Failures that come before there is a job whose result could be pushed."""
+WITHOUT_RESULT = BEFORE_THE_JOB | {"driver_killed"}
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("must-fail")
+    for name in ("good", "truncated", "many", "out"):
+        (root / name).mkdir()
+    rows = "".join(json.dumps({"a": number, "b": "x" * 40}) + "\n" for number in range(20))
+    (root / "good" / "rows.json").write_text(rows)
+    packed = gzip.compress(os.urandom(50_000).hex().encode())
+    (root / "truncated" / "broken.json.gz").write_bytes(packed[: len(packed) // 2])
+    with (root / "many" / "rows.json").open("w") as file:
+        file.writelines(json.dumps({"a": n, "b": os.urandom(400).hex()}) + "\n" for n in range(2000))
+    (root / "existing").mkdir()
+    (root / "existing" / "kept.txt").write_text("kept")
+    return root
+
+
+@pytest.fixture(scope="module")
+def tiny_disk(data: Path) -> Iterator[Path]:
+    place = data / "tiny"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def prepared(
+    data: Path, local_spark: str, spark_python: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Path:
+    if request.node.callspec.params["file"].stem == "disk_full":
+        request.getfixturevalue("tiny_disk")
+    monkeypatch.setenv("MUST_FAIL_DATA", str(data))
+    monkeypatch.setenv("MUST_FAIL_HOSTILE", str(ROOT / "tests" / "e2e" / "hostile"))
+    monkeypatch.setenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON", spark_python)
+    return data
+
+
+def load(file: Path) -> ModuleType:
+    definition = importlib.util.spec_from_file_location(f"must_fail_{file.stem}", file)
+    assert definition is not None
+    assert definition.loader is not None
+    module = importlib.util.module_from_spec(definition)
+    definition.loader.exec_module(module)
+    return module
+
+
+def listing(data: Path) -> set[str]:
+    return {str(path.relative_to(data)) for path in data.rglob("*")}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_it_fails_as_it_should(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
+    module = load(file)
+    (dag,) = (value for value in vars(module).values() if isinstance(value, DAG))
+    expected_type, fragment = module.EXPECTED
+    raised: list[BaseException | str | None] = []
+
+    def remember(context: Context) -> None:
+        raised.append(context.get("exception"))
+
+    dag.get_task("scan").on_failure_callback = [remember]  # type: ignore[union-attr]
+    register_dag(dag)
+    before = listing(prepared)
+    run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert run.state == "failed"
+    (error,) = raised
+    assert type(error) is expected_type
+    assert isinstance(error, PushdownTaskError)
+    assert fragment in str(error)
+    assert "\n" not in str(error)
+    assert listing(prepared) == before
+    (instance,) = run.get_task_instances()
+    pushed = instance.xcom_pull(task_ids="scan", key="return_value")
+    if file.stem in WITHOUT_RESULT:
+        assert pushed is None
+    else:
+        assert pushed["error"]["code"] == error.code.value
