@@ -57,7 +57,7 @@ def _outcome(result: JobResult) -> Iterator[str]:
 def _source(source: SourceReport) -> Iterator[str]:
     pushed = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
     left = [c for c in source.conjuncts if c.exactness is not Exactness.EXACT]
-    yield from _section(f"Pushed down to {source.reader}", (_pushed_line(conjunct) for conjunct in pushed))
+    yield from _section(f"Pushed down to the {source.reader} reader", (_pushed_line(conjunct) for conjunct in pushed))
     yield from _section("Left to Spark", (_residual_line(conjunct) for conjunct in left))
     if not source.conjuncts:
         yield "No predicate"
@@ -95,7 +95,9 @@ def _files_line(source: SourceReport) -> str:
 
 def _bytes_lines(source: SourceReport) -> Iterator[str]:
     total = human_bytes(source.bytes_total)
-    if source.bytes_read is None:
+    if source.bytes_read is not None and source.bytes_total == 0:
+        yield f"Bytes: {human_bytes(source.bytes_read)} read, how many there are is not known"
+    elif source.bytes_read is None:
         yield f"Bytes: {total} in all, how many were read is not known"
     else:
         skipped = human_share(source.bytes_total - source.bytes_read, source.bytes_total)

@@ -44,7 +44,7 @@ def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
         "ran for 12.3 s as local-1",
         "",
         "Source events: reader pushdown, 0.1 % of the sampled lines match",
-        "  Pushed down to pushdown",
+        "  Pushed down to the pushdown reader",
         '    user_id = 42 as "user_id"\\s*:\\s*42\\b (inexact)',
         "    dir0 = '2026' as file pruning (exact)",
         "  Left to Spark",
@@ -71,6 +71,11 @@ def test_what_a_reader_cannot_know_is_said_so() -> None:
     assert "No predicate" in text
     assert "Files: 3 in all, how many were read is not known" in text
     assert "Bytes: 10 B in all, how many were read is not known" in text
+
+
+def test_a_share_of_an_unknown_total_is_not_told() -> None:
+    source = SourceReport(reader="spark", reason="asked for", bytes_read=2048)
+    assert "Bytes: 2.0 KiB read, how many there are is not known" in render_text(JobResult(sources={"s": source}))
 
 
 def test_an_output_that_was_left_alone_is_told() -> None:

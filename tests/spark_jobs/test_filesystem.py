@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.filesystem import HadoopFiles
+
+
+@pytest.fixture
+def files(spark: SparkSession) -> HadoopFiles:
+    return HadoopFiles(spark)
+
+
+def test_a_small_text_replaces_what_was_there(files: HadoopFiles, tmp_path: Path) -> None:
+    target = tmp_path / "a b%20.json"
+    files.write_text(str(target), "first")
+    files.write_text(f"file://{target}", "zwölf")
+    assert target.read_text(encoding="utf-8") == "zwölf"
+    assert files.length(str(target)) == 6
+    assert [entry.path for entry in files.files(str(tmp_path))] == [f"file:{target}"]
+
+
+def test_nothing_is_moved_onto_or_into_what_is_there(files: HadoopFiles, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "target").mkdir()
+    with pytest.raises(FileExistsError, match="something is there already"):
+        files.rename(str(tmp_path / "source"), str(tmp_path / "target"))
+    files.rename(str(tmp_path / "source"), str(tmp_path / "other"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "target"]
+
+
+def test_deleting_takes_all_and_minds_no_absence(files: HadoopFiles, tmp_path: Path) -> None:
+    files.make_directory(str(tmp_path / "a" / "b"))
+    files.delete(str(tmp_path / "a"))
+    files.delete(str(tmp_path / "a"))
+    assert not files.exists(str(tmp_path / "a"))
+
+
+def test_paths_split_into_parent_and_name(files: HadoopFiles) -> None:
+    assert files.split("hdfs://nn/a/b/") == ("hdfs://nn/a", "b")
+    assert files.split("file:/a") == ("file:", "a")
+    assert files.split("s3a://bucket/") == ("", "")
