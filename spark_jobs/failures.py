@@ -50,6 +50,9 @@ _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
     "DATATYPE_MISMATCH": ErrorCode.BAD_PREDICATE,
     "UNRESOLVED_ROUTINE": ErrorCode.BAD_PREDICATE,
     "WRONG_NUM_ARGS": ErrorCode.BAD_PREDICATE,
+    "INVALID_WHERE_CONDITION": ErrorCode.BAD_PREDICATE,
+    "DATA_SOURCE_NOT_FOUND": ErrorCode.BAD_SPEC,
+    "CODEC_NOT_AVAILABLE": ErrorCode.BAD_SPEC,
     "UNSUPPORTED_DATATYPE": ErrorCode.BAD_SCHEMA,
     "INVALID_SCHEMA": ErrorCode.BAD_SCHEMA,
     "UNABLE_TO_INFER_SCHEMA": ErrorCode.BAD_SCHEMA,
@@ -259,6 +262,8 @@ def _unreadable_file(chain: Sequence[_Link]) -> _Finding | None:
             reason = _sentence(cause.message) or cause.kind
             if any(text in cause.message for text in _TRUNCATED):
                 reason = f"its compressed data ends too early{_at_end(path)}; the file is truncated"
+            elif cause.message == "not a gzip file":
+                reason = "it is named like a gzip file but is none, from byte 0 on"
             return _Finding(ErrorCode.UNREADABLE_FILE, f"cannot read {location(path)}: {reason}", link.condition)
     return None
 
@@ -292,6 +297,18 @@ def _known_condition(chain: Sequence[_Link]) -> _Finding | None:
     for link in reversed(chain):
         if code := _CODES_BY_CONDITION.get(link.family):
             return _Finding(code, _sentence(link.message), link.condition)
+    return None
+
+
+def _missing_library(chain: Sequence[_Link]) -> _Finding | None:
+    """A file system or codec whose classes Spark was not given; the same try would miss them again."""
+    cause = chain[-1]
+    if cause.kind == "org.apache.hadoop.fs.UnsupportedFileSystemException":
+        return _Finding(ErrorCode.BAD_SPEC, f"{_sentence(cause.message)}; check the path's scheme", cause.kind)
+    if cause.kind == "java.lang.ClassNotFoundException":
+        missing = _sentence(cause.message).removeprefix("Class ").removesuffix(" not found")
+        message = f"Spark lacks the class {missing}; submit the job with the package or jar that holds it"
+        return _Finding(ErrorCode.BAD_SPEC, message, cause.kind)
     return None
 
 
@@ -331,6 +348,7 @@ _RULES: tuple[_Rule, ...] = (
     _bad_text,
     _unknown_column,
     _known_condition,
+    _missing_library,
     _worker_exception,
     _anything_else,
 )

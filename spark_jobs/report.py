@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from html import escape
 
 from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _INDENT = "  "
+_WIDTH = 640
+_ROW_HEIGHT = 44
 
 
 def render_text(result: JobResult) -> str:
@@ -19,6 +22,17 @@ def render_text(result: JobResult) -> str:
     if result.joins:
         lines += ["", "Joins", *(_INDENT + join for join in result.joins)]
     return "\n".join(lines)
+
+
+def render_svg(result: JobResult) -> str:
+    """The report as a small stand-alone SVG: per source a bar of all bytes, filled as far as they were read."""
+    sources = list(result.sources.items())
+    bars = "".join(_bar(row, name, source) for row, (name, source) in enumerate(sources))
+    height = max(len(sources), 1) * _ROW_HEIGHT
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'font-family="sans-serif" font-size="12">{bars}</svg>'
+    )
 
 
 def human_bytes(count: int) -> str:
@@ -39,6 +53,20 @@ def human_share(part: int, whole: int) -> str:
     if percent >= 100:
         return "100 %"
     return f"{min(max(percent, 0.01), 99.99):.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def _bar(row: int, name: str, source: SourceReport) -> str:
+    """One source: its name and figures above, the bar below; an unknown amount is drawn as everything."""
+    top = row * _ROW_HEIGHT
+    known = source.bytes_read is not None and source.bytes_total > 0
+    share = min((source.bytes_read or 0) / source.bytes_total, 1.0) if known else 1.0
+    figures = next(_bytes_lines(source))
+    label = escape(f"{name} ({source.reader} reader): {figures}")
+    return (
+        f'<text x="0" y="{top + 14}">{label}</text>'
+        f'<rect x="0" y="{top + 20}" width="{_WIDTH}" height="12" fill="#dddddd"/>'
+        f'<rect x="0" y="{top + 20}" width="{_WIDTH * share:.1f}" height="12" fill="#e25a1c"/>'
+    )
 
 
 def _outcome(result: JobResult) -> Iterator[str]:

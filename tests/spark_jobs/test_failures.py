@@ -69,7 +69,31 @@ def test_what_is_no_gzip_is_named(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_text("a,b\n1,2\n" * 10)
     error = classified(lambda: spark.read.schema("a int").csv(str(path)).collect())
-    assert (error.code, error.message) == (ErrorCode.UNREADABLE_FILE, f"cannot read {path}: not a gzip file")
+    assert error.code is ErrorCode.UNREADABLE_FILE
+    assert error.message == f"cannot read {path}: it is named like a gzip file but is none, from byte 0 on"
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (lambda spark: spark.read.schema("a int").json("s9://x/y"), 'No FileSystem for scheme "s9"; check the path'),
+        (lambda spark: spark.range(1).write.format("nosuch").save("/x"), "Failed to find the data source: nosuch."),
+        (
+            lambda spark: spark.range(1).write.option("compression", "zip").json("/x"),
+            "The codec zip is not available. Available codecs are",
+        ),
+        (
+            lambda spark: spark.read.json("s3a://bucket/x"),
+            "Spark lacks the class org.apache.hadoop.fs.s3a.S3AFileSystem; submit the job with the package or jar",
+        ),
+    ],
+)
+def test_what_spark_was_not_given_is_final(
+    spark: SparkSession, action: Callable[[SparkSession], object], message: str
+) -> None:
+    error = classified(lambda: action(spark))
+    assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
+    assert error.message.startswith(message)
 
 
 def test_a_predicate_that_does_not_parse_shows_where(spark: SparkSession) -> None:

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
 from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, SourceReport
-from spark_jobs.report import human_bytes, human_share, render_text
+from spark_jobs.report import human_bytes, human_share, render_svg, render_text
 
 RESULT = JobResult(
     rows=1234,
@@ -110,6 +111,19 @@ def test_bytes_in_human_units(count: int, text: str) -> None:
 )
 def test_shares_never_round_to_all_or_nothing(part: int, whole: int, text: str) -> None:
     assert human_share(part, whole) == text
+
+
+def test_the_picture_fills_each_bar_as_far_as_it_was_read() -> None:
+    other = SourceReport(reader="spark", reason="asked for", bytes_total=10)
+    result = RESULT.model_copy(update={"sources": {"a<b&c": RESULT.sources["events"], "other": other}})
+    picture = ElementTree.fromstring(render_svg(result))
+    space = "{http://www.w3.org/2000/svg}"
+    assert [bar.get("width") for bar in picture.iter(f"{space}rect")] == ["640", "160.0", "640", "640.0"]
+    assert [text.text for text in picture.iter(f"{space}text")] == [
+        "a<b&c (pushdown reader): Bytes: 1.0 GiB of 4.0 GiB read, 75 % skipped",
+        "other (spark reader): Bytes: 10 B in all, how many were read is not known",
+    ]
+    assert list(ElementTree.fromstring(render_svg(JobResult(rows=0)))) == []
 
 
 def test_the_report_needs_neither_spark_nor_airflow() -> None:
