@@ -83,7 +83,7 @@ def listing(data: Path) -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_fails_as_it_should(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
     module = load(file)
-    (dag,) = (value for value in vars(module).values() if isinstance(value, DAG))
+    dag = module.dag
     expected_type, fragment = module.EXPECTED
     raised: list[BaseException | str | None] = []
 

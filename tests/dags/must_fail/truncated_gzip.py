@@ -13,7 +13,7 @@ from airflow_pushdown.operators import PushdownScanOperator
 DATA = os.environ.get("MUST_FAIL_DATA", "/nowhere")
 EXPECTED = (InputError, "broken.json.gz")
 
-with DAG("truncated_gzip", schedule=None, start_date=datetime(2026, 1, 1), catchup=False):
+with DAG("truncated_gzip", schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
     PushdownScanOperator(
         task_id="scan",
         path=f"{DATA}/truncated",

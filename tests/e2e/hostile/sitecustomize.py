@@ -1,7 +1,7 @@
-"""Kills the Python process that HOSTILE_TO names, as the kernel does when memory runs out; or stalls its children.
+"""Kills or stalls the Python process that HOSTILE_TO names; a kill is the kernel's, as when memory runs out.
 
 Python imports this by itself when its directory is on PYTHONPATH. `HOSTILE_TO=run.py` kills the driver at its start,
-`pyspark.daemon` kills each Python worker as it is forked; with `HOSTILE_HOW=stall` workers hang instead.
+`pyspark.daemon` each Python worker once it loads the job's code; with `HOSTILE_HOW=stall` workers hang instead.
 """
 
 from __future__ import annotations
@@ -13,14 +13,23 @@ import time
 
 
 def _strike() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _strike_at_work(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "import" and str(arguments[0]).startswith("spark_jobs"):
+        _strike()
+
+
+def _in_worker() -> None:
     if os.environ.get("HOSTILE_HOW") == "stall":
         time.sleep(600)
-    os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(_strike_at_work)
 
 
 _target = os.environ.get("HOSTILE_TO")
 if _target and any(argument.endswith(_target) for argument in sys.orig_argv):
     if _target == "pyspark.daemon":
-        os.register_at_fork(after_in_child=_strike)
+        os.register_at_fork(after_in_child=_in_worker)
     else:
         _strike()
