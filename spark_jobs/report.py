@@ -145,13 +145,15 @@ def _rows_lines(source: SourceReport) -> Iterator[str]:
 
 
 def _skipped_lines(source: SourceReport) -> Iterator[str]:
-    """Units never read, by kind; for lines also the share, as decoded and skipped lines make the whole."""
+    """Units never read or parsed, by kind; for bytes also the share of those searched."""
     facts = []
     for kind, count in source.skipped.items():
-        share = ""
-        if kind == "lines" and source.rows_decoded is not None:
-            share = f" ({human_share(count, count + source.rows_decoded)})"
-        facts.append(f"{count:,} {kind}{share}")
+        unit, _, what = kind.partition(" ")
+        if unit != "bytes":
+            facts.append(f"{count:,} {kind}")
+            continue
+        share = f" ({human_share(count, source.bytes_searched)})" if source.bytes_searched else ""
+        facts.append(f"{human_bytes(count)} {what}".rstrip() + share)
     if facts:
         yield f"Skipped: {', '.join(facts)}"
 

@@ -31,7 +31,7 @@ RESULT = JobResult(
             bytes_searched=2 * 1024**3,
             rows_decoded=1300,
             rows_returned=1234,
-            skipped={"files": 88, "lines": 1298700},
+            skipped={"files": 88, "bytes never parsed": 1536 * 1024**2},
             notes=("filename is a column of the table",),
         )
     },
@@ -56,7 +56,7 @@ def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
         "  Bytes: 1.0 GiB of 4.0 GiB read, 75 % skipped",
         "  Searched for byte patterns: 2.0 GiB (decompressed)",
         "  Rows: 1,300 decoded, 1,234 returned",
-        "  Skipped: 88 files, 1,298,700 lines (99.9 %)",
+        "  Skipped: 88 files, 1.5 GiB never parsed (75 %)",
         "  Notes",
         "    filename is a column of the table",
         "",
