@@ -126,7 +126,7 @@ class PushdownSubmitHook(SparkSubmitHook):
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
-            raise _killed_by_task()
+            raise killed_by_task()
         if result is None:
             raise _submit_failed(
                 "the job ended without leaving a result; the log above has what it printed, "
@@ -184,7 +184,7 @@ class PushdownSubmitHook(SparkSubmitHook):
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit ended well, or the job left a result that says more than its exit code."""
         if self._killed:
-            raise _killed_by_task()
+            raise killed_by_task()
         number = _signal_of(returncode)
         if number is not None and (returncode < 0 or self._exchange.read_result() is None):
             raise _driver_killed(number, returncode)
@@ -309,7 +309,7 @@ def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError
     )
 
 
-def _killed_by_task() -> PushdownTaskError:
+def killed_by_task() -> PushdownTaskError:
     """The error for a job that ended because its task was killed."""
     return exception_for(
         JobError(

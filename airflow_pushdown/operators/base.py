@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.credentials import object_store_secrets
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.parameters import (
     ParameterConflictError,
     rows_for,
@@ -77,6 +77,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.spark_python = spark_python
         self.exchange_dir = exchange_dir
         self._submission: Submission | None = None
+        self._killed = False
 
     @abstractmethod
     def question(self) -> Question:
@@ -119,7 +120,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
         )
 
     def on_kill(self) -> None:
-        """End the Spark job; `execute` notices and raises."""
+        """End the Spark job, or see to it that none is started; `execute` notices and raises."""
+        self._killed = True
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -155,6 +157,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
         """The hook for the submission at hand; the provider's operator calls this once `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.table_name}: nothing to submit before execute")
+        if self._killed:
+            raise killed_by_task()
         return PushdownSubmitHook(
             self._submission,
             conf=entries("conf", self.conf),

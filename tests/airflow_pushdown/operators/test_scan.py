@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
-from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.operators import PushdownScanOperator
 from spark_jobs.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat
 
@@ -182,6 +182,28 @@ def test_it_maps_over_parameters_of_both_classes(register_dag: Callable[[DAG], N
     assert {job["output"]["path"] for job in jobs} == {"/out/1"}
     assert {job["output"]["mode"] for job in jobs} == {"append"}
     assert {job["query"]["limit"] for job in jobs} == {3}
+
+
+class RunningTask:
+    """What `execute` asks of a running task instance."""
+
+    dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
+
+
+def test_a_task_that_is_killed_before_it_submits_does_not_submit(local_spark: str, spark_python: str) -> None:
+    task = PushdownScanOperator(task_id="scan", path="/x", format="json", spark_python=spark_python)
+    task.on_kill()
+    with pytest.raises(DriverKilledError, match="the task was killed"):
+        task.execute({"ti": RunningTask()})  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("connection", ["no_such_store", "spark_default"])
+def test_a_connection_that_gives_no_credentials_is_named(connection: str, local_spark: str, spark_python: str) -> None:
+    task = PushdownScanOperator(
+        task_id="scan", path="/x", format="json", spark_python=spark_python, source_conn_id=connection
+    )
+    with pytest.raises(ConfigError, match=f"source_conn_id: .*'{connection}'"):
+        task.execute({"ti": RunningTask()})  # type: ignore[typeddict-item]
 
 
 def test_mapping_refuses_what_is_no_parameter() -> None:
