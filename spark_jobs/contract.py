@@ -182,8 +182,8 @@ class ConjunctReport(_Message):
 class SourceReport(_Message):
     """What happened at one source. Counts come from the executors; None where the reader cannot know.
 
-    Units: bytes as stored (compressed files: compressed bytes), rows, files. `bytes_searched` counts the bytes that were
-    searched for a byte pattern after decompression. `skipped` counts units never read, by kind (files, splits, lines).
+    Units: bytes as stored (compressed files: compressed bytes), rows, files. `bytes_searched` counts bytes that were
+    searched for a byte pattern, after decompression. `skipped` counts units never read, by kind (files, bytes).
     """
 
     reader: str

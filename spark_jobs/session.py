@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import sqlglot
+from py4j.java_gateway import JavaObject
 from pydantic import ValidationError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -18,6 +19,8 @@ from sqlglot.errors import SqlglotError
 from spark_jobs.contract import ErrorCode, QuerySpec, SourceReport, SourceSpec
 from spark_jobs.errors import BadSpecError, PushdownError
 from spark_jobs.failures import classify
+from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.gateway import java_rows, local_frame
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.projection.implicit import (
     canonical_name,
@@ -57,7 +60,7 @@ class PushdownSession:
         name: str,
         *,
         path: str | Sequence[str],
-        format: str,  # noqa: A002 -- Spark's name
+        format: str,
         schema: str | None = None,
         options: Mapping[str, str] | None = None,
         reader: str = "auto",
@@ -179,7 +182,7 @@ class PushdownResult:
         if self._limit is None or self._limit > MAX_COLLECTED_LIMIT:
             return self.df
         rows = _gathered(self._spark, shape, self._limit)
-        return DataFrame(self._spark._jsparkSession.createDataFrame(rows, shape.frame()._jdf.schema()), self._spark)
+        return local_frame(self._spark, rows, shape.frame())
 
     def report(self) -> dict[str, SourceReport]:
         """Per source what was planned, and after run() what happened."""
@@ -199,12 +202,12 @@ class PushdownResult:
         return "\n".join(lines)
 
 
-def _gathered(spark: SparkSession, shape: _Shape, limit: int) -> object:
+def _gathered(spark: SparkSession, shape: _Shape, limit: int) -> JavaObject:
     """A Java list of at most `limit` rows, gathered front to back."""
     pieces = shape.scan.limited(limit)
     if pieces is None:
         return shape.frame().limit(limit)._jdf.collectAsList()
-    rows = spark._jvm.java.util.ArrayList()
+    rows = java_rows(spark)
     while rows.size() < limit and (piece := pieces.next_frame()) is not None:
         rows.addAll(shape.shaped(piece)._jdf.collectAsList())
     return rows.subList(0, min(limit, rows.size()))
@@ -282,9 +285,7 @@ class _Opened:
         )
 
     def _absolute(self, path: str) -> str:
-        hadoop_path = self._spark._jvm.org.apache.hadoop.fs.Path(path)
-        conf = self._spark._jsc.hadoopConfiguration()
-        return str(hadoop_path.getFileSystem(conf).makeQualified(hadoop_path).toString())
+        return HadoopFiles(self._spark).qualified(path)
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """The columns asked for, resolved."""
@@ -318,10 +319,10 @@ class _Opened:
         names = {name.lower() for name in empty.columns}
         return StructType([field for field in self.schema.fields if field.name.lower() in names])
 
-    def _mentioned(self, tree: exp.Expression) -> set[str]:
+    def _mentioned(self, tree: exp.Expr) -> set[str]:
         """Top-level columns a predicate or query may refer to: any part of a dotted name counts."""
         parts = {part.name for column in tree.find_all(exp.Column, exp.Dot) for part in column.find_all(exp.Identifier)}
-        if tree.find(exp.Star):
+        if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
             return set(self.schema.fieldNames())
         return {
             name
@@ -395,7 +396,9 @@ class _SqlPlanner:
         known = [self._sources[name] for name in names if name in self._sources]
         if len(names) != 1 or not known:
             there = ", ".join(sorted(self._sources)) or "none"
-            raise BadSpecError(f"query: it must read exactly one declared source (there are {there}), not {sorted(names)}")
+            raise BadSpecError(
+                f"query: it must read exactly one declared source (there are {there}), not {sorted(names)}"
+            )
         return known[0]
 
     def _simple(self, tree: exp.Select) -> bool:

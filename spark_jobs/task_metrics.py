@@ -7,6 +7,7 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from spark_jobs.contract import SourceReport
+from spark_jobs.gateway import gateway, jvm
 
 
 class StageWatch:
@@ -38,8 +39,9 @@ class StageWatch:
 
     def _stages(self) -> dict[int, tuple[int, int]]:
         """Input bytes and records by stage number."""
-        store = self._spark._jsc.sc().statusStore()
-        stages = store.stageList(None, False, False, self._spark._sc._gateway.new_array(self._spark._jvm.double, 0), None)
+        context = self._spark.sparkContext
+        no_quantiles = gateway(self._spark).new_array(jvm(self._spark).double, 0)
+        stages = context._jsc.sc().statusStore().stageList(None, False, False, no_quantiles, None)
         found = {}
         for index in range(stages.size()):
             stage = stages.apply(index)

@@ -46,7 +46,12 @@ _TIMESTAMPS = frozenset(
         exp.DataType.Type.TIMESTAMPNTZ,
     }
 )
-_FLIPPED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+_FLIPPED: dict[type[exp.Binary], type[exp.Binary]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
 _FOLDABLE = (
     exp.Literal,
     exp.Neg,
@@ -85,12 +90,12 @@ class Scope:
     fold: Fold | None = None
 
 
-def derive(predicate: exp.Expression, scope: Scope) -> AllOf:
+def derive(predicate: exp.Expr, scope: Scope) -> AllOf:
     """Return facts that hold wherever the predicate is true; no parts where nothing can be said."""
     return AllOf(() if has_subquery(predicate) else _merged(_facts(predicate, False, scope)))
 
 
-def _facts(node: exp.Expression, negated: bool, scope: Scope) -> list[Fact | AnyOf]:
+def _facts(node: exp.Expr, negated: bool, scope: Scope) -> list[Fact | AnyOf]:
     """Facts implied by `node` (or by NOT `node`) being true; an empty list says nothing."""
     node = node.unnest()
     if isinstance(node, exp.Not):
@@ -105,7 +110,7 @@ def _facts(node: exp.Expression, negated: bool, scope: Scope) -> list[Fact | Any
     return _negated_leaf(node, scope) if negated else _leaf(node, scope)
 
 
-def _plain(node: exp.Expression) -> bool:
+def _plain(node: exp.Expr) -> bool:
     """Whether a leaf carries nothing but the parts that are looked at here (modifiers of sqlglot's would be missed)."""
     known = {"this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog"}
     return all(key in known for key, value in node.args.items() if value)
@@ -124,7 +129,7 @@ def _either(sides: list[list[Fact | AnyOf]]) -> list[Fact | AnyOf]:
     return [AnyOf(tuple(branches))]
 
 
-def _leaf(node: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
+def _leaf(node: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
     if isinstance(node, exp.EQ | exp.NullSafeEQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return _comparison(node, scope)
     if isinstance(node, exp.In):
@@ -141,16 +146,16 @@ def _leaf(node: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
     return []
 
 
-def _negated_leaf(node: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
+def _negated_leaf(node: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
     """NOT of a comparison is true only where its column is not null, and for `<` and its kin somewhere definite."""
-    flipped: dict[type[exp.Expression], type[exp.Expression]] = {
+    flipped: dict[type[exp.Expr], type[exp.Binary]] = {
         exp.LT: exp.GTE,
         exp.LTE: exp.GT,
         exp.GT: exp.LTE,
         exp.GTE: exp.LT,
         exp.NEQ: exp.EQ,
     }
-    if type(node) in flipped:
+    if type(node) in flipped and isinstance(node, exp.Binary):
         return _leaf(flipped[type(node)](this=node.left.copy(), expression=node.right.copy()), scope)
     if isinstance(node, exp.EQ | exp.In | exp.Between | exp.Like):
         return _present(node.this, scope)
@@ -162,13 +167,14 @@ def _negated_leaf(node: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
     return []
 
 
-def _present(column: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
+def _present(column: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
     target = _target(column, scope)
     return [Present(target)] if target else []
 
 
-def _comparison(node: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
-    column, other, kind = node.left, node.right, type(node)
+def _comparison(node: exp.Binary, scope: Scope) -> list[Fact | AnyOf]:
+    column, other = node.left, node.right
+    kind: type[exp.Binary] = type(node)
     target = _target(column, scope)
     if target is None:
         column, other, kind = other, column, _FLIPPED.get(kind, kind)
@@ -214,7 +220,7 @@ def _membership(node: exp.In, scope: Scope) -> list[Fact | AnyOf]:
     return [OneOf(target, tuple(dict.fromkeys(values)))] if values else []
 
 
-def _mixed_kinds(items: Iterable[exp.Expression]) -> bool:
+def _mixed_kinds(items: Iterable[exp.Expr]) -> bool:
     """Strings beside numbers make Spark compare in a common type that is not the column's."""
     kinds = {item.is_string for item in items if isinstance(item, exp.Literal)}
     return len(kinds) > 1
@@ -227,7 +233,7 @@ def _between(node: exp.Between, scope: Scope) -> list[Fact | AnyOf]:
     return list(_merged([*lower, *upper]))
 
 
-def _text(node: exp.Expression, scope: Scope) -> list[Fact | AnyOf]:
+def _text(node: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
     if isinstance(node, exp.Escape) or not isinstance(node.expression, exp.Literal):
         return []
     target = _target(node.this, scope)
@@ -253,7 +259,7 @@ def _like(target: Target, pattern: str) -> Fact:
     return Contains(target, runs, prefix=pattern[0] not in "%_")
 
 
-def _target(node: exp.Expression, scope: Scope) -> Target | None:
+def _target(node: exp.Expr, scope: Scope) -> Target | None:
     path = column_path(node.unnest())
     if path is None:
         return None
@@ -287,7 +293,7 @@ def _family(data_type: t.DataType) -> Family:
     return _FAMILIES.get(type(data_type), Family.OTHER)
 
 
-def _value(node: exp.Expression, target: Target, scope: Scope) -> Scalar | None:
+def _value(node: exp.Expr, target: Target, scope: Scope) -> Scalar | None:
     """The literal as a value of the column's family, or None where Spark might compare in another type."""
     raw = _constant(node, scope)
     if raw is None:
@@ -331,7 +337,7 @@ def _calendar(raw: Scalar, family: Family) -> date | None:
         return None
 
 
-def _constant(node: exp.Expression, scope: Scope) -> Scalar | None:
+def _constant(node: exp.Expr, scope: Scope) -> Scalar | None:
     """The value of a constant expression: literals directly, anything foldable through Spark itself."""
     node = node.unnest()
     if isinstance(node, exp.Literal):
@@ -356,7 +362,7 @@ def _decimal(text: str) -> Decimal | None:
         return None
 
 
-def _folded(node: exp.Expression, scope: Scope) -> Scalar | None:
+def _folded(node: exp.Expr, scope: Scope) -> Scalar | None:
     if scope.fold is None or not all(isinstance(part, _FOLDABLE) for part in node.walk()):
         return None
     value = scope.fold(node.sql(dialect="spark"))
@@ -383,6 +389,6 @@ def _intersection(one: Between, two: Between) -> Between:
     highs = [x for x in (one.high, two.high) if x is not None]
     return Between(
         one.target,
-        max(lows) if lows else None,  # type: ignore[type-var]
-        min(highs) if highs else None,  # type: ignore[type-var]
+        max(lows) if lows else None,
+        min(highs) if highs else None,
     )

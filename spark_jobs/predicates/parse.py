@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 
-def parse_predicate(text: str) -> exp.Expression | None:
+def parse_predicate(text: str) -> exp.Expr | None:
     """Return the AST of a Spark SQL predicate, or None where sqlglot cannot read it.
 
     None is no verdict on the text: Spark's own parser has the last word, and a predicate that only Spark can read is
@@ -19,7 +19,7 @@ def parse_predicate(text: str) -> exp.Expression | None:
         return None
 
 
-def conjuncts(predicate: exp.Expression) -> list[exp.Expression]:
+def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
     """Split a predicate at its top-level ANDs, left to right.
 
     >>> [c.sql() for c in conjuncts(parse_predicate("a = 1 AND (b = 2 AND (c = 3 OR d = 4))"))]
@@ -31,7 +31,7 @@ def conjuncts(predicate: exp.Expression) -> list[exp.Expression]:
     return [predicate]
 
 
-def column_path(column: exp.Expression) -> tuple[str, ...] | None:
+def column_path(column: exp.Expr) -> tuple[str, ...] | None:
     """Return the dotted parts of a column reference, or None for anything that is not plain member access.
 
     >>> column_path(sqlglot.parse_one("a.b.c.d.e", dialect="spark"))
@@ -45,6 +45,6 @@ def column_path(column: exp.Expression) -> tuple[str, ...] | None:
     return None
 
 
-def has_subquery(predicate: exp.Expression) -> bool:
+def has_subquery(predicate: exp.Expr) -> bool:
     """Whether the predicate reads anything besides the source's own row."""
     return predicate.find(exp.Select, exp.Subquery, exp.Exists) is not None

@@ -152,7 +152,7 @@ def native_implicit_expressions(roots: Sequence[str], depth: int = 0) -> NativeI
     return NativeImplicitExpressions(roots, depth)
 
 
-def implicit_references(tree: exp.Expression, schema: StructType, *, case_sensitive: bool = False) -> tuple[str, ...]:
+def implicit_references(tree: exp.Expr, schema: StructType, *, case_sensitive: bool = False) -> tuple[str, ...]:
     """Implicit columns that a predicate or query mentions, in lower case, in order of appearance.
 
     A column of the schema wins over an implicit one of that name, and `dir0.x` is data: a member of a column `dir0`.

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_jobs.errors import UnsafeInputError
-from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.lines import LineReader, Window
 from spark_jobs.readers.metrics import TaskCount
-from spark_jobs.readers.search import Searcher, searcher
+from spark_jobs.readers.search import Searcher
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
@@ -37,13 +36,14 @@ class LineSyntax:
 class CandidateScan:
     """A scan's task list and what to look for. Called by Spark with the numbers of the tasks to run.
 
-    `forbidden` matches lines whose meaning would change on their way through strings. `skip` and `cap` cut a task's
-    candidates to those numbered skip .. skip + cap - 1, for scans that stop early; cap None takes all.
+    `wanted` finds lines; `forbidden` finds lines whose meaning would change on their way through strings. `skip` and
+    `cap` cut a task's candidates to those numbered skip .. skip + cap - 1, for scans that stop early; cap None takes
+    all.
     """
 
     tasks: tuple[Task, ...]
-    pattern: BytePattern
-    forbidden: BytePattern | None
+    wanted: Searcher
+    forbidden: Searcher | None
     syntax: LineSyntax
     report: Report
     skip: tuple[int, ...] = ()
@@ -65,7 +65,7 @@ class CandidateScan:
 
     def _split(self, split: Split, count: _Counter) -> Iterator[pa.RecordBatch]:
         reader = LineReader(split, carriage_returns=self.syntax.carriage_returns)
-        find = Finder(self.pattern, self.forbidden, self.syntax)
+        find = Finder(self.wanted, self.forbidden, self.syntax)
         lines: list[bytes] = []
         size = 0
         for window in reader.windows():
@@ -121,9 +121,9 @@ class _Counter:
 class Finder:
     """Finds candidate lines in the windows of one split, in order."""
 
-    def __init__(self, pattern: BytePattern, forbidden: BytePattern | None, syntax: LineSyntax) -> None:
-        self._searcher = searcher(pattern)
-        self._forbidden: Searcher | None = searcher(forbidden) if forbidden else None
+    def __init__(self, wanted: Searcher, forbidden: Searcher | None, syntax: LineSyntax) -> None:
+        self._wanted = wanted
+        self._forbidden = forbidden
         self._syntax = syntax
         self._header_pending = syntax.header
 
@@ -136,7 +136,7 @@ class Finder:
         if data.find(b"\x00", 0, length) >= 0:
             raise UnsafeInputError(f"{path} holds a NUL byte, it may not be UTF-8; read it with reader='spark'")
         begin = self._header_end(window) if at_start and self._header_pending else 0
-        hits = self._searcher.hits(window.view, data, length)
+        hits = self._wanted.hits(data, length)
         return self._around(hits, data, length, begin)
 
     def _around(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
@@ -178,7 +178,7 @@ class Finder:
         if self._syntax.strip_bom:
             lines = [line.removeprefix(_BOM) for line in lines]
         if self._forbidden is not None:
-            self._check_forbidden(lines, path)
+            self._check_forbidden(self._forbidden, lines, path)
         values = pa.array(lines, pa.binary())
         if not self._syntax.strict_utf8:
             return pa.RecordBatch.from_arrays([values.view(pa.string())], ["value"])
@@ -187,10 +187,9 @@ class Finder:
         except pa.ArrowInvalid as problem:
             raise UnsafeInputError(f"{path} holds bytes that are no UTF-8; read it with reader='spark'") from problem
 
-    def _check_forbidden(self, lines: Sequence[bytes], path: str) -> None:
+    def _check_forbidden(self, forbidden: Searcher, lines: Sequence[bytes], path: str) -> None:
         joined = bytearray(b"\n".join(lines) + b"\n")
-        assert self._forbidden is not None
-        hits = self._forbidden.hits(memoryview(joined), joined, len(joined))
+        hits = forbidden.hits(joined, len(joined))
         if hits:
             start = joined.rfind(b"\n", 0, hits[0] - 1) + 1
             shown = bytes(joined[start : start + 60]).decode("utf-8", "replace")

@@ -135,6 +135,4 @@ def _splits(file: InputFile, limit: int) -> list[Split]:
         return []
     if compression is not Compression.NONE:
         return [Split(file.path, 0, file.size, compression)]
-    return [
-        Split(file.path, start, min(start + limit, file.size), compression) for start in range(0, file.size, limit)
-    ]
+    return [Split(file.path, start, min(start + limit, file.size), compression) for start in range(0, file.size, limit)]

@@ -6,11 +6,12 @@ import bz2
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import pyarrow as pa
-from isal import igzip, isal_zlib
+from isal import igzip, igzip_lib
 
 from spark_jobs.errors import UnreadableFileError
 from spark_jobs.readers.files import Compression, Split
@@ -19,11 +20,12 @@ WINDOW = 1 << 20
 """Bytes of a window; small enough to stay in a core's cache between the searches over it."""
 MAX_LINE = 256 << 20
 """Bytes of the longest line that is read; a longer one is taken for a file that has no lines."""
+_GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
 _BOM = b"\xef\xbb\xbf"
 
 
 class _Stream(Protocol):
-    def readinto(self, buffer: memoryview, /) -> int: ...
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
 
 
 class Window:
@@ -56,13 +58,13 @@ class LineReader:
                     yield from self._plain(raw)
                 else:
                     yield from self._compressed(raw)
-        except (EOFError, zlib.error, isal_zlib.error, igzip.BadGzipFile, OSError, pa.ArrowException) as problem:
+        except (EOFError, zlib.error, _GZIP_ERROR, igzip.BadGzipFile, OSError, pa.ArrowException) as problem:
             raise UnreadableFileError(
                 f"cannot read {self._split.path} near byte {self._split.start + self.bytes_read}: {problem}; "
                 "replace the file, or leave it out of `path`"
             ) from problem
 
-    def _compressed(self, raw: BinaryIO) -> Iterator[Window]:
+    def _compressed(self, raw: FileIO) -> Iterator[Window]:
         with _decompressed(raw, self._split.compression) as stream:
             filler = _Filler(stream, None, self._carriage_returns)
             for window in filler.windows():
@@ -71,7 +73,7 @@ class LineReader:
                 yield window
             self.bytes_read = raw.tell()
 
-    def _plain(self, raw: BinaryIO) -> Iterator[Window]:
+    def _plain(self, raw: FileIO) -> Iterator[Window]:
         """A split that starts inside a line leaves that line to the split before it."""
         start = max(self._split.start - 1, 0)
         raw.seek(start)
@@ -84,9 +86,9 @@ class LineReader:
 
 
 @contextmanager
-def _decompressed(raw: BinaryIO, compression: Compression) -> Iterator[_Stream]:
+def _decompressed(raw: FileIO, compression: Compression) -> Iterator[_Stream]:
     if compression is Compression.GZIP:
-        with igzip.GzipFile(fileobj=raw) as stream:
+        with igzip.GzipFile(fileobj=raw) as stream:  # type: ignore[no-untyped-call]
             yield stream
     elif compression is Compression.BZIP2:
         with bz2.BZ2File(raw) as stream:
@@ -125,11 +127,15 @@ class _Filler:
             wanted = min(wanted, self._limit)
         if wanted == 0:
             return False
-        count = self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + wanted])
+        count = self._read(wanted)
         self._filled += count
         if self._limit is not None:
             self._limit -= count
         return count > 0
+
+    def _read(self, wanted: int) -> int:
+        """Append up to `wanted` bytes of the stream; the window has room for them."""
+        return self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + wanted]) or 0
 
     def _grow(self) -> None:
         data = self._window.data
@@ -168,7 +174,7 @@ class _Filler:
             if self._filled + (64 << 10) > len(self._window.data):
                 self._window.data.extend(bytes(64 << 10))
             before = self._filled
-            self._filled += self._stream.readinto(memoryview(self._window.data)[before : before + (64 << 10)])
+            self._filled += self._read(64 << 10)
             if self._filled == before:
                 break
             end = self._first_end(self._filled, before)

@@ -41,7 +41,7 @@ class ScanRequest:
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
     where: str | None
-    predicate: exp.Expression | None
+    predicate: exp.Expr | None
 
 
 class Scan(Protocol):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_jobs.errors import PushdownError
-from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.readers.candidates import Finder, LineSyntax
 from spark_jobs.readers.files import Compression, InputFile, Split
 from spark_jobs.readers.lines import LineReader
+from spark_jobs.readers.search import Searcher
 
 BLOCK = 256 << 10
 """Bytes read at each place."""
@@ -29,14 +29,14 @@ class Sampled:
 
 
 def sample(
-    files: Sequence[InputFile], patterns: Sequence[BytePattern], forbidden: BytePattern | None, syntax: LineSyntax
+    files: Sequence[InputFile], searchers: Sequence[Searcher], forbidden: Searcher | None, syntax: LineSyntax
 ) -> Sampled:
     """Look at some blocks. `problem` says why the files cannot be searched, if a block shows that already.
 
     `inflation` is the number of searched bytes per stored byte (above 1 for compressed files).
     """
     lines = size = stored = 0
-    found = [0] * len(patterns)
+    found = [0] * len(searchers)
     try:
         for split in _blocks(files):
             reader = LineReader(split, carriage_returns=syntax.carriage_returns)
@@ -46,13 +46,13 @@ def sample(
             stored += max(reader.bytes_read, 1)
             size += window.length
             lines += window.data.count(b"\n", 0, window.length) or window.data.count(b"\r", 0, window.length)
-            for index, pattern in enumerate(patterns):
-                finder = Finder(pattern, forbidden, syntax)
+            for index, wanted in enumerate(searchers):
+                finder = Finder(wanted, forbidden, syntax)
                 candidates = finder.lines(window, split.path, at_start=split.start == 0)
                 finder.batch(candidates, split.path)
                 found[index] += len(candidates)
     except PushdownError as problem:
-        return Sampled(lines, 0.0, tuple(1.0 for _ in patterns), 1.0, str(problem))
+        return Sampled(lines, 0.0, tuple(1.0 for _ in searchers), 1.0, str(problem))
     return Sampled(lines, size / max(lines, 1), tuple(n / max(lines, 1) for n in found), size / max(stored, 1))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import hyperscan
@@ -12,54 +11,76 @@ from spark_jobs.predicates.pattern import BytePattern
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_MULTILINE
 
+_State = tuple[BytePattern, tuple[bytes | None, ...]]
 
-@dataclass(frozen=True)
+
 class Searcher:
-    """A compiled byte pattern.
+    """A compiled byte pattern. It is compiled once, on the driver: pickling carries the compiled automata along.
 
-    A database of no expressions is None: it finds nothing.
+    An automaton of no expressions is None: it finds nothing.
     """
 
-    always: hyperscan.Database | None
-    on_backslash: hyperscan.Database | None
-    on_non_ascii: hyperscan.Database | None
+    def __init__(self, pattern: BytePattern) -> None:
+        self.pattern = pattern
+        self._automata = tuple(map(_compiled, _parts(pattern)))
 
-    def hits(self, window: memoryview, backing: bytearray, length: int) -> list[int]:
-        """End offsets of matches in `window`, the first `length` bytes of `backing`, ascending."""
+    def __getstate__(self) -> _State:
+        return self.pattern, tuple(None if a is None else hyperscan.dumpb(a) for a in self._automata)
+
+    def __setstate__(self, state: _State) -> None:
+        self.pattern, dumped = state
+        try:
+            self._automata = tuple(map(_loaded, dumped))
+        except hyperscan.HyperscanError:
+            # Compiled for another kind of processor than this worker's.
+            self._automata = tuple(map(_compiled, _parts(self.pattern)))
+
+    def hits(self, data: bytearray, length: int) -> list[int]:
+        """End offsets of matches in the first `length` bytes of `data`, ascending."""
+        always, on_backslash, on_non_ascii = self._automata
+        window = memoryview(data)[:length]
         found: list[int] = []
-        if self.always is not None:
-            _scan(self.always, window, found)
+        _scan(always, window, found)
         extra: list[int] = []
-        if self.on_backslash is not None and backing.find(b"\\", 0, length) >= 0:
-            _scan(self.on_backslash, window, extra)
-        if self.on_non_ascii is not None and not window.tobytes().isascii():
-            _scan(self.on_non_ascii, window, extra)
+        if on_backslash is not None and data.find(b"\\", 0, length) >= 0:
+            _scan(on_backslash, window, extra)
+        if on_non_ascii is not None and not bytes(window).isascii():
+            _scan(on_non_ascii, window, extra)
+        window.release()
         return sorted(found + extra) if extra else found
 
 
-def _scan(database: hyperscan.Database, window: memoryview, found: list[int]) -> None:
-    append = found.append
-    database.scan(window, match_event_handler=lambda _id, _start, end, _flags, _context: append(end))
+def _scan(automaton: hyperscan.Database | None, window: memoryview, found: list[int]) -> None:
+    if automaton is not None:
+        append = found.append
+
+        def matched(_id: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            append(end)
+
+        automaton.scan(window, match_event_handler=matched)  # type: ignore[type-var]  # any buffer will do
 
 
-def searcher(pattern: BytePattern) -> Searcher:
-    """Compile a pattern; the same pattern is compiled once per process."""
-    return _compiled(pattern.always, pattern.on_backslash, pattern.on_non_ascii)
+def _parts(pattern: BytePattern) -> tuple[tuple[str, ...], ...]:
+    return pattern.always, pattern.on_backslash, pattern.on_non_ascii
+
+
+def _loaded(dumped: bytes | None) -> hyperscan.Database | None:
+    if dumped is None:
+        return None
+    automaton = hyperscan.loadb(dumped, hyperscan.HS_MODE_BLOCK)
+    automaton.scratch = hyperscan.Scratch(automaton)
+    return automaton
 
 
 @lru_cache(maxsize=64)
-def _compiled(always: tuple[str, ...], on_backslash: tuple[str, ...], on_non_ascii: tuple[str, ...]) -> Searcher:
-    return Searcher(_database(always), _database(on_backslash), _database(on_non_ascii))
-
-
-def _database(expressions: Sequence[str]) -> hyperscan.Database | None:
+def _compiled(expressions: Sequence[str]) -> hyperscan.Database | None:
     if not expressions:
         return None
-    database = hyperscan.Database()
-    database.compile(
-        expressions=[e.encode("ascii") for e in expressions],
+    automaton = hyperscan.Database()
+    automaton.compile(
+        expressions=[expression.encode("ascii") for expression in expressions],
         ids=list(range(len(expressions))),
         elements=len(expressions),
         flags=[_FLAGS] * len(expressions),
     )
-    return database
+    return automaton

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from spark_jobs.errors import MissingPathError
+from spark_jobs.gateway import byte_size
 from spark_jobs.predicates.csv_bytes import csv_patterns
 from spark_jobs.predicates.derive import Fold, Scope, derive
 from spark_jobs.predicates.json_bytes import json_patterns
@@ -23,11 +24,12 @@ from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.projection.implicit import implicit_values, root_of
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.candidates import CandidateScan, LineSyntax
+from spark_jobs.readers.candidates import CandidateScan
 from spark_jobs.readers.files import InputFile, Packing, Task, decoded, input_uris, is_local, local_files, pack
 from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
 from spark_jobs.readers.sample import Sampled, sample
+from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
 
 _ID_SCHEMA = "value string"
@@ -58,11 +60,11 @@ _MARGIN = 0.9
 
 @dataclass(frozen=True)
 class TextPlan:
-    """A byte-search scan, ready to run: files, the pattern to search, and what the sample promised."""
+    """A byte-search scan, ready to run: files, what to search for, and what the sample promised."""
 
     files: tuple[InputFile, ...]
-    pattern: BytePattern
-    forbidden: BytePattern | None
+    wanted: Searcher
+    forbidden: Searcher | None
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
@@ -135,7 +137,8 @@ class _Part:
 
 
 def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> list[_Part]:
-    assert request.predicate is not None and request.where is not None
+    assert request.predicate is not None
+    assert request.where is not None
     scope = Scope(
         request.schema,
         source=request.source.name,
@@ -151,13 +154,11 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
     return parts + [_Part("", pattern) for pattern in whole if pattern not in known]
 
 
-def _best(conjunct: exp.Expression, scope: Scope, request: ScanRequest, options: TextOptions) -> BytePattern | None:
+def _best(conjunct: exp.Expr, scope: Scope, request: ScanRequest, options: TextOptions) -> BytePattern | None:
     return min(_derived(conjunct, scope, request, options), key=lambda p: p.size, default=None)
 
 
-def _derived(
-    predicate: exp.Expression, scope: Scope, request: ScanRequest, options: TextOptions
-) -> list[BytePattern]:
+def _derived(predicate: exp.Expr, scope: Scope, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     facts = derive(predicate, scope)
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv)
@@ -168,7 +169,9 @@ def _files(uris: Sequence[str]) -> tuple[InputFile, ...]:
     try:
         return local_files(uris)
     except FileNotFoundError as problem:
-        raise MissingPathError(f"{problem.filename} vanished while the scan was planned; run the task again") from problem
+        raise MissingPathError(
+            f"{problem.filename} vanished while the scan was planned; run the task again"
+        ) from problem
 
 
 def _chosen(
@@ -178,27 +181,28 @@ def _chosen(
     forbidden: BytePattern | None,
     options: TextOptions,
 ) -> TextPlan | Refusal:
-    candidates = [part.pattern for part in parts if part.pattern is not None]
-    seen = sample(files, candidates, forbidden, options.lines)
+    searchers = [Searcher(part.pattern) for part in parts if part.pattern is not None]
+    refused = None if forbidden is None else Searcher(forbidden)
+    seen = sample(files, searchers, refused, options.lines)
     if seen.problem:
         return Refusal(seen.problem)
-    share, _, pattern = min(
-        (share, pattern.size, pattern) for share, pattern in zip(seen.shares, candidates, strict=True)
-    )
+    share, wanted = min(zip(seen.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
     stored = sum(file.size for file in files)
     verdict = f"about {share:.2%} of the lines can match (sample of {seen.lines:,} lines)"
     if request.source.reader is ReaderChoice.AUTO and not _pays(request.source.format, stored, seen, share):
         return Refusal(f"byte search would not pay for {stored:,} bytes: {verdict}")
     if request.source.reader is ReaderChoice.PUSHDOWN:
         verdict = f"asked for with reader='pushdown'; {verdict}"
-    return TextPlan(files, pattern, forbidden, options, verdict, _conjunct_reports(parts, pattern))
+    return TextPlan(files, wanted, refused, options, verdict, _conjunct_reports(parts, wanted.pattern))
 
 
 def _pays(source_format: SourceFormat, stored: int, seen: Sampled, share: float) -> bool:
     costs = _COSTS[source_format]
     size = stored * seen.inflation
     lines = size / max(seen.line_bytes, 1.0) * share
-    ours = costs.fixed + size * costs.search_per_byte + lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
+    ours = (
+        costs.fixed + size * costs.search_per_byte + lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
+    )
     return ours < _MARGIN * size * costs.spark_per_byte
 
 
@@ -254,7 +258,7 @@ class TextScan:
             counts.add({(wave, number): count})
 
         plan = self._plan
-        scan = CandidateScan(tasks, plan.pattern, plan.forbidden, plan.options.lines, report, skip, cap)
+        scan = CandidateScan(tasks, plan.wanted, plan.forbidden, plan.options.lines, report, skip, cap)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _ID_SCHEMA)
         return self._with_implicit(self._parsed(lines), tasks)
@@ -331,7 +335,7 @@ def _packing(spark: SparkSession) -> Packing:
 
 def _size(spark: SparkSession, key: str) -> int:
     text = _conf(spark, key, "128m" if "max" in key else "4m")
-    return int(spark._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
+    return byte_size(spark, text)
 
 
 def _sql_text(value: str | None) -> str:

@@ -100,7 +100,9 @@ def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None
 def _unsafe_json(options: Mapping[str, str], schema: StructType) -> str | None:
     for field in schema.fields:
         if _string_below_collection(field.dataType):
-            return f"column {field.name} nests strings in arrays or maps of collections, whose text Spark keeps as written"
+            return (
+                f"column {field.name} nests strings in arrays or maps of collections, whose text Spark keeps as written"
+            )
     return None
 
 
@@ -189,11 +191,11 @@ def unquoted_strings(schema: StructType) -> BytePattern | None:
     space = "[ \\t\\r]*"
     string = '"(?:[^"\\\\\\n]|\\\\.)*"'
     expressions: list[str] = []
-    odd = f"(?:[{{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
+    odd = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
     for names, value in (
         (plain, odd),
-        (listed, f"\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,\"\\]\\n]"),
-        (mapped, f"\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:\"}}\\n]"),
+        (listed, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\n]'),
+        (mapped, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\n]'),
     ):
         for group in alternation(literal(name) for name in sorted(names)):
             expressions.append(f"[\"']{group}[\"']{space}:{space}{value}")

@@ -1,0 +1,37 @@
+"""The JVM behind a Spark session, for the few things that PySpark has no function for."""
+
+from __future__ import annotations
+
+from py4j.java_gateway import JavaGateway, JavaObject, JVMView
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import PushdownError
+
+
+def jvm(spark: SparkSession) -> JVMView:
+    """The JVM's packages. Raises PushdownError on Spark Connect, which has no JVM to talk to."""
+    view = spark.sparkContext._jvm
+    if view is None:
+        raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
+    return view
+
+
+def gateway(spark: SparkSession) -> JavaGateway:
+    """The gateway itself, for making Java arrays. Raises PushdownError on Spark Connect."""
+    jvm(spark)
+    return spark.sparkContext._gateway
+
+
+def byte_size(spark: SparkSession, text: str) -> int:
+    """A size such as `128m` in bytes, as Spark reads it."""
+    return int(jvm(spark).org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
+
+
+def java_rows(spark: SparkSession) -> JavaObject:
+    """An empty Java list to gather rows in without bringing them to Python."""
+    return jvm(spark).java.util.ArrayList()
+
+
+def local_frame(spark: SparkSession, rows: JavaObject, like: DataFrame) -> DataFrame:
+    """A frame of gathered rows, with the schema of another frame."""
+    return DataFrame(spark._jsparkSession.createDataFrame(rows, like._jdf.schema()), spark)
