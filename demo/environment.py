@@ -25,7 +25,7 @@ SPARK_CONNECTION = {
 
 
 def demo_variables() -> dict[str, str]:
-    """The variables to set on top of the current environment.
+    """The variables to set; PATH holds what comes before the PATH that there is.
 
     Raises:
         NoJavaError: there is no Java that Spark could run on.
@@ -39,16 +39,8 @@ def demo_variables() -> dict[str, str]:
         "JAVA_HOME": str(java_home(SPARK_ENVIRONMENT)),
         "PYSPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PATH": os.pathsep.join(
-            [str(AIRFLOW_ENVIRONMENT / "bin"), str(SPARK_ENVIRONMENT / "bin"), os.environ.get("PATH", os.defpath)]
-        ),
+        "PATH": os.pathsep.join([str(AIRFLOW_ENVIRONMENT / "bin"), str(SPARK_ENVIRONMENT / "bin")]),
     }
-
-
-def demo_environment() -> dict[str, str]:
-    """The whole environment of the demo's commands. A Spark installed elsewhere (SPARK_HOME) is left out of it."""
-    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    return inherited | demo_variables()
 
 
 def main() -> int:
@@ -58,7 +50,7 @@ def main() -> int:
     except NoJavaError as error:
         print(error, file=sys.stderr)
         return 1
-    variables["PATH"] = os.pathsep.join([str(AIRFLOW_ENVIRONMENT / "bin"), str(SPARK_ENVIRONMENT / "bin")])
+    # A Spark installed elsewhere would be started in place of ours.
     print("unset SPARK_HOME")
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}" + ('":$PATH"' if name == "PATH" else ""))

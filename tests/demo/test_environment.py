@@ -1,0 +1,51 @@
+"""The file to source: a shell that reads it finds Airflow, Spark, Java and the data where the demo put them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.environment import AIRFLOW_ENVIRONMENT, DEMO, ROOT, SPARK_ENVIRONMENT
+
+
+@pytest.fixture
+def sourced(tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell after it has read the file, with a foreign Spark set before."""
+    script = subprocess.run(
+        [sys.executable, "-m", "demo.environment"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    file = tmp_path / "env.sh"
+    file.write_text(script)
+    code = f"import json, os; open({str(tmp_path / 'out')!r}, 'w').write(json.dumps(dict(os.environ)))"
+    subprocess.run(
+        ["/bin/sh", "-c", '. "$1"; exec "$2" -c "$3"', "sh", str(file), sys.executable, code],
+        env={"PATH": os.environ["PATH"], "SPARK_HOME": "/a/foreign/spark"},
+        check=True,
+    )
+    return dict(json.loads((tmp_path / "out").read_text()))
+
+
+def test_airflow_finds_its_home_its_dags_and_spark(sourced: dict[str, str]) -> None:
+    assert sourced["AIRFLOW_HOME"] == str(DEMO / "airflow")
+    assert sourced["AIRFLOW__CORE__DAGS_FOLDER"] == str(ROOT / "dags")
+    assert json.loads(sourced["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == "local[2]"
+    assert sourced["PYSPARK_PYTHON"] == str(SPARK_ENVIRONMENT / "bin" / "python")
+
+
+def test_both_environments_come_before_the_path_that_was_there(sourced: dict[str, str]) -> None:
+    own = [str(AIRFLOW_ENVIRONMENT / "bin"), str(SPARK_ENVIRONMENT / "bin")]
+    assert sourced["PATH"].split(os.pathsep) == [*own, *os.environ["PATH"].split(os.pathsep)]
+
+
+def test_java_is_one_that_starts(sourced: dict[str, str]) -> None:
+    java = Path(sourced["JAVA_HOME"]) / "bin" / "java"
+    assert subprocess.run([java, "-version"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_foreign_spark_is_forgotten(sourced: dict[str, str]) -> None:
+    assert "SPARK_HOME" not in sourced
