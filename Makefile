@@ -28,6 +28,8 @@ lock = rm -rf .cache/lock-$(1) && mkdir -p .cache && $(call venv,.cache/lock-$(1
 	mv .cache/constraints-$(1).txt requirements/constraints-$(1).txt
 
 # Tests import the packages from the checkout, in this process and in the Python workers of Spark.
+SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
+AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
@@ -115,16 +117,16 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(SPARK)/bin/mypy -p spark_jobs
 
 test-spark: $(SPARK)/.checks java
-	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" tests/spark_jobs tests/differential tests/demo
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" $(SPARK_TESTS)
 
 test-airflow: $(AIRFLOW)/.checks java
-	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" tests/airflow_pushdown tests/dags tests/e2e
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" $(AIRFLOW_TESTS)
 
 nightly: $(SPARK)/.checks java
-	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly tests/spark_jobs tests/differential
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 
 bench: $(SPARK)/.bench java
-	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.run
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.text
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.parameters docs/parameters.md

@@ -1,0 +1,264 @@
+"""JSON and CSV scans: this package against Spark's own reader with pushdown on and off, DuckDB and Polars.
+
+Every round runs all engines once, in turn, so that a change in the machine's speed meets all of them; the figures are
+medians of the ratios within rounds. CPU seconds of the whole process tree are the judge, wall seconds stand beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import polars as pl
+from pyspark.sql import SparkSession
+
+from benchmarks.cpu import tree_seconds
+from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
+from spark_jobs.session import PushdownSession
+
+_PARTS_10 = tuple(range(1000, 200_000, 20_000))
+_PARTS_1000 = tuple(range(197, 197_001, 197))
+_TWO = ("l_orderkey", "l_comment")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One line of the table."""
+
+    name: str
+    format: str
+    where: str | None
+    columns: tuple[str, ...] | None = None
+
+
+def _queries() -> list[Query]:
+    among_10 = f"l_partkey IN ({', '.join(map(str, _PARTS_10))})"
+    among_1000 = f"l_partkey IN ({', '.join(map(str, _PARTS_1000))})"
+    conditions: list[tuple[str, str | None, tuple[str, ...] | None]] = [
+        ("needle equality", "l_partkey = 12345", None),
+        ("needle equality, 2 columns", "l_partkey = 12345", _TWO),
+        ("IN of 10", among_10, None),
+        ("IN of 1,000", among_1000, None),
+        ("LIKE '%phrase%'", "l_comment LIKE '%blithely regular acc%'", None),
+        ("1 % date range", "l_shipdate >= DATE '1995-01-01' AND l_shipdate < DATE '1995-02-01'", None),
+        ("15 % date range", "l_shipdate >= DATE '1995-01-01' AND l_shipdate < DATE '1996-01-01'", None),
+        ("50 % date range", "l_shipdate >= DATE '1995-06-17'", None),
+        ("no predicate", None, None),
+        ("no predicate, 2 columns", None, _TWO),
+    ]
+    queries = [Query(name, fmt, where, columns) for fmt in ("json", "csv") for name, where, columns in conditions]
+    return [Query("nested equality", "json", "part.supplier.key = 1234 AND part.key = 101233"), *queries]
+
+
+@dataclass
+class Measured:
+    """Seconds of one engine over the rounds of one query."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    rows: int | None = None
+
+
+class Bench:
+    """The engines over one data set."""
+
+    def __init__(self, spark: SparkSession, data: dict[str, Path]) -> None:
+        self._spark = spark
+        self._data = data
+
+    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+        """What to run for a query, by engine."""
+        return {
+            "auto": lambda: self._ours(query, "auto", True),
+            "pushdown": lambda: self._ours(query, "pushdown", True),
+            "spark on": lambda: self._spark_reader(query, True),
+            "spark off": lambda: self._spark_reader(query, False),
+            "duckdb": lambda: self._duckdb(query),
+            "polars": lambda: self._polars(query),
+        }
+
+    def _ours(self, query: Query, reader: str, pushdown: bool) -> int:
+        session = PushdownSession(self._spark)
+        session.add_source(
+            "t",
+            path=str(self._data[query.format]),
+            format=query.format,
+            schema=NESTED_SCHEMA if query.format == "json" else SCHEMA,
+            options={"header": "true"} if query.format == "csv" else {},
+            reader=reader,
+            filter_pushdown=pushdown,
+        )
+        result = session.scan("t", columns=query.columns, where=query.where)
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+        return result.rows or 0
+
+    def _spark_reader(self, query: Query, pushdown: bool) -> int:
+        """Spark alone, as its users write it, with the same counting sink."""
+        self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", str(pushdown).lower())
+        reader = self._spark.read.schema(NESTED_SCHEMA if query.format == "json" else SCHEMA)
+        frame = reader.options(header="true" if query.format == "csv" else "false").format(query.format)
+        rows = frame.load(str(self._data[query.format]))
+        if query.where is not None:
+            rows = rows.where(query.where)
+        if query.columns is not None:
+            rows = rows.select(*query.columns)
+        rows.write.format("noop").mode("overwrite").save()
+        self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", "true")
+        return -1
+
+    def _duckdb(self, query: Query) -> int:
+        source = self._data[query.format] / f"*.{query.format}"
+        read = "read_csv" if query.format == "csv" else "read_json"
+        columns = ", ".join(query.columns) if query.columns else "*"
+        where = f"WHERE {query.where}" if query.where else ""
+        with duckdb.connect() as connection:
+            connection.execute("SET threads = 2")
+            return connection.execute(f"SELECT {columns} FROM {read}('{source}') {where}").to_arrow_table().num_rows
+
+    def _polars(self, query: Query) -> int:
+        source = str(self._data[query.format] / f"*.{query.format}")
+        lazy = pl.scan_csv(source, try_parse_dates=True) if query.format == "csv" else pl.scan_ndjson(source)
+        if query.where is not None:
+            lazy = lazy.filter(_polars_predicate(query))
+        if query.columns is not None:
+            lazy = lazy.select(*query.columns)
+        return lazy.collect(engine="streaming").height
+
+
+def _polars_predicate(query: Query) -> pl.Expr:
+    """The benchmark's predicates in Polars' words; JSON dates stay strings there and compare as such."""
+    part, comment, shipped = pl.col("l_partkey"), pl.col("l_comment"), pl.col("l_shipdate").cast(pl.String)
+    known = {
+        "needle equality": part == 12345,
+        "IN of 10": part.is_in(_PARTS_10),
+        "IN of 1,000": part.is_in(_PARTS_1000),
+        "LIKE '%phrase%'": comment.str.contains("blithely regular acc", literal=True),
+        "1 % date range": (shipped >= "1995-01-01") & (shipped < "1995-02-01"),
+        "15 % date range": (shipped >= "1995-01-01") & (shipped < "1996-01-01"),
+        "50 % date range": shipped >= "1995-06-17",
+        "nested equality": pl.col("part").struct.field("key") == 101233,
+    }
+    return known[query.name.removesuffix(", 2 columns")]
+
+
+def measure(bench: Bench, query: Query, rounds: int, skip: Sequence[str]) -> dict[str, Measured]:
+    """One round to warm up, then `rounds` rounds of all engines in turn."""
+    measured: dict[str, Measured] = {}
+    for number in range(rounds + 1):
+        for name, action in bench.engines(query).items():
+            if name in skip:
+                continue
+            wall, cpu = time.perf_counter(), tree_seconds()
+            rows = action()
+            figures = measured.setdefault(name, Measured())
+            if number:
+                figures.wall.append(time.perf_counter() - wall)
+                figures.cpu.append(tree_seconds() - cpu)
+            figures.rows = rows if rows >= 0 else figures.rows
+    return measured
+
+
+def _ratio(measured: dict[str, Measured], other: str, ours: str, kind: str) -> float | None:
+    if other not in measured or ours not in measured:
+        return None
+    pairs = zip(getattr(measured[other], kind), getattr(measured[ours], kind), strict=True)
+    return statistics.median(theirs / max(mine, 1e-3) for theirs, mine in pairs)
+
+
+_COLUMNS = (
+    ("pushdown / spark on, CPU", "spark on", "pushdown", "cpu"),
+    ("wall", "spark on", "pushdown", "wall"),
+    ("pushdown / spark off, CPU", "spark off", "pushdown", "cpu"),
+    ("wall", "spark off", "pushdown", "wall"),
+    ("auto / spark on, CPU", "spark on", "auto", "cpu"),
+    ("wall", "spark on", "auto", "wall"),
+    ("pushdown / duckdb, CPU", "duckdb", "pushdown", "cpu"),
+    ("pushdown / polars, CPU", "polars", "pushdown", "cpu"),
+)
+
+
+def _line(query: Query, measured: dict[str, Measured]) -> str:
+    ours = measured["pushdown"]
+    cells = [query.format, query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}"]
+    for _, other, mine, kind in _COLUMNS:
+        ratio = _ratio(measured, other, mine, kind)
+        cells.append("" if ratio is None else f"{ratio:.2f}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _head() -> list[str]:
+    titles = ["format", "query", "rows", "pushdown CPU s", *(title for title, *_ in _COLUMNS)]
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
+def fixed_cost(spark: SparkSession, cache: Path, rounds: int) -> list[str]:
+    """What a query costs before the first byte: both readers over a file of one line."""
+    tiny = {name: cache / f"one-line.{name}" for name in ("json", "csv")}
+    tiny["json"].write_text('{"l_partkey":12345}\n')
+    tiny["csv"].write_text("l_orderkey,l_partkey\n1,12345\n")
+    bench = Bench(spark, tiny)
+    lines = []
+    for name in ("json", "csv"):
+        query = Query("fixed cost", name, "l_partkey = 12345")
+        measured = measure(bench, query, rounds, ("auto", "spark off", "duckdb", "polars"))
+        for engine, figures in measured.items():
+            wall, cpu = statistics.median(figures.wall), statistics.median(figures.cpu)
+            lines.append(f"- {name}, {engine}: {wall:.2f} s wall, {cpu:.2f} s CPU")
+    return lines
+
+
+def main() -> None:
+    """Run the queries and write the table as Markdown and the raw seconds as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="text that a query's format and name must contain")
+    parser.add_argument("--skip", nargs="*", default=[], help="engines to leave out")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "4g")
+        .getOrCreate()
+    )
+    bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
+    lines, raw = _head(), {}
+    print(*lines, sep="\n", flush=True)
+    for query in _queries():
+        if arguments.only not in f"{query.format} {query.name}":
+            continue
+        measured = measure(bench, query, arguments.rounds, arguments.skip)
+        raw[f"{query.format} {query.name}"] = {name: asdict(figures) for name, figures in measured.items()}
+        lines.append(_line(query, measured))
+        print(lines[-1], flush=True)
+    lines += ["", "Fixed cost of a query (a file of one line):", *fixed_cost(spark, arguments.cache, arguments.rounds)]
+    _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+    spark.stop()
+
+
+def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
+    results.mkdir(parents=True, exist_ok=True)
+    about = (
+        f"TPC-H lineitem, scale {scale}; {rounds} interleaved rounds, medians of ratios within rounds (above 1: faster "
+        f"than the peer); {os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, "
+        f"load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+    )
+    (results / f"text-sf{scale}.md").write_text("\n".join(["# JSON and CSV scans", "", about, "", *lines]) + "\n")
+    (results / f"text-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
