@@ -308,16 +308,23 @@ def render_markdown() -> str:
 
 def _markdown_table(operator: str) -> list[str]:
     """Lines of the table of one operator."""
-    lines = ["| parameter | type | default | Spark keys | templated | meaning |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| parameter | type | default | Spark keys | templated | secret | meaning |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows_for(operator):
         default = "required" if row.required else f"`{serialise(row.default) or 'none'}`"
         keys = "<br>".join(f"`{key}`" for key in row.spark_keys())
         kind = row.type.replace("|", "\\|")
-        lines.append(
-            f"| `{row.name}` | `{kind}` | {default} | {keys} | {'yes' if row.templated else 'no'} | {row.doc} |"
-        )
+        cells = (f"`{row.name}`", f"`{kind}`", default, keys, _yes(row.templated), _yes(row.secret), row.doc)
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
+def _yes(flag: bool) -> str:
+    """A flag for a table: yes, or nothing."""
+    return "yes" if flag else ""
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(render_markdown(), encoding="utf-8")
+    Path(*sys.argv[1:2] or ["docs/parameters.md"]).write_text(render_markdown(), encoding="utf-8")

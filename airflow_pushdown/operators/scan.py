@@ -109,7 +109,7 @@ class PushdownScanOperator(PushdownBaseOperator):
     def _filters_pushed(self) -> bool:
         """Whether readers may use the predicate: as given, else as `conf` says for Spark's reader of this format."""
         given = switch("filter_pushdown", self.filter_pushdown)
-        return effective_value("filter_pushdown", given, entries("conf", self.conf), self.format)
+        return effective_value("filter_pushdown", given, entries("conf", self.conf), str(self.format))
 
 
 def _listed(value: object) -> object:

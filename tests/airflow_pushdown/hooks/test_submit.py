@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.exceptions import ConfigError, SubmitFailedError
+from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks.environment import SparkSubmitNotFoundError
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
-from spark_jobs.contract import JobSpec, QuerySpec, SourceSpec
+from spark_jobs.contract import JobResult, JobSpec, QuerySpec, SourceSpec
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",
@@ -150,3 +150,31 @@ def test_the_directory_of_the_job_is_gone_afterwards(make_hook: MakeHook) -> Non
     hook._exchange.prepare(SPEC, hook._submission.secrets)
     hook.release()
     assert not hook._exchange.directory.exists()
+
+
+def test_on_a_cluster_a_retry_finds_the_result_of_a_job_that_outlived_its_task(
+    make_hook: MakeHook, tmp_path: Path
+) -> None:
+    first = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
+    first._exchange.prepare(SPEC, first._submission.secrets)
+    first.release()
+    first._exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    assert make_hook(deploy_mode="cluster", exchange_dir=tmp_path).collect() == JobResult(rows=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_job_leaves_nothing_in_the_shared_directory_and_has_no_result(
+    make_hook: MakeHook, tmp_path: Path
+) -> None:
+    hook = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
+    hook._exchange.prepare(SPEC, hook._submission.secrets)
+    hook.on_kill()
+    hook.release()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DriverKilledError, match="the task was killed"):
+        hook.collect()
+
+
+def test_a_job_that_leaves_no_result_is_an_error(make_hook: MakeHook) -> None:
+    with pytest.raises(SubmitFailedError, match="ended without leaving a result"):
+        make_hook().collect()

@@ -81,6 +81,7 @@ def test_text_that_a_template_rendered_is_understood() -> None:
     ("parameters", "said"),
     [
         ({"format": "xls"}, "format: "),
+        ({"format": ["json"]}, "format: "),
         ({"path": []}, "path: "),
         ({"path": 3}, "path: "),
         ({"limit": -1}, "limit: "),
