@@ -27,9 +27,10 @@ lock = rm -rf .cache/lock-$(1) && mkdir -p .cache && $(call venv,.cache/lock-$(1
 	{ head -n 1 requirements/constraints-$(1).txt; $(call freeze,.cache/lock-$(1)); } > .cache/constraints-$(1).txt && \
 	mv .cache/constraints-$(1).txt requirements/constraints-$(1).txt
 
-# Tests import the packages from the checkout, in this process and in the Python workers of Spark.
 SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
+
+# Tests import the packages from the checkout, in this process and in the Python workers of Spark.
 SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
@@ -43,7 +44,7 @@ help:
 	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
 	@echo "make lint      ruff and mypy only"
 	@echo "make nightly   the long sweeps of the differential tests"
-	@echo "make bench     measure against Spark's own readers, DuckDB and Polars"
+	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
 	@echo "make docs      write docs/parameters.md from the parameter table"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
 	@echo "make clean     remove the environments, the demo's data and all caches"
