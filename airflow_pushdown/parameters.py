@@ -20,7 +20,8 @@ class Parameter:
     """One operator parameter.
 
     `default` is what holds when nothing is given. `keys` are the Spark keys it sets for every format, `format_keys`
-    those it sets for one source format only. `secret` marks a parameter that leads to credentials, which travel in a
+    those it sets for one source format only; `texts` says what switches a key off and on that is no plain boolean.
+    `secret` marks a parameter that leads to credentials, which travel in a
     private file. `attribute` is the operator's attribute where it cannot have the parameter's name. `renderer` is how
     the web page of a task shows the rendered value.
     """
@@ -32,6 +33,7 @@ class Parameter:
     operators: tuple[str, ...] = OPERATORS
     keys: tuple[str, ...] = ()
     format_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     required: bool = False
     templated: bool = True
     secret: bool = False
@@ -52,6 +54,13 @@ class Parameter:
     def signature_default(self) -> object:
         """Default in the operator's signature: None for mapped parameters, so that "not given" can be told apart."""
         return None if self.mapped else self.default
+
+    def text_for(self, key: str, given: object) -> str:
+        """What `key` is set to when the parameter is `given`, None meaning that it is not given."""
+        value = self.default if given is None else given
+        if key in self.texts:
+            return self.texts[key][bool(value)]
+        return serialise(value) or ""
 
     def spark_keys(self, source_format: str | None = None) -> tuple[str, ...]:
         """Spark keys set for a source of `source_format`, or for any source when it is None."""
@@ -149,8 +158,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Whether only the struct members that are asked for are read, and predicates on them are pushed.",
         keys=(
             "spark.sql.optimizer.nestedSchemaPruning.enabled",
-            "spark.sql.optimizer.nestedPredicatePushdown.enabled",
+            "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources",
         ),
+        texts={"spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": ("", "parquet,orc")},
     ),
     Parameter(
         "source_conn_id",
@@ -261,7 +271,7 @@ def _keys_for_formats(row: Parameter, source_formats: frozenset[str]) -> tuple[s
 
 def _resolve(row: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str:
     """The value of `key`: the parameter's if given and not contradicted, else the user's, else the default."""
-    wanted = serialise(row.default if given is None else given) or ""
+    wanted = row.text_for(key, given)
     if key not in conf or _same(conf[key], wanted):
         return wanted
     if given is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
     PARAMETERS,
     SCAN,
+    SUBMIT_DEFAULTS,
     Parameter,
     ParameterConflictError,
     effective_value,
@@ -109,9 +112,29 @@ def test_filter_pushdown_sets_the_key_of_the_format_and_no_other(source_format: 
 
 
 def test_nested_pruning_sets_both_of_its_keys() -> None:
-    conf = session_conf(SCAN, {"nested_pruning": False}, {}, JSON)
-    assert conf["spark.sql.optimizer.nestedSchemaPruning.enabled"] == "false"
-    assert conf["spark.sql.optimizer.nestedPredicatePushdown.enabled"] == "false"
+    pruning = "spark.sql.optimizer.nestedSchemaPruning.enabled"
+    pushdown = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
+    off = session_conf(SCAN, {"nested_pruning": False}, {}, JSON)
+    assert (off[pruning], off[pushdown]) == ("false", "")
+    for given in (True, None):
+        on = session_conf(SCAN, {"nested_pruning": given}, {}, JSON)
+        assert (on[pruning], on[pushdown]) == ("true", "parquet,orc")
+
+
+def test_spark_knows_every_key(spark_python: str) -> None:
+    run = subprocess.run(
+        [spark_python, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True
+    )
+    keys = {key for row in PARAMETERS for key in row.spark_keys()}
+    keys |= {setting.key for setting in FIXED_SETTINGS} | set(SUBMIT_DEFAULTS)
+    known = set()
+    for jar in Path(run.stdout.strip(), "jars").glob("spark-c*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if "SQLConf" in name or "internal/config" in name:
+                    code = archive.read(name)
+                    known |= {key for key in keys if key.encode() in code}
+    assert known == keys
 
 
 def test_a_contradiction_names_parameter_and_key() -> None:

@@ -52,7 +52,7 @@ def test_the_parameters_become_the_job() -> None:
     assert job.conf == {
         "spark.sql.csv.filterPushdown.enabled": "false",
         "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
-        "spark.sql.optimizer.nestedPredicatePushdown.enabled": "false",
+        "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
 
