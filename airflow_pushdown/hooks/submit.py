@@ -186,11 +186,16 @@ class PushdownSubmitHook(SparkSubmitHook):
         if self._killed:
             raise killed_by_task()
         number = _signal_of(returncode)
-        if number is not None and (returncode < 0 or self._exchange.read_result() is None):
+        # A driver whose JVM was killed may still have written how that looked from its side.
+        if number is not None and returncode < 0:
             raise _driver_killed(number, returncode)
-        if returncode and self._exchange.read_result() is None:
+        if self._exchange.read_result() is not None:
+            return
+        if number is not None:
+            raise _driver_killed(number, returncode)
+        if returncode:
             raise _submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
-        if self._is_kubernetes and self._cluster and not self._tracked_after_submit and self._spark_exit_code:
+        if self._spark_exit_code:
             raise _submit_failed(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
 
     @property

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 from airflow_cli import Airflow  # type: ignore[import-not-found]
 
+from airflow_pushdown.exceptions import DriverKilledError
 from airflow_pushdown.hooks.processes import session_members, wait_for_end
+from airflow_pushdown.operators import PushdownScanOperator
 
 pytestmark = pytest.mark.e2e
 
@@ -47,3 +51,43 @@ def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
     assert process.wait() != 0
     assert "the task was killed, and the Spark job with it" in airflow.log()
     assert not (airflow.data / "stalled").exists()
+
+
+class RunningTask:
+    """What `execute` asks of a running task instance."""
+
+    dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
+
+
+def test_a_jvm_that_is_killed_takes_the_rest_of_the_job_with_it(
+    airflow: Airflow, local_spark: str, spark_python: str, tmp_path: Path
+) -> None:
+    task = PushdownScanOperator(
+        task_id="scan",
+        path=f"{airflow.data}/rows/*.json",
+        format="json",
+        schema="id int, event struct<type: string>",
+        where="event.type = 'needle'",
+        output=str(tmp_path / "out"),
+        reader="pushdown",
+        spark_python=spark_python,
+        env_vars={
+            "PYTHONPATH": airflow.environment["E2E_HOSTILE"],
+            "HOSTILE_TO": "pyspark.daemon",
+            "HOSTILE_HOW": "stall",
+        },
+    )
+    sessions: list[int] = []
+
+    def kill_the_jvm() -> None:
+        while not (session := session_of_job(psutil.Process())):
+            time.sleep(0.1)
+        sessions.append(session)
+        os.kill(session, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_jvm, daemon=True)
+    killer.start()
+    with pytest.raises(DriverKilledError, match="SIGKILL"):
+        task.execute({"ti": RunningTask()})  # type: ignore[typeddict-item]
+    assert session_members(sessions[0]) == []
+    assert list(tmp_path.iterdir()) == []
