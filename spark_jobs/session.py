@@ -9,16 +9,16 @@ from typing import TypeVar
 import sqlglot
 from py4j.java_gateway import JavaObject
 from pydantic import ValidationError
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from spark_jobs.contract import ErrorCode, QuerySpec, SourceReport, SourceSpec
-from spark_jobs.errors import BadSpecError, PushdownError
-from spark_jobs.failures import classify
+from spark_jobs.contract import ErrorCode, QuerySpec, SourceFormat, SourceReport, SourceSpec
+from spark_jobs.errors import BadSpecError
+from spark_jobs.failures import classify, typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.gateway import java_rows, local_frame
 from spark_jobs.predicates.parse import parse_predicate
@@ -31,7 +31,7 @@ from spark_jobs.projection.implicit import (
 )
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.projection.tree import same_name
-from spark_jobs.readers.files import decoded, input_uris
+from spark_jobs.readers.files import decoded, has_plain_directories, input_uris
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.protocol import Scan, ScanRequest, Source
 from spark_jobs.readers.text import Refusal, TextScan, plan_text
@@ -118,13 +118,9 @@ class PushdownSession:
 
     def query(self, query: QuerySpec) -> PushdownResult:
         """Rows of a query as a job spec states it."""
-        try:
-            if query.sql is not None:
-                return _SqlPlanner(self._spark, self._sources).plan(query.sql)
-            return _plan(self._spark, self._source(query.source or ""), query)
-        except (AnalysisException, ParseException) as problem:
-            found = classify(problem)
-            raise PushdownError(found.message, code=found.code) from problem
+        if query.sql is not None:
+            return _SqlPlanner(self._spark, self._sources).plan(query.sql)
+        return _plan(self._spark, self._source(query.source or ""), query)
 
     def _source(self, name: str) -> Source:
         if name not in self._sources:
@@ -255,8 +251,16 @@ def _plan(spark: SparkSession, source: Source, query: QuerySpec) -> PushdownResu
 
     request = opened.request(projection, query.where)
     shapes = [_Shape(scan, shaped) for scan in opened.scans(request, projection.notes)]
-    shapes[-1].frame()
+    _check(shapes[-1], "where")
     return PushdownResult(spark, source.name, shapes, query.limit)
+
+
+def _check(shape: _Shape, parameter: str) -> None:
+    """Let Spark analyse the query now, so that a mistake in it is an error of its parameter."""
+    try:
+        shape.frame()
+    except (AnalysisException, ParseException) as problem:
+        raise typed(problem, about=parameter) from problem
 
 
 class _Opened:
@@ -265,11 +269,19 @@ class _Opened:
     def __init__(self, spark: SparkSession, source: Source) -> None:
         self._spark = spark
         self._source = source
-        reader = spark.read.format(source.format.value).options(**source.options)
-        if source.schema is not None:
-            reader = reader.schema(source.schema)
-        self.native = reader.load(list(source.paths))
+        self.native = self._load()
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+
+    def _load(self) -> DataFrame:
+        source = self._source
+        reader = self._spark.read.format(source.format.value).options(**source.options)
+        try:
+            if source.schema is not None:
+                reader = reader.schema(source.schema)
+            return reader.load(list(source.paths))
+        except (AnalysisException, ParseException) as problem:
+            about = f"source {source.name!r}"
+            raise typed(problem, about=about, text_error=ErrorCode.BAD_SCHEMA) from problem
 
     @property
     def schema(self) -> StructType:
@@ -334,15 +346,29 @@ class _Opened:
         """The scan to run, and behind it Spark's own as the fallback where it is not the first."""
         plan = plan_text(self._spark, request, self._fold)
         roots = self.roots if request.implicit else ()
+        notes = (*notes, *self._remarks())
         if isinstance(plan, Refusal):
             return [NativeScan(request, roots, plan.reason, notes)]
-        return [TextScan(self._spark, request, plan, roots), NativeScan(request, roots, "fallback", notes)]
+        return [TextScan(self._spark, request, plan, roots, notes), NativeScan(request, roots, "fallback", notes)]
+
+    def _remarks(self) -> tuple[str, ...]:
+        """What a user might not expect of the way Spark lists and types files."""
+        remarks = []
+        source = self._source
+        infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
+        if source.schema is None and infers:
+            remarks.append("no schema is declared, so Spark read every file once more to infer it")
+        if source.options.get("recursivefilelookup", "").lower() != "true":
+            skipped = [path for path in source.paths if has_plain_directories(path)]
+            remarks += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
+        return tuple(remarks)
 
     def _fold(self, sql: str) -> object:
         """The value of a constant expression, by Spark; None where Spark finds an error in it."""
         try:
             row = self._spark.sql(f"SELECT {sql}").head()
-        except (AnalysisException, ParseException):
+        except (PySparkException, ValueError, OverflowError):
+            # An overflow in ANSI mode, or a date that Python's calendar has not.
             return None
         return None if row is None else row[0]
 
@@ -379,7 +405,7 @@ class _SqlPlanner:
             return self._spark.sql(sql)
 
         shapes = [_Shape(scan, shaped) for scan in opened.scans(request, projection.notes)]
-        shapes[-1].frame()
+        _check(shapes[-1], "query")
         return PushdownResult(self._spark, source.name, shapes, None)
 
     def _parsed(self, sql: str) -> exp.Select:

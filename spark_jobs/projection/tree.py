@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
-
 from spark_jobs.projection.paths import ColumnPath, Elements, Group, Member, Step, render_steps
 
 
@@ -53,14 +51,6 @@ def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) ->
     return ProjectionTree(_merged([_node(path.steps) for path in paths], case_sensitive))
 
 
-def prune_schema(schema: StructType, tree: ProjectionTree, *, case_sensitive: bool = False) -> StructType:
-    """The part of a schema that the tree wants, in the schema's own order; arrays keep all elements.
-
-    Names in the tree that the schema lacks are left out: resolving reports them.
-    """
-    return _prune_struct(schema, tree.nodes, case_sensitive)
-
-
 def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
     """Whether two names mean the same column."""
     return left == right if case_sensitive else left.lower() == right.lower()
@@ -95,21 +85,3 @@ def _union(left: ProjectionNode, right: ProjectionNode, case_sensitive: bool) ->
     pairs = zip(left.positions, right.positions, strict=False)
     positions = tuple(tuple(sorted({*mine, *theirs})) for mine, theirs in pairs)
     return ProjectionNode(left.name, members, positions)
-
-
-def _prune_struct(struct: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
-    kept = []
-    for field in struct.fields:
-        node = next((n for n in nodes if same_name(n.name, field.name, case_sensitive=case_sensitive)), None)
-        if node is not None:
-            pruned = _prune_type(field.dataType, node, case_sensitive)
-            kept.append(StructField(field.name, pruned, field.nullable, field.metadata))
-    return StructType(kept)
-
-
-def _prune_type(data_type: DataType, node: ProjectionNode, case_sensitive: bool) -> DataType:
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_prune_type(data_type.elementType, node, case_sensitive), data_type.containsNull)
-    if isinstance(data_type, StructType) and node.members:
-        return _prune_struct(data_type, node.members, case_sensitive)
-    return data_type

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
@@ -88,6 +88,14 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
         path = "/" + path.lstrip("/")
         found.append(InputFile(uri, path, os.stat(path).st_size))  # noqa: PTH116
     return tuple(found)
+
+
+def has_plain_directories(path: str) -> bool:
+    """Whether a local directory has sub-directories that are neither partitions nor hidden: Spark reads none of them."""
+    directory = Path(decoded(path).removeprefix("file:"))
+    if not is_local(path) or not directory.is_dir():
+        return False
+    return any(p.is_dir() and "=" not in p.name and p.name[0] not in "._" for p in directory.iterdir())
 
 
 @dataclass(frozen=True)

@@ -113,9 +113,20 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "partition columns come from directory names"
     if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
         return "the files have no columns"
+    return _unsafe_settings(spark, request) or why_unsafe(source.format, source.options, request.schema)
+
+
+def _unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
+    """Session settings that change what becomes of broken input."""
     if _conf(spark, "spark.sql.json.enablePartialResults", "true") != "true":
-        return "spark.sql.json.enablePartialResults is off, corrupt fields void their line"
-    return why_unsafe(source.format, source.options, request.schema)
+        return "spark.sql.json.enablePartialResults is off, so one bad field voids its line"
+    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
+        if _conf(spark, key, "false") == "true":
+            return f"{key} is on, and only Spark's readers skip broken files"
+    corrupt = _conf(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+    if corrupt in request.schema.fieldNames():
+        return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
+    return None
 
 
 def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
@@ -233,7 +244,15 @@ def _read_schema(request: ScanRequest) -> StructType:
 class TextScan:
     """A byte-search scan of one source."""
 
-    def __init__(self, spark: SparkSession, request: ScanRequest, plan: TextPlan, roots: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        plan: TextPlan,
+        roots: tuple[str, ...],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._notes = notes
         self._spark = spark
         self._request = request
         self._plan = plan
@@ -290,6 +309,7 @@ class TextScan:
             }
             if ran
             else {},
+            notes=self._notes,
         )
 
     def limited(self, limit: int) -> LimitedScan:

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import StructType
 
 from spark_jobs.projection.paths import parse_paths
-from spark_jobs.projection.tree import merge_paths, prune_schema
+from spark_jobs.projection.tree import merge_paths
 
 
 @pytest.mark.parametrize(
@@ -32,13 +31,3 @@ def test_paths_merge_into_what_must_be_read(columns: list[str], merged: str) -> 
 
 def test_case_may_tell_columns_apart() -> None:
     assert merge_paths(parse_paths(["b", "B"]), case_sensitive=True).names == ("b", "B")
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_schema_is_cut_down_to_the_tree_in_its_own_order() -> None:
-    schema = StructType.fromDDL("a int, m struct<x:int,y:struct<p:int,q:int>>, arr array<struct<u:int,v:int>>, z int")
-    tree = merge_paths(parse_paths(["ARR[0].v", "m.y.q", "a", "unknown"]))
-    assert prune_schema(schema, tree) == StructType.fromDDL(
-        "a int, m struct<y:struct<q:int>>, arr array<struct<v:int>>"
-    )
-    assert prune_schema(schema, tree, case_sensitive=True).fieldNames() == ["a", "m"]
