@@ -28,6 +28,8 @@ _BEFORE_NUMBER = "(?:^|[^0-9])"
 _NOT_DIGIT = "[^0-9]"
 _WHITE = "\\x00-\\x20\\x7f"
 _MIN_RUN = 3
+_REPLACEMENT = "\ufffd"
+"""What bytes that are no UTF-8 are read as."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,10 @@ def csv_patterns(facts: AllOf, syntax: CsvSyntax) -> list[BytePattern]:
 
 def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     family = fact.target.family
-    if isinstance(fact, Present) or len(fact.target.path) > 1:
+    if isinstance(fact, Present) or len(fact.target.path) > 1 or syntax.empty_value:
         return None
     if family is Family.STRING:
-        return None if syntax.empty_value else _strings(fact, syntax)
+        return _strings(fact, syntax)
     if isinstance(fact, Contains):
         return None
     if family is Family.BOOLEAN and isinstance(fact, OneOf):
@@ -92,7 +94,7 @@ def _bounded(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePattern
 
 
 def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
-    unsafe = frozenset({syntax.quote, syntax.escape, "\r", "\n", "\x00"})
+    unsafe = frozenset({syntax.quote, syntax.escape, "\r", "\n", "\x00", _REPLACEMENT})
     if isinstance(fact, OneOf):
         texts = [str(v) for v in fact.values]
         if all(text and not any(c in unsafe for c in text) for text in texts):
@@ -120,7 +122,7 @@ def _fractions(fact: OneOf | Between, syntax: CsvSyntax) -> BytePattern | None:
         return None
     odd = ["[0-9.][eE][+\\-]?[0-9]", "0[xX]", f"{_BEFORE_NUMBER}\\.[0-9]"]
     if fact.target.family is Family.DECIMAL:
-        grouped = "[+\\-]?[0-9]+," if "," not in syntax.sep else f"\\x{ord(syntax.quote):02x}[+\\-]?[0-9]*,[0-9,.]*"
+        grouped = "[+\\-0-9]," if "," not in syntax.sep else f"\\x{ord(syntax.quote):02x}[+\\-]?[0-9]*,[0-9,.]*"
         odd.append(grouped)
     return BytePattern((*_numbers(*whole), *odd), (), _other_digits(), _label(fact))
 
@@ -135,7 +137,16 @@ def _dates(fact: OneOf | Between, syntax: CsvSyntax) -> BytePattern | None:
     spellings = [spelling for span in spans for spelling in _period(span)]
     groups = [f"{_BEFORE_NUMBER}0*{group}" for group in alternation(list(dict.fromkeys(spellings)))]
     # Spark takes a "GMT" out of a date before it gives up on it.
-    return BytePattern((*groups, "GMT"), (), (), _label(fact))
+    return BytePattern((*groups, *_far_years(fact, syntax), "GMT"), (), (), _label(fact))
+
+
+def _far_years(fact: OneOf | Between, syntax: CsvSyntax) -> list[str]:
+    """Years before 0 and behind 9999, where an interval is open to that side."""
+    if isinstance(fact, OneOf):
+        return []
+    before = [f"{syntax.before}-[0-9]{{4}}"] if fact.low is None else []
+    behind = [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] if fact.high is None else []
+    return before + behind
 
 
 def _near_today(fact: OneOf | Between, today: date) -> bool:

@@ -35,6 +35,9 @@ _FAMILIES: dict[type[t.DataType], Family] = {
     t.TimestampNTZType: Family.TIMESTAMP,
 }
 _NUMERIC = frozenset({Family.INTEGER, Family.FLOAT, Family.DOUBLE, Family.DECIMAL})
+_EXACT = frozenset({Family.INTEGER, Family.DECIMAL})
+_FLOAT_EXACT = 2**24
+"""Below this, different integers are different single-precision numbers."""
 _CALENDAR = frozenset({Family.DATE, Family.TIMESTAMP})
 _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIMESTAMP_TEXT = re.compile(r"(\d{4}-\d{2}-\d{2})([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?)?")
@@ -157,6 +160,8 @@ def _negated_leaf(node: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
     }
     if type(node) in flipped and isinstance(node, exp.Binary):
         return _leaf(flipped[type(node)](this=node.left.copy(), expression=node.right.copy()), scope)
+    if isinstance(node, exp.EQ) and not _operand(node.right):
+        return []
     if isinstance(node, exp.EQ | exp.In | exp.Between | exp.Like):
         return _present(node.this, scope)
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
@@ -165,6 +170,11 @@ def _negated_leaf(node: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
         target = _target(node, scope)
         return [OneOf(target, (False,))] if target and target.family is Family.BOOLEAN else []
     return []
+
+
+def _operand(node: exp.Expr) -> bool:
+    """Whether both parsers agree that this is one side of a comparison: Spark binds `a = b IS NULL` the other way."""
+    return isinstance(node.unnest(), exp.Column | exp.Dot | exp.Literal | exp.Neg | exp.Boolean | exp.Cast)
 
 
 def _present(column: exp.Expr, scope: Scope) -> list[Fact | AnyOf]:
@@ -215,7 +225,7 @@ def _membership(node: exp.In, scope: Scope) -> list[Fact | AnyOf]:
         if value is None:
             return []
         values.append(value)
-    if _mixed_kinds(items):
+    if _mixed_kinds(items) or _common_type_rounds(items, values, target, scope):
         return []
     return [OneOf(target, tuple(dict.fromkeys(values)))] if values else []
 
@@ -224,6 +234,16 @@ def _mixed_kinds(items: Iterable[exp.Expr]) -> bool:
     """Strings beside numbers make Spark compare in a common type that is not the column's."""
     kinds = {item.is_string for item in items if isinstance(item, exp.Literal)}
     return len(kinds) > 1
+
+
+def _common_type_rounds(items: Iterable[exp.Expr], values: Iterable[Scalar], target: Target, scope: Scope) -> bool:
+    """Whether the type that a list and its column are compared in may be coarser than the column's."""
+    if target.family not in _EXACT:
+        return False
+    largest = max((abs(v) for v in values if isinstance(v, Decimal)), default=Decimal(0))
+    if target.family is Family.DECIMAL and largest >= Decimal(10) ** (target.precision - target.scale):
+        return True
+    return largest >= _FLOAT_EXACT and any(isinstance(_constant(item, scope), float) for item in items)
 
 
 def _between(node: exp.Between, scope: Scope) -> list[Fact | AnyOf]:
@@ -264,8 +284,10 @@ def _target(node: exp.Expr, scope: Scope) -> Target | None:
     if path is None:
         return None
     resolved = _resolve(path, scope)
-    if resolved is None and len(path) > 1 and path[0].lower() == scope.source.lower():
-        resolved = _resolve(path[1:], scope)
+    if len(path) > 1 and path[0].lower() == scope.source.lower():
+        column = _resolve(path[1:], scope)
+        # Of a struct named as the source is, SQL text cannot name a member that is also a column; `where` can.
+        return column if resolved is None else None
     return resolved
 
 
@@ -280,7 +302,8 @@ def _resolve(path: tuple[str, ...], scope: Scope) -> Target | None:
             return None
         names.append(fields[0].name)
         here = fields[0].dataType
-    return Target(tuple(names), _family(here), here.scale if isinstance(here, t.DecimalType) else 0)
+    precision, scale = (here.precision, here.scale) if isinstance(here, t.DecimalType) else (0, 0)
+    return Target(tuple(names), _family(here), precision, scale, isinstance(here, t.ByteType))
 
 
 def _same(name: str, asked: str, case_sensitive: bool) -> bool:
@@ -299,7 +322,7 @@ def _value(node: exp.Expr, target: Target, scope: Scope) -> Scalar | None:
     if raw is None:
         return None
     if target.family in _NUMERIC:
-        return _number(raw)
+        return _number(raw, target.family)
     if target.family in _CALENDAR:
         return _calendar(raw, target.family)
     if target.family is Family.STRING:
@@ -314,14 +337,18 @@ def _encodable(text: str) -> bool:
     return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
 
 
-def _number(raw: Scalar) -> Decimal | None:
-    if isinstance(raw, bool) or not isinstance(raw, int | Decimal):
+def _number(raw: Scalar | float, family: Family) -> Decimal | None:
+    if isinstance(raw, bool) or not isinstance(raw, int | Decimal | float):
         return None
     value = Decimal(raw)
-    return value if value.is_finite() else None
+    if not value.is_finite():
+        return None
+    # Compared with a floating-point literal, integers and decimals are rounded first.
+    rounded = isinstance(raw, float) and family in _EXACT and abs(value) >= _FLOAT_EXACT
+    return None if rounded else value
 
 
-def _calendar(raw: Scalar, family: Family) -> date | None:
+def _calendar(raw: Scalar | float, family: Family) -> date | None:
     if isinstance(raw, datetime):
         return None if family is Family.DATE else raw.date()
     if isinstance(raw, date):
@@ -337,13 +364,13 @@ def _calendar(raw: Scalar, family: Family) -> date | None:
         return None
 
 
-def _constant(node: exp.Expr, scope: Scope) -> Scalar | None:
+def _constant(node: exp.Expr, scope: Scope) -> Scalar | float | None:
     """The value of a constant expression: literals directly, anything foldable through Spark itself."""
     node = node.unnest()
     if isinstance(node, exp.Literal):
-        return node.name if node.is_string else _decimal(node.name)
+        return node.name if node.is_string else _literal_number(node.name)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
-        value = _decimal(node.this.name)
+        value = _literal_number(node.this.name)
         return None if value is None else -value
     if isinstance(node, exp.Boolean):
         return bool(node.this)
@@ -355,20 +382,19 @@ def _constant(node: exp.Expr, scope: Scope) -> Scalar | None:
     return _folded(node, scope)
 
 
-def _decimal(text: str) -> Decimal | None:
+def _literal_number(text: str) -> Decimal | float | None:
+    """A number as Spark reads it: with an exponent it is a double."""
     try:
-        return Decimal(text)
-    except InvalidOperation:
+        return float(text) if "e" in text.lower() else Decimal(text)
+    except (InvalidOperation, ValueError):
         return None
 
 
-def _folded(node: exp.Expr, scope: Scope) -> Scalar | None:
+def _folded(node: exp.Expr, scope: Scope) -> Scalar | float | None:
     if scope.fold is None or not all(isinstance(part, _FOLDABLE) for part in node.walk()):
         return None
     value = scope.fold(node.sql(dialect="spark"))
-    if isinstance(value, float):
-        return Decimal(value)
-    return value if isinstance(value, bool | int | Decimal | date) else None
+    return value if isinstance(value, bool | int | float | Decimal | date) else None
 
 
 def _merged(facts: Iterable[Fact | AnyOf]) -> tuple[Fact | AnyOf, ...]:

@@ -31,11 +31,16 @@ class Family(StrEnum):
 
 @dataclass(frozen=True)
 class Target:
-    """The column a fact is about: its resolved path, its family, and for decimals the scale."""
+    """The column a fact is about: its resolved path, its family, and for decimals precision and scale.
+
+    `one_byte` marks integers of 8 bits, because JSON may spell their negative values as 128..255.
+    """
 
     path: tuple[str, ...]
     family: Family
+    precision: int = 0
     scale: int = 0
+    one_byte: bool = False
 
 
 @dataclass(frozen=True)

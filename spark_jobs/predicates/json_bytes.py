@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from spark_jobs.predicates.facts import AllOf, Between, Contains, Fact, Family, OneOf, Present
 from spark_jobs.predicates.pattern import BytePattern, alternation, literal, patterns
@@ -29,6 +30,11 @@ _UNSAFE = frozenset("\"'\\/\x7f") | frozenset(map(chr, range(0x20)))
 """Characters that a JSON string may or must write with a short escape, or that delimit it."""
 _MIN_RUN = 3
 _CANONICAL_DATE = "nnnn-nn-nn"
+_OVERLONG = ("[\\xc0\\xc1]", "\\xe0[\\x80-\\x9f]", "\\xf0[\\x80-\\x8f]")
+"""Forbidden UTF-8 forms of short characters; Spark's JSON parser reads them all the same."""
+_SURROGATE = "\\\\u[dD][89a-fA-F]"
+"""Half of a pair: standing alone it reads as a question mark."""
+_WRAP = 256
 
 
 def json_patterns(facts: AllOf, *, plain_dates: bool = True, plain_timestamps: bool = True) -> list[BytePattern]:
@@ -48,7 +54,7 @@ def _fact(fact: Fact, calendar: Mapping[Family, bool]) -> BytePattern | None:
     if values is None:
         return _pattern(key, ["[^n \\t\\r]", "n[^u]"], key, f"has {key}")
     if not values.anchored:
-        return BytePattern((literal(values.text),), _escapes(values.text), (), f"{key}: {values.label!r}")
+        return BytePattern((literal(values.text),), _escapes(values.text), _OVERLONG, f"{key}: {values.label!r}")
     return _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
 
 
@@ -63,7 +69,7 @@ def _values(fact: Fact, calendar: Mapping[Family, bool]) -> _Values | None:
     if family is Family.BOOLEAN:
         return _booleans(fact) if isinstance(fact, OneOf) else None
     if family is Family.INTEGER:
-        return _Values(_factored(*integer_spellings(fact)), describe(fact))
+        return _Values(_factored(*integer_spellings(_wrapped(fact))), describe(fact))
     if family in (Family.DECIMAL, Family.FLOAT, Family.DOUBLE):
         return _fractions(fact)
     return _dates(fact) if calendar.get(family) else None
@@ -84,14 +90,14 @@ class _Values:
 
 def _pattern(key: str, spellings: list[str], escapable: str, label: str) -> BytePattern:
     head = f"{_QUOTE}{literal(key)}{_QUOTE}{_SPACE}:{_SPACE}"
-    return BytePattern(tuple(head + group for group in alternation(spellings)), _escapes(escapable), (), label)
+    return BytePattern(tuple(head + group for group in alternation(spellings)), _escapes(escapable), _OVERLONG, label)
 
 
 def _escapes(text: str) -> tuple[str, ...]:
     """Unicode escapes of the text's characters: a line that spells one of them so might spell the text so."""
     units = sorted({unit for c in text for unit in _utf16(c)})
     groups = alternation(["".join(f"[{d}{d.upper()}]" if d.isalpha() else d for d in unit) for unit in units])
-    return tuple("\\\\u" + group for group in groups)
+    return (*("\\\\u" + group for group in groups), *([_SURROGATE] if "?" in text else []))
 
 
 def _utf16(character: str) -> list[str]:
@@ -130,6 +136,19 @@ def _safe_runs(text: str) -> list[str]:
 def _booleans(fact: OneOf) -> _Values:
     words = ["true" if value else "false" for value in fact.values]
     return _Values(words, "/".join(words))
+
+
+def _wrapped(fact: OneOf | Between) -> OneOf | Between:
+    """For 8-bit columns also the numbers 128..255, which Spark's JSON parser reads as -128..-1."""
+    if not fact.target.one_byte:
+        return fact
+    if isinstance(fact, OneOf):
+        numbers = [v for v in fact.values if isinstance(v, Decimal)]
+        return OneOf(fact.target, (*numbers, *(v + _WRAP for v in numbers if v < 0)))
+    low, high = fact.low, fact.high
+    if not isinstance(high, Decimal) or (isinstance(low, Decimal) and low >= 0):
+        return fact
+    return Between(fact.target, low, max(high, Decimal(_WRAP)))
 
 
 def _factored(positive: list[str], negative: list[str]) -> list[str]:

@@ -25,10 +25,15 @@ def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
     >>> [c.sql() for c in conjuncts(parse_predicate("a = 1 AND (b = 2 AND (c = 3 OR d = 4))"))]
     ['a = 1', 'b = 2', 'c = 3 OR d = 4']
     """
-    predicate = predicate.unnest()
-    if isinstance(predicate, exp.And):
-        return conjuncts(predicate.left) + conjuncts(predicate.right)
-    return [predicate]
+    found: list[exp.Expr] = []
+    pending = [predicate.unnest()]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, exp.And):
+            pending += [part.right.unnest(), part.left.unnest()]
+        else:
+            found.append(part)
+    return found
 
 
 def column_path(column: exp.Expr) -> tuple[str, ...] | None:

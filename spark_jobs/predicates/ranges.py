@@ -80,6 +80,10 @@ def periods(low: date, high: date) -> tuple[Period, ...]:
     return tuple(found)
 
 
+YEAR_ZERO = Period(0)
+"""Spark's calendar has a year 0, Python's has not."""
+
+
 def _month_end(day: date) -> date:
     if day.month == 12:
         return date(day.year, 12, 31)

@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 
 from spark_jobs.predicates.facts import Between, Fact, Family, OneOf, Scalar
-from spark_jobs.predicates.ranges import MAX_DIGITS, Period, magnitude_regex, periods, widened
+from spark_jobs.predicates.ranges import MAX_DIGITS, YEAR_ZERO, Period, magnitude_regex, periods, widened
 
 MAX_PERIODS = 5_000
 """More years, months and days than this in one fact are not worth a pattern."""
@@ -59,7 +59,8 @@ def calendar_periods(fact: OneOf | Between) -> tuple[Period, ...]:
     margin = ZONE_DAYS if fact.target.family is Family.TIMESTAMP else 0
     spans: list[Period] = []
     for low, high in [(fact.low, fact.high)] if isinstance(fact, Between) else [(v, v) for v in fact.values]:
-        spans.extend(periods(*widened(_date(low), _date(high), margin)))
+        first, last = widened(_date(low), _date(high), margin)
+        spans.extend(([YEAR_ZERO] if first == date.min else []) + list(periods(first, last)))
     return tuple(dict.fromkeys(spans))
 
 

@@ -34,8 +34,8 @@ class InputFile:
 
     @property
     def suffix(self) -> str:
-        """The last suffix, in lower case."""
-        return PurePosixPath(self.path).suffix.lower()
+        """The last suffix; Hadoop tells upper from lower case in it."""
+        return PurePosixPath(self.path).suffix
 
     @property
     def compression(self) -> Compression | None:
@@ -91,7 +91,7 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
 
 
 def has_plain_directories(path: str) -> bool:
-    """Whether a local directory has sub-directories that are neither partitions nor hidden: Spark reads none of them."""
+    """Whether a local directory has sub-directories that are neither partitions nor hidden; Spark reads none."""
     directory = Path(decoded(path).removeprefix("file:"))
     if not is_local(path) or not directory.is_dir():
         return False

@@ -21,7 +21,7 @@ from spark_jobs.predicates.csv_bytes import CsvSyntax
 from spark_jobs.predicates.pattern import BytePattern, alternation, literal
 from spark_jobs.readers.candidates import LineSyntax
 
-_UTF8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
     {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "ignoremissingfiles", "basepath"}
 )
@@ -98,6 +98,8 @@ def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None
 
 
 def _unsafe_json(options: Mapping[str, str], schema: StructType) -> str | None:
+    if {"encoding", "charset"} & options.keys():
+        return "with an encoding given, Spark rewrites numbers and objects in string columns before it compares them"
     for field in schema.fields:
         if _string_below_collection(field.dataType):
             return (
@@ -201,7 +203,7 @@ def unquoted_strings(schema: StructType) -> BytePattern | None:
             expressions.append(f"[\"']{group}[\"']{space}:{space}{value}")
     if not expressions:
         return None
-    escaped_key = f"\\\\u[0-9a-fA-F]{{4}}[^\"'\\n]*[\"']{space}:{space}{odd}"
+    escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{odd}"
     return BytePattern(tuple(expressions), (escaped_key,), (), "string column without a string")
 
 
