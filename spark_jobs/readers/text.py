@@ -123,6 +123,10 @@ def _unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
     for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
         if _conf(spark, key, "false") == "true":
             return f"{key} is on, and only Spark's readers skip broken files"
+    if _conf(spark, "spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in (request.where or ""):
+        return "spark.sql.ansi.doubleQuotedIdentifiers is on, double quotes hold names"
+    if _conf(spark, "spark.sql.json.enableExactStringParsing", "true") != "true":
+        return "spark.sql.json.enableExactStringParsing is off, numbers and objects in string columns are rewritten"
     corrupt = _conf(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
     if corrupt in request.schema.fieldNames():
         return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
