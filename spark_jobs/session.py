@@ -278,10 +278,13 @@ class _Opened:
         try:
             if source.schema is not None:
                 reader = reader.schema(source.schema)
+        except (AnalysisException, ParseException) as problem:
+            about = f"schema of source {source.name!r}"
+            raise typed(problem, about=about, text_error=ErrorCode.BAD_SCHEMA) from problem
+        try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
-            about = f"source {source.name!r}"
-            raise typed(problem, about=about, text_error=ErrorCode.BAD_SCHEMA) from problem
+            raise typed(problem, about=f"source {source.name!r}") from problem
 
     @property
     def schema(self) -> StructType:
