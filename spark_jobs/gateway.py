@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from py4j.java_gateway import JavaGateway, JavaObject, JVMView
+from py4j.java_gateway import JavaObject, JVMView
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import PushdownError
@@ -14,12 +14,6 @@ def jvm(spark: SparkSession) -> JVMView:
     if view is None:
         raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
     return view
-
-
-def gateway(spark: SparkSession) -> JavaGateway:
-    """The gateway itself, for making Java arrays. Raises PushdownError on Spark Connect."""
-    jvm(spark)
-    return spark.sparkContext._gateway
 
 
 def byte_size(spark: SparkSession, text: str) -> int:

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
+import uuid
 from types import TracebackType
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.contract import SourceReport
-from spark_jobs.gateway import gateway, jvm
 
 
 class StageWatch:
-    """Sums the input metrics of all stages that complete while it is open."""
+    """Tags the jobs that start while it is open, so that their stages' metrics can be added up afterwards."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._before: set[int] = set()
+        self._context = spark.sparkContext
+        self._tag = f"airflow_pushdown-{uuid.uuid4().hex}"
 
     def __enter__(self) -> StageWatch:
-        self._before = set(self._stages())
+        self._context.addJobTag(self._tag)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to give back."""
+        """Jobs that start from now on are somebody else's."""
+        self._context.removeJobTag(self._tag)
 
     def completed(self, report: SourceReport) -> SourceReport:
         """The report with bytes read and rows decoded as the executors counted them."""
-        self._spark._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-        fresh = {number: figures for number, figures in self._stages().items() if number not in self._before}
+        scala_context = self._context._jsc.sc()
+        scala_context.listenerBus().waitUntilEmpty(10_000)
+        tracker, store = scala_context.statusTracker(), scala_context.statusStore()
+        stages = {
+            int(stage)
+            for job in tracker.getJobIdsForTag(self._tag)
+            for stage in tracker.getJobInfo(job).get().stageIds()
+        }
+        attempts = [store.lastStageAttempt(stage) for stage in stages]
         return report.model_copy(
             update={
-                "bytes_read": sum(figures[0] for figures in fresh.values()),
-                "rows_decoded": sum(figures[1] for figures in fresh.values()),
+                "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
+                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts),
             }
         )
-
-    def _stages(self) -> dict[int, tuple[int, int]]:
-        """Input bytes and records by stage number."""
-        context = self._spark.sparkContext
-        no_quantiles = gateway(self._spark).new_array(jvm(self._spark).double, 0)
-        stages = context._jsc.sc().statusStore().stageList(None, False, False, no_quantiles, None)
-        found = {}
-        for index in range(stages.size()):
-            stage = stages.apply(index)
-            found[int(stage.stageId())] = (int(stage.inputBytes()), int(stage.inputRecords()))
-        return found
