@@ -1,0 +1,137 @@
+"""Random CSV lines for a schema under given options: quoting, escaping, short and long rows, odd numbers and dates."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from pyspark.sql import types as t
+from values import DECIMALS, date_text, integer, text, timestamp_text
+
+SIMPLE: tuple[t.DataType, ...] = (
+    t.ByteType(),
+    t.ShortType(),
+    t.IntegerType(),
+    t.LongType(),
+    t.FloatType(),
+    t.DoubleType(),
+    t.DecimalType(10, 2),
+    t.DecimalType(5, 0),
+    t.DecimalType(38, 10),
+    t.StringType(),
+    t.StringType(),
+    t.StringType(),
+    t.BooleanType(),
+    t.DateType(),
+    t.DateType(),
+    t.TimestampType(),
+    t.TimestampNTZType(),
+)
+NAMES = ("a", "b", "c", "d", "k", "key", "Ab", "x y", "a.b", "é", "value")
+_NATIVE_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
+
+
+def random_schema(rng: random.Random, width: int) -> t.StructType:
+    """Fields with different names, also when case is ignored."""
+    return t.StructType([t.StructField(name, rng.choice(SIMPLE)) for name in rng.sample(NAMES, width)])
+
+
+def random_options(rng: random.Random) -> dict[str, str]:
+    """Options that matter, each set now and then."""
+    choices = {
+        "sep": (",", ";", "|", "\t", "||", "-", " ", ":", ", "),
+        "quote": ('"', "'", "\x00"),
+        "escape": ("\\", '"', "!", "'"),
+        "header": ("true", "false"),
+        "nullValue": ("", "null", "abc", "5", "1995-01-05"),
+        "emptyValue": ("", "5", "abc", "true", "1995-01-05"),
+        "ignoreLeadingWhiteSpace": ("true", "false"),
+        "ignoreTrailingWhiteSpace": ("true", "false"),
+        "comment": ("#", "a", "1"),
+        "lineSep": ("\n",),
+        "nanValue": ("NaN", "5"),
+        "positiveInf": ("Inf", "5"),
+        "dateFormat": ("yyyy-MM-dd", "dd/MM/yyyy"),
+        "timestampFormat": ("yyyy-MM-dd HH:mm:ss",),
+        "encoding": ("UTF-8", "us-ascii"),
+        "timeZone": ("Asia/Tokyo",),
+    }
+    return {key: rng.choice(values) for key, values in choices.items() if rng.random() < 0.2}
+
+
+def line(rng: random.Random, schema: t.StructType, options: Mapping[str, str], odd: float) -> bytes:
+    """One line without its terminator; `odd` is how often something unusual is written."""
+    if rng.random() < odd / 4:
+        return rng.choice((b"", b"  ", b"#comment", b'"', b"x", b"\t", b"\xef\xbb\xbfa"))
+    fields = [field(rng, f.dataType, options, odd) for f in schema.fields]
+    if rng.random() < odd / 3:
+        fields = fields[: rng.randint(0, len(fields))] if rng.random() < 0.5 else [*fields, "5", "abc"]
+    raw = options.get("sep", ",").join(fields).encode("utf-8")
+    if rng.random() < odd / 20:
+        place = rng.randrange(len(raw) + 1)
+        return raw[:place] + rng.choice((b"\xff", b"\xc3", b"\xc1\x81")) + raw[place:]
+    return raw
+
+
+def field(rng: random.Random, data_type: t.DataType, options: Mapping[str, str], odd: float) -> str:
+    """One field, quoted where it must be, or where chance wants it, or not at all."""
+    content = value(rng, data_type, odd)
+    quote, escape, sep = options.get("quote", '"'), options.get("escape", "\\"), options.get("sep", ",")
+    content = content.replace("\n", " ").replace("\r", " ").replace("\x00", "")
+    if rng.random() < odd / 3:
+        return content if quote == "\x00" else rng.choice((content, quote + content, content + quote, f" {content} "))
+    if quote != "\x00" and (sep in content or quote in content or rng.random() < 0.15):
+        inner = content.replace(escape, escape * 2) if rng.random() < 0.5 else content
+        content = quote + inner.replace(quote, escape + quote) + quote
+    return f" {content}" if rng.random() < odd / 4 else content
+
+
+def value(rng: random.Random, data_type: t.DataType, odd: float) -> str:
+    """The text of a value, often of the field's type."""
+    roll = rng.random()
+    if roll < 0.06:
+        return ""
+    if roll < odd / 3 or isinstance(data_type, t.StringType):
+        return text(rng)
+    if isinstance(data_type, t.BooleanType):
+        return rng.choice(("true", "false", "TRUE", "False", "1"))
+    if isinstance(data_type, t.DateType):
+        return date_text(rng)
+    if isinstance(data_type, t.TimestampType | t.TimestampNTZType):
+        return timestamp_text(rng)
+    fractional = isinstance(data_type, t.FloatType | t.DoubleType | t.DecimalType)
+    number = rng.choice(DECIMALS) if fractional and rng.random() < 0.7 else str(integer(rng))
+    return number if rng.random() > odd else _odd_number(rng, number)
+
+
+def _odd_number(rng: random.Random, number: str) -> str:
+    sign, digits = ("-", number[1:]) if number.startswith("-") else ("", number)
+    return rng.choice(
+        (
+            f"+{digits}",
+            f"{sign}00{digits}",
+            f"{number}e0",
+            f"{number}E+0",
+            f" {number}",
+            f"{number} ",
+            f"{number}.",
+            f"{number}.0",
+            number.translate(_NATIVE_DIGITS),
+            f"{sign},{digits}",
+            f"{digits[0]},{digits[1:]}",
+            f"{sign}.5",
+            "0x1p3",
+            f"{number}f",
+            "NaN",
+            "Infinity",
+            "-Inf",
+            "-0",
+            f"-0{digits}",
+            "٥",
+            "５",
+            "1٠0",
+            f"{number}e1",
+            f"5e{digits[0]}",
+            f"{number},",
+        )
+    )

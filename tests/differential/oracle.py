@@ -1,0 +1,243 @@
+"""One generated file, many predicates: what Spark keeps, evaluated once, and what byte search lets through."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import csv_lines
+import json_lines
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from random_predicates import leaves, predicate
+
+from spark_jobs.contract import SourceFormat, SourceReport
+from spark_jobs.predicates.csv_bytes import csv_patterns
+from spark_jobs.predicates.derive import Scope, derive
+from spark_jobs.predicates.json_bytes import json_patterns
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.pattern import BytePattern
+from spark_jobs.readers.candidates import Finder
+from spark_jobs.readers.files import Compression, Split
+from spark_jobs.readers.lines import LineReader
+from spark_jobs.readers.search import Searcher
+from spark_jobs.readers.text_options import TextOptions, text_options, why_unsafe
+from spark_jobs.session import PushdownSession
+
+
+class SparkGivesUpError(Exception):
+    """Spark's own reader fails on the file: its CSV parser stumbles over some spaces."""
+
+
+MARK = "rid"
+"""The field that tells which line a JSON row came from: a line of its own follows each generated line."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Lines of one file, how to read them, and predicates over them."""
+
+    source_format: SourceFormat
+    schema: t.StructType
+    options: Mapping[str, str]
+    lines: tuple[bytes, ...]
+    terminators: tuple[bytes, ...]
+    predicates: tuple[str, ...]
+    ansi: bool
+
+    @classmethod
+    def generate(cls, source_format: SourceFormat, seed: int, *, lines: int, predicates: int) -> Case:
+        """A case from a seed. Odd spellings are rare in some files, so that byte search is not always given up."""
+        rng = random.Random(seed)
+        is_json = source_format is SourceFormat.JSON
+        ansi = rng.random() < 0.5
+        odd = rng.choice((0.02, 0.15, 0.5))
+        if is_json:
+            schema, options = json_lines.random_schema(rng, rng.randint(1, 5)), {}
+            texts = [json_lines.line(rng, schema, odd) for _ in range(lines)]
+        else:
+            schema, options = csv_lines.random_schema(rng, rng.randint(1, 5)), csv_lines.random_options(rng)
+            texts = [csv_lines.line(rng, schema, options, odd) for _ in range(lines)]
+        mixed_ends = rng.random() < 0.2 and "lineSep" not in options
+        ends = [rng.choice((b"\n", b"\r\n", b"\r")) if mixed_ends else b"\n" for _ in texts]
+        columns = list(leaves(schema))
+        asked = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
+        if "lineSep" not in options:
+            texts = [text if is_json else text.replace(b"\r", b" ") for text in texts]
+        return cls(source_format, schema, options, tuple(texts), tuple(ends), tuple(dict.fromkeys(asked)), ansi)
+
+    @cached_property
+    def read_schema(self) -> t.StructType:
+        """The schema with the marker."""
+        if self.source_format is SourceFormat.CSV:
+            return self.schema
+        return t.StructType([*self.schema.fields, t.StructField(MARK, t.LongType())])
+
+    @property
+    def content(self) -> bytes:
+        """The file."""
+        if self.source_format is SourceFormat.CSV:
+            return b"".join(line + end for line, end in zip(self.lines, self.terminators, strict=True))
+        marks = (b'{"%s":%d}\n' % (MARK.encode(), number) for number in range(len(self.lines)))
+        return b"".join(line + end + mark for line, end, mark in zip(self.lines, self.terminators, marks, strict=True))
+
+    @property
+    def text_options(self) -> TextOptions:
+        """What the reader makes of the options."""
+        lowered = {key.lower(): value for key, value in self.options.items()}
+        return text_options(self.source_format, lowered, legacy_dates=False, today=datetime.now(UTC).date())
+
+    @property
+    def unsafe(self) -> str | None:
+        """Why byte search refuses the options or the schema."""
+        return why_unsafe(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
+
+    def native(self, spark: SparkSession, path: Path) -> DataFrame:
+        """Spark's own reader over the file."""
+        return (
+            spark.read.format(self.source_format.value).schema(self.read_schema).options(**self.options).load(str(path))
+        )
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Spark's rows as text, the number of the line each came from, and for each predicate the rows it keeps."""
+
+    rows: tuple[str, ...]
+    origins: tuple[int, ...]
+    kept: Mapping[str, frozenset[int]]
+    raised: tuple[str, ...]
+
+
+def row_text(schema: t.StructType) -> str:
+    """SQL that shows a whole row, nulls apart from empty and from the word; works for values Python cannot hold."""
+    names = ["`" + field.name.replace("`", "``") + "`" for field in schema.fields]
+    shown = ", ".join(f"CAST(STRUCT({name}) AS STRING), CAST({name} IS NULL AS STRING)" for name in names)
+    return f"concat_ws('|', {shown})"
+
+
+def judge(spark: SparkSession, case: Case, path: Path) -> Verdicts:
+    """Evaluate all predicates over all rows in one job; predicates that raise are dropped and told."""
+    path.write_bytes(case.content)
+    configure(spark, case)
+    frame = case.native(spark, path)
+    good, raised = list(case.predicates), []
+    try:
+        collected = _evaluated(frame, case, good)
+    except PySparkException:
+        for one in list(good):
+            try:
+                _evaluated(frame, case, [one])
+            except (PySparkException, Py4JJavaError):
+                good.remove(one)
+                raised.append(one)
+        collected = _evaluated(frame, case, good)
+    except Py4JJavaError as problem:
+        raise SparkGivesUpError from problem
+    origins = tuple(_origins(case, [row[0] for row in collected]))
+    rows = tuple(row[1] for row in collected)
+    kept = {p: frozenset(n for n, row in enumerate(collected) if row[2 + i] is True) for i, p in enumerate(good)}
+    return Verdicts(rows, origins, kept, tuple(raised))
+
+
+def configure(spark: SparkSession, case: Case) -> None:
+    """Session settings of a case; Spark's own pushdown is off because it loses rows with duplicate keys."""
+    spark.conf.set("spark.sql.ansi.enabled", str(case.ansi).lower())
+    spark.conf.set("spark.sql.json.filterPushdown.enabled", "false")
+    spark.conf.set("spark.sql.csv.filterPushdown.enabled", "false")
+
+
+def _evaluated(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
+    mark = MARK if case.source_format is SourceFormat.JSON else "NULL"
+    items = [mark, row_text(case.read_schema), *(f"({p}) AS `p{i}`" for i, p in enumerate(predicates))]
+    return [tuple(row) for row in frame.selectExpr(*items).collect()]
+
+
+def _origins(case: Case, marks: list[object]) -> Iterator[int]:
+    """Line numbers of rows: in JSON up to the next marker's, in CSV by order, as each line that counts is one row.
+
+    A marker's own row has the number -1 - n.
+    """
+    if case.source_format is SourceFormat.JSON:
+        number = 0
+        for mark in marks:
+            yield number if mark is None else -1 - number
+            number += mark is not None
+        assert number == len(case.lines), "a marker got lost"
+        return
+    numbers = list(csv_rows(case))
+    assert len(numbers) == len(marks), f"{len(marks)} rows from {len(numbers)} lines"
+    yield from numbers
+
+
+def csv_rows(case: Case) -> Iterator[int]:
+    """Numbers of the lines that are rows: neither blank nor comment nor header."""
+    comment = case.options.get("comment", "").encode()
+    header = case.options.get("header") == "true"
+    for number, line in enumerate(case.lines):
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
+        if not line.strip(bytes(range(0x21))) or (comment and line.startswith(comment)):
+            continue
+        if header:
+            header = False
+            continue
+        yield number
+
+
+def byte_patterns(case: Case, asked: str) -> list[BytePattern]:
+    """The patterns that a predicate implies, each of which must let every kept line through."""
+    tree = parse_predicate(asked)
+    if tree is None:
+        return []
+    facts = derive(tree, Scope(case.read_schema, plain_strings="\\" not in asked))
+    options = case.text_options
+    if case.source_format is SourceFormat.CSV:
+        return csv_patterns(facts, options.csv)
+    return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
+
+
+def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
+    """Whether the pattern lets a single line through."""
+    data = bytearray(line + terminator)
+    return bool(Searcher(pattern).hits(data, len(data)))
+
+
+def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) -> Counter[bytes]:
+    """Candidate lines of the file when it is cut into splits of a size."""
+    wanted, syntax = Searcher(pattern), case.text_options.lines
+    size = path.stat().st_size
+    found: Counter[bytes] = Counter()
+    for start in range(0, size, split_size):
+        split = Split(str(path), start, min(start + split_size, size), Compression.NONE)
+        finder = Finder(wanted, None, syntax)
+        for window in LineReader(split, carriage_returns=syntax.carriage_returns).windows():
+            found.update(finder.lines(window, split.path, at_start=start == 0))
+    return found
+
+
+def holds_nul(case: Case) -> bool:
+    """Whether the file must be refused for a NUL byte."""
+    return b"\x00" in case.content
+
+
+def pushed(spark: SparkSession, case: Case, path: Path, asked: str) -> tuple[Counter[str], SourceReport]:
+    """The rows that a session with reader='pushdown' answers, as text, and its report."""
+    session = PushdownSession(spark)
+    session.add_source(
+        "data",
+        path=str(path),
+        format=case.source_format.value,
+        schema=case.read_schema.toDDL(),
+        options=case.options,
+        reader="pushdown",
+    )
+    result = session.scan("data", where=asked)
+    rows = result.run(lambda frame: frame.selectExpr(row_text(case.read_schema)).collect())
+    return Counter(row[0] for row in rows), result.report()["data"]

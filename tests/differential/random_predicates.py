@@ -1,0 +1,130 @@
+"""Random predicates over a schema: every operator that the readers push, and neighbours that they must not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from pyspark.sql import types as t
+from values import DATES, DECIMALS, ODD_DATES, TIMES, integer, text
+
+Leaf = tuple[str, t.DataType]
+
+
+def leaves(schema: t.StructType, prefix: str = "") -> Iterator[Leaf]:
+    """All columns and struct members, as they are written in SQL, with their types."""
+    for field in schema.fields:
+        name = prefix + "`" + field.name.replace("`", "``") + "`"
+        yield name, field.dataType
+        if isinstance(field.dataType, t.StructType):
+            yield from leaves(field.dataType, name + ".")
+
+
+def predicate(rng: random.Random, columns: list[Leaf], *, mixed: bool, depth: int = 0) -> str:
+    """A predicate; `mixed` also compares with literals of other types (which ANSI mode may raise for)."""
+    roll = rng.random()
+    if depth < 3 and roll < 0.3:
+        word = rng.choice((" AND ", " OR "))
+        count = rng.choice((2, 2, 3))
+        return "(" + word.join(predicate(rng, columns, mixed=mixed, depth=depth + 1) for _ in range(count)) + ")"
+    if depth < 3 and roll < 0.38:
+        return f"{rng.choice(('NOT ', '!'))}({predicate(rng, columns, mixed=mixed, depth=depth + 1)})"
+    return leaf(rng, columns, mixed=mixed)
+
+
+def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
+    """One comparison or test."""
+    name, data_type = rng.choice(columns)
+    if rng.random() < 0.05:
+        return f"{name} IS {rng.choice(('', 'NOT '))}NULL"
+    if isinstance(data_type, t.StructType | t.ArrayType | t.MapType | t.BinaryType):
+        return f"{name} IS {rng.choice(('', 'NOT ', 'NOT '))}NULL"
+    if isinstance(data_type, t.StringType) and rng.random() < 0.4:
+        return f"{name}{rng.choice((' ', ' ', ' NOT '))}LIKE {quoted(like(rng))}"
+    if isinstance(data_type, t.BooleanType) and rng.random() < 0.3:
+        return rng.choice((name, f"NOT {name}", f"{name} IS TRUE", f"{name} IS NOT FALSE"))
+    if rng.random() < 0.04:
+        same = [other for other, kind in columns if kind == data_type]
+        return f"{name} {rng.choice(('=', '<', '<=>', '<>'))} {rng.choice(same)}"
+    if mixed and rng.random() < 0.15:
+        return _compared(rng, name, lambda: literal(rng, _comparable(rng, data_type)))
+    return _compared(rng, name, lambda: literal(rng, data_type))
+
+
+def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:
+    """Another type that Spark compares with this one."""
+    if isinstance(data_type, t.NumericType):
+        return rng.choice((t.StringType(), t.DoubleType(), t.LongType()))
+    if isinstance(data_type, t.StringType):
+        return rng.choice((t.LongType(), t.DoubleType(), t.BooleanType(), t.DateType()))
+    return rng.choice((t.StringType(), data_type)) if isinstance(data_type, t.BooleanType) else t.StringType()
+
+
+def _compared(rng: random.Random, name: str, value: object) -> str:
+    assert callable(value)
+    roll = rng.random()
+    if roll < 0.2:
+        many = rng.choice((1, 2, 3, 5, 30))
+        return f"{name}{rng.choice((' ', ' ', ' NOT '))}IN ({', '.join(value() for _ in range(many))})"
+    if roll < 0.4:
+        low, high = value(), value()
+        return f"{name}{rng.choice((' ', ' ', ' ', ' NOT '))}BETWEEN {low} AND {high}"
+    operator = rng.choice(("=", "=", "=", "==", "<=>", "<", "<=", ">", ">=", "<>", "!="))
+    return f"{value()} {operator} {name}" if rng.random() < 0.15 else f"{name} {operator} {value()}"
+
+
+def quoted(content: str) -> str:
+    """A SQL string literal."""
+    return "'" + content.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def like(rng: random.Random) -> str:
+    """A LIKE pattern of any shape over a string of the pool; no backslash is left bare, as LIKE escapes with it."""
+    content = text(rng).replace("\\", "\\\\")
+    shape = rng.choice(("{}", "{}%", "%{}", "%{}%", "%{}%{}", "_{}", "{}_", "%"))
+    if shape.count("{}") == 2:
+        half = len(content) // 2
+        pattern = shape.format(content[:half].rstrip("\\"), content[half:].lstrip("\\"))
+    else:
+        pattern = shape.format(content)
+    if content and "\\" not in pattern and rng.random() < 0.2:
+        place = rng.randrange(len(pattern))
+        pattern = pattern[:place] + "_" + pattern[place + 1 :]
+    return pattern
+
+
+def literal(rng: random.Random, data_type: t.DataType) -> str:
+    """A literal for the type, in one of SQL's spellings."""
+    if isinstance(data_type, t.StringType | t.BinaryType):
+        return quoted(text(rng))
+    if isinstance(data_type, t.BooleanType):
+        return rng.choice(("true", "false"))
+    if isinstance(data_type, t.DateType):
+        day = rng.choice(DATES)
+        return rng.choice(
+            (quoted(day), f"DATE {quoted(day)}", f"DATE{quoted(day)} + INTERVAL 1 DAY", f"DATE{quoted(odd_day(rng))}")
+        )
+    if isinstance(data_type, t.TimestampType | t.TimestampNTZType):
+        moment = rng.choice(DATES) + rng.choice((*TIMES[:4], " 12:30:00+18:00", " 12:30:00-18:00"))
+        return rng.choice((quoted(moment), f"TIMESTAMP {quoted(moment)}", f"DATE {quoted(moment[:10])}"))
+    if isinstance(data_type, t.IntegralType):
+        number = integer(rng)
+        return rng.choice(
+            (
+                str(number),
+                str(number),
+                str(number),
+                f"{number % 10**9}.5",
+                f"{number}D",
+                f"CAST({number} AS DOUBLE)",
+                f"{number}BD",
+            )
+        )
+    number_text = rng.choice((*DECIMALS, *DECIMALS, str(rng.choice((5, 12, 100)))))
+    plain = number_text if "e" not in number_text else f"{float(number_text)}"
+    return rng.choice((number_text, plain, f"{plain}D", f"CAST({plain} AS FLOAT)", f"{plain} + 0"))
+
+
+def odd_day(rng: random.Random) -> str:
+    """A day that Spark has and most calendars have not."""
+    return rng.choice(ODD_DATES[:5])

@@ -1,0 +1,121 @@
+"""Every line that Spark keeps matches every pattern derived from the predicate, and is found in the file.
+
+Hypothesis draws the seeds; a batch (a schema, options, a file, dozens of predicates) is made from one seed, because it
+holds far more choices than hypothesis keeps for an example. A failure names one predicate and one line, so there is
+nothing left to shrink.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from oracle import Case, SparkGivesUpError, Verdicts, byte_patterns, candidates, judge, matches
+from pyspark.sql import SparkSession
+from tally import Tally
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.predicates.pattern import BytePattern
+
+LINES = 60
+PREDICATES = 60
+NIGHTLY_CASES = 100_000
+SEEDS = st.integers(0, 2**32 - 1)
+BATCHES = {
+    "deadline": None,
+    "database": None,
+    "phases": [Phase.explicit, Phase.generate],
+    "suppress_health_check": list(HealthCheck),
+}
+_BOM = b"\xef\xbb\xbf"
+
+
+def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, folder: Path, tally: Tally) -> None:
+    """Judge a batch by Spark, then hold all patterns of all predicates against the lines that Spark keeps."""
+    case = Case.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
+    path = folder / f"data.{source_format.value}"
+    try:
+        verdicts = judge(spark, case, path)
+    except SparkGivesUpError:
+        tally.because("Spark's own reader fails")
+        return
+    tally.predicates += len(verdicts.kept)
+    tally.raised += len(verdicts.raised)
+    if case.unsafe:
+        tally.because(case.unsafe)
+        return
+    for asked, kept in verdicts.kept.items():
+        kept_lines = sorted({verdicts.origins[row] for row in kept if verdicts.origins[row] >= 0})
+        found = byte_patterns(case, asked)
+        tally.with_pattern += bool(found)
+        for pattern in found:
+            about = f"seed {seed}, {source_format}: {asked} as {pattern.label!r}, options {case.options}"
+            _check_lines(case, pattern, kept_lines, about)
+            _check_file(case, pattern, kept_lines, path, 1 + seed % 4, about)
+            tally.kept_lines += len(kept_lines)
+            tally.dropped_lines += len(case.lines) - len(kept_lines)
+
+
+def _check_lines(case: Case, pattern: BytePattern, kept_lines: list[int], about: str) -> None:
+    for number in kept_lines:
+        assert matches(pattern, case.lines[number], case.terminators[number]), f"{about} misses {case.lines[number]!r}"
+
+
+def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: Path, parts: int, about: str) -> None:
+    """Found in the file, however it is cut; never more often than it is there."""
+    if b"\x00" in case.content:
+        return
+    found = candidates(case, pattern, path, path.stat().st_size // parts + 1)
+    there = Counter(case.lines)
+    for line, count in Counter(case.lines[number] for number in kept_lines if _whole(case, number)).items():
+        assert found[line] >= count, f"{about} does not find {line!r}"
+    for line, count in there.items():
+        assert found[line] <= max(count, 1), f"{about} finds {line!r} too often"
+
+
+def _whole(case: Case, number: int) -> bool:
+    """Whether a line comes out of the file as it was put in."""
+    return b"\r" not in case.lines[number] and not (number == 0 and case.lines[0].startswith(_BOM))
+
+
+def _not_vacuous(tally: Tally) -> None:
+    assert tally.with_pattern > tally.predicates * 0.3, tally
+    assert tally.kept_lines > 2 * tally.with_pattern, tally
+    assert tally.dropped_lines > tally.kept_lines, tally
+    assert tally.raised < tally.predicates * 0.2, tally
+
+
+@pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
+def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+    tally = Tally()
+
+    @settings(max_examples=14, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        check_batch(spark, source_format, seed, tmp_path, tally)
+
+    run()
+    _not_vacuous(tally)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
+def test_no_kept_line_is_missed_in_many_cases(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+    tally = Tally()
+
+    @settings(max_examples=NIGHTLY_CASES // 2 // PREDICATES + 1, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        check_batch(spark, source_format, seed, tmp_path, tally)
+
+    run()
+    _not_vacuous(tally)
+
+
+def test_verdicts_tell_rows_of_a_line_apart(spark: SparkSession, tmp_path: Path) -> None:
+    case = Case.generate(SourceFormat.JSON, 1, lines=5, predicates=3)
+    verdicts: Verdicts = judge(spark, case, tmp_path / "data.json")
+    assert len([origin for origin in verdicts.origins if origin < 0]) == 5

@@ -1,0 +1,152 @@
+"""Random values of Spark's types, from pools so small that predicates and data meet often."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+INTEGERS = (0, 1, -1, 5, -5, 7, 12, 99, 100, 127, -128, -56, 200, 256, 261, 1000, 12345, -12345, 2147483647, 16777217)
+HUGE = (9223372036854775807, -9223372036854775808, 9007199254740993, 9007199254740992, 18446744073709551621, 10**25)
+DECIMALS = (
+    "0",
+    "0.5",
+    "-0.5",
+    "1.00",
+    "0.995",
+    "0.99",
+    "1.005",
+    "5",
+    "4.995",
+    "-4.995",
+    "12.34",
+    "99.9",
+    "100",
+    "1234.5",
+)
+DECIMALS += ("-1.0", "0.1", "16777217", "1e2", "5e-1", "0.00001", "123456.789", "9.99", "10")
+DATES = ("1995-01-05", "1995-01-01", "1995-12-31", "1996-02-29", "1995-02-01", "2020-01-01", "1582-10-10", "0001-01-01")
+DATES += ("1500-02-28", "1969-12-31", "1970-01-01", "9999-12-31", "2030-06-15")
+ODD_DATES = (
+    "0000-01-01",
+    "0000-06-30",
+    "+10000-01-01",
+    "+12345-06-07",
+    "-0005-01-01",
+    "-12345-01-01",
+    "12345",
+    "0999-03-04",
+)
+ZONES = ("", "", "Z", "+18:00", "-18:00", "+05:30", " UTC", " America/New_York", "GMT", " GMT+02:00")
+TIMES = ("", " 00:00:00", "T00:00:00", " 23:59:59.999999", "T12:30", " 5:6:7", "T", " 12:00:00.5")
+TEXTS = (
+    "a",
+    "A",
+    "abc",
+    "ABC",
+    "xyz",
+    "abcdef",
+    "hello world",
+    "true",
+    "false",
+    "null",
+    "NaN",
+    "5",
+    "1.0",
+    "-0",
+    "?",
+    " ",
+)
+TEXTS += (
+    "",
+    "a.b*c",
+    "50%",
+    "a_b",
+    "(x|y)",
+    "é",
+    "日本語",
+    "naïve",
+    "😀",
+    "a/b",
+    "it's",
+    'say "hi"',
+    "back\\slash",
+    "tab\tbed",
+)
+TEXTS += ("x,y", "x;y", "#c", "[1,2]", '{"k":12}', "\ufffd", "\x7f", "abc ", " abc", "a\u0301", "İ", "ß", "1995-01-05")
+FRAGMENTS = (
+    "a",
+    "b",
+    "abc",
+    "é",
+    "日本",
+    "😀",
+    "/",
+    "'",
+    '"',
+    "\\",
+    " ",
+    "0",
+    "5",
+    "-",
+    ".",
+    "%",
+    "_",
+    ",",
+    "\t",
+    "x" * 5,
+    "?",
+    "K",
+)
+
+
+def text(rng: random.Random) -> str:
+    """A string: mostly from the pool."""
+    if rng.random() < 0.8:
+        return rng.choice(TEXTS)
+    return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(0, 6)))
+
+
+def integer(rng: random.Random) -> int:
+    """An integer, now and then one that fits no type."""
+    return rng.choice(HUGE) if rng.random() < 0.08 else rng.choice(INTEGERS)
+
+
+def spelled_date(rng: random.Random, day: str) -> str:
+    """A calendar day in one of the spellings that Spark reads."""
+    year, month, rest = day.rsplit("-", 2)
+    short = f"{year}-{int(month)}-{int(rest)}"
+    return rng.choice(
+        (
+            day,
+            day,
+            day,
+            short,
+            "+" + day,
+            "0" + day,
+            f" {day} ",
+            day + "T",
+            f"{day} junk",
+            year,
+            f"{year}-{month}",
+            "GMT" + day,
+        )
+    )
+
+
+def date_text(rng: random.Random) -> str:
+    """A date as data may hold it."""
+    if rng.random() < 0.15:
+        return rng.choice((*ODD_DATES, "today", "", "1995-13-45", "1995/01/05", "\uff19\uff19"))
+    return spelled_date(rng, rng.choice(DATES))
+
+
+def timestamp_text(rng: random.Random) -> str:
+    """A timestamp as data may hold it."""
+    if rng.random() < 0.3:
+        return date_text(rng)
+    return rng.choice(DATES) + rng.choice(TIMES) + rng.choice(ZONES)
+
+
+def pick(rng: random.Random, items: Sequence[str]) -> str:
+    """One of the items."""
+    return rng.choice(items)
