@@ -334,6 +334,19 @@ class _Opened:
         names = {name.lower() for name in empty.columns}
         return StructType([field for field in self.schema.fields if field.name.lower() in names])
 
+    def unqualified(self, node: exp.Expr, table: str) -> exp.Expr:
+        """A column reference without the table's name, where that is what Spark takes its first part for."""
+        if not isinstance(node, exp.Column) or len(node.parts) < 2:
+            return node
+        first, second, *_ = node.parts
+        known = any(
+            same_name(second.name, name, case_sensitive=self._case_sensitive) for name in self.schema.fieldNames()
+        )
+        if not known or first.name.lower() != table.lower():
+            return node
+        rest = [part.copy() for part in reversed(node.parts[1:])]
+        return exp.Column(**dict(zip(("this", "table", "db"), rest, strict=False)))
+
     def _mentioned(self, tree: exp.Expr) -> set[str]:
         """Top-level columns a predicate or query may refer to: any part of a dotted name counts."""
         parts = {part.name for column in tree.find_all(exp.Column, exp.Dot) for part in column.find_all(exp.Identifier)}
@@ -388,11 +401,11 @@ class _SqlPlanner:
         tree = self._parsed(sql)
         source = self._only_source(tree)
         opened = _Opened(self._spark, source)
-        where = tree.args.get("where") if self._simple(tree) else None
+        where = self._where(sql, tree, opened)
         names = tuple(sorted(opened._mentioned(tree)))
         projection = opened.projection(names)
         implicit = implicit_references(tree, opened.schema)
-        request = opened.request(projection, None if where is None else where.this.sql(dialect="spark"))
+        request = opened.request(projection, where)
         request = ScanRequest(
             request.source,
             request.native,
@@ -430,6 +443,21 @@ class _SqlPlanner:
             )
         return known[0]
 
+    def _where(self, sql: str, tree: exp.Select, opened: _Opened) -> str | None:
+        """The WHERE over the source's own columns, or None where Spark alone must apply it.
+
+        Backslashes are left to Spark because writing the predicate anew would hide them from those who judge it, and
+        double quotes are where they may hold names.
+        """
+        found = tree.args.get("where")
+        names = self._spark.conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in sql
+        if found is None or not self._simple(tree) or "\\" in sql or names:
+            return None
+        (table,) = tree.find_all(exp.Table)
+        predicate = found.this.transform(opened.unqualified, table.alias_or_name)
+        return str(predicate.sql(dialect="spark"))
+
     def _simple(self, tree: exp.Select) -> bool:
-        """Whether the query's WHERE applies to every row read: one table reference, no nested query."""
-        return len(list(tree.find_all(exp.Table))) == 1 and len(list(tree.find_all(exp.Select))) == 1
+        """Whether the query's WHERE applies to every row read: one table reference, nothing between it and WHERE."""
+        between = tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join)
+        return between is None and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1

@@ -87,7 +87,6 @@ class Scope:
     """
 
     schema: t.StructType
-    source: str = ""
     case_sensitive: bool = False
     plain_strings: bool = True
     fold: Fold | None = None
@@ -283,12 +282,7 @@ def _target(node: exp.Expr, scope: Scope) -> Target | None:
     path = column_path(node.unnest())
     if path is None:
         return None
-    resolved = _resolve(path, scope)
-    if len(path) > 1 and path[0].lower() == scope.source.lower():
-        column = _resolve(path[1:], scope)
-        # Of a struct named as the source is, SQL text cannot name a member that is also a column; `where` can.
-        return column if resolved is None else None
-    return resolved
+    return _resolve(path, scope)
 
 
 def _resolve(path: tuple[str, ...], scope: Scope) -> Target | None:

@@ -156,7 +156,6 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
     assert request.where is not None
     scope = Scope(
         request.schema,
-        source=request.source.name,
         case_sensitive=_conf(spark, "spark.sql.caseSensitive", "false") == "true",
         plain_strings="\\" not in request.where
         and _conf(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_every_byte_is_in_one_split(sizes: tuple[int, ...]) -> None:
     for number, size in enumerate(sizes):
         mine = [(start, end) for path, start, end in spans if path == f"/d/{number}"]
         assert sum(end - start for start, end in mine) == size
-        assert all(one[1] == two[0] for one, two in zip(mine, mine[1:], strict=False))
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(mine))
 
 
 def test_small_files_share_a_task_unless_rows_must_tell_their_file() -> None:

@@ -1,0 +1,364 @@
+"""A session answers what Spark answers, reads no more than it must, and tells what it really did."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.contract import SourceReport
+from spark_jobs.errors import BadPredicateError, BadSpecError, UnknownColumnError, UnreadableFileError
+from spark_jobs.failures import classify
+from spark_jobs.session import PushdownResult, PushdownSession
+
+SCHEMA = "id bigint, name string, at timestamp, day date, price decimal(10,2), place struct<city: string, zip: int>"
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def _session(
+    spark: SparkSession, path: Path, reader: str, source_format: str = "json", **options: str
+) -> PushdownSession:
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(path), format=source_format, schema=SCHEMA, options=options, reader=reader)
+    return session
+
+
+def _flat(session: PushdownSession, schema: str, path: Path, reader: str, source_format: str, **options: str) -> None:
+    session.add_source("data", path=str(path), format=source_format, schema=schema, options=options, reader=reader)
+
+
+def _both(
+    spark: SparkSession, path: Path, schema: str, where: str, source_format: str = "json", **options: str
+) -> tuple[list[str], SourceReport]:
+    """Rows and report of reader='pushdown', held against reader='spark' with Spark's own pushdown off."""
+    for key in ("json", "csv"):
+        spark.conf.set(f"spark.sql.{key}.filterPushdown.enabled", "false")
+    answers = {}
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        _flat(session, schema, path, reader, source_format, **options)
+        result = session.scan("data", where=where)
+        answers[reader] = result.run(_rows), result.report()["data"]
+    assert answers["spark"][0] == answers["pushdown"][0]
+    assert answers["spark"][1].reader == "spark"
+    return answers["pushdown"]
+
+
+def _records(count: int) -> list[bytes]:
+    return [
+        json.dumps(
+            {
+                "id": n,
+                "name": f"name {n % 100}",
+                "at": f"2024-01-{n % 28 + 1:02d}T12:00:00",
+                "day": f"2024-02-{n % 28 + 1:02d}",
+                "price": n / 4,
+                "place": {"city": f"c{n % 7}", "zip": n % 1000},
+            }
+        ).encode()
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four files of 500 records each, one of them gzip, below directories."""
+    folder = tmp_path_factory.mktemp("data")
+    records = _records(2000)
+    for part in range(4):
+        target = folder / f"y{part % 2}" / f"part{part}.json"
+        target.parent.mkdir(exist_ok=True)
+        content = b"\n".join(records[part * 500 : part * 500 + 500]) + b"\n"
+        if part == 3:
+            target.with_suffix(".json.gz").write_bytes(gzip.compress(content))
+        else:
+            target.write_bytes(content)
+    return folder
+
+
+def _stored(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("part*"))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id = 1234",
+        "name = 'name 7' AND price > 100",
+        "day BETWEEN '2024-02-03' AND '2024-02-04'",
+        "place.city = 'c3' AND place.zip < 20",
+        "id IN (1, 501, 1001, 1501) OR name LIKE '%me 99%'",
+        "at >= '2024-01-05' AND at < '2024-01-06'",
+    ],
+)
+def test_both_readers_answer_the_same(spark: SparkSession, folder: Path, where: str) -> None:
+    rows, report = _both(spark, folder, SCHEMA, where, recursiveFileLookup="true")
+    assert rows
+    assert report.reader == "pushdown"
+    assert report.rows_returned == len(rows)
+    assert report.files_read == report.files_total == 4
+    assert report.bytes_read == report.bytes_total == _stored(folder)
+    assert report.bytes_searched is not None
+    assert report.bytes_searched > report.bytes_read
+    assert report.rows_decoded is not None
+    assert len(rows) <= report.rows_decoded < 1000
+
+
+def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder: Path) -> None:
+    columns = ["place.city", "id", "filename", "dir0", "suffix", "fqn"]
+    answers = []
+    for reader in ("spark", "pushdown"):
+        result = _session(spark, folder, reader, recursiveFileLookup="true").scan(
+            "data", columns=columns, where="id IN (3, 700, 1600) AND dir0 LIKE 'y%'"
+        )
+        answers.append((result.run(_rows), result.df.columns))
+        assert result.report()["data"].reader == reader
+    assert answers[0] == answers[1]
+    assert len(answers[0][0]) == 3
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, name FROM data WHERE id = 77",
+        "SELECT d.id AS x, d.place.city FROM data d WHERE d.id BETWEEN 10 AND 12 ORDER BY x",
+        "SELECT name, count(*) AS n FROM data WHERE name = 'name 5' GROUP BY name HAVING count(*) > 1",
+        "SELECT count(*) FROM data WHERE id < 0",
+        "SELECT id FROM data TABLESAMPLE (5 ROWS) WHERE id = 1999",
+        "SELECT id FROM data WHERE name = '\\u006eame 7'",
+        "SELECT id FROM data WHERE (data.place.city = 'c1' OR data.id = 5) AND id < 20",
+    ],
+)
+def test_sql_agrees(spark: SparkSession, folder: Path, query: str) -> None:
+    answers = [
+        _session(spark, folder, reader, recursiveFileLookup="true").sql(query).run(_rows)
+        for reader in ("spark", "pushdown")
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_sql_reads_exactly_one_declared_source(spark: SparkSession, folder: Path) -> None:
+    session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+    with pytest.raises(BadSpecError, match="data"):
+        session.sql("SELECT * FROM other")
+    with pytest.raises(BadSpecError, match="SELECT"):
+        session.sql("DROP TABLE data")
+
+
+def _many_files(tmp_path: Path, count: int) -> Path:
+    for number in range(count):
+        (tmp_path / f"part{number:03d}.json").write_bytes(b"\n".join(_records(50)) + b"\n")
+    return tmp_path
+
+
+def test_a_limit_leaves_most_files_closed(spark: SparkSession, tmp_path: Path) -> None:
+    result = _session(spark, _many_files(tmp_path, 100), "pushdown").scan("data", where="name = 'name 7'", limit=10)
+    rows = result.run(lambda frame: frame.collect())
+    report = result.report()["data"]
+    assert len(rows) == 10
+    assert result.rows == 10
+    assert {row["name"] for row in rows} == {"name 7"}
+    assert report.files_total == 100
+    assert report.files_read is not None
+    assert report.files_read < 50
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20), (200_000, 20)])
+def test_waves_give_neither_more_nor_fewer_rows_than_the_limit(
+    spark: SparkSession, folder: Path, limit: int, expected: int
+) -> None:
+    result = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan(
+        "data", columns=["id"], where="name = 'name 7'", limit=limit
+    )
+    ids = result.run(lambda frame: [row.id for row in frame.collect()])
+    assert len(ids) == len(set(ids)) == expected
+
+
+def test_waves_go_on_where_candidates_turn_out_to_be_none(spark: SparkSession, tmp_path: Path) -> None:
+    """Every line is a candidate by its bytes, only the last ones satisfy the predicate."""
+    lines = [b'{"id":%d,"name":"needle%d"}' % (n, n >= 2990) for n in range(3000)]
+    (tmp_path / "a.json").write_bytes(b"\n".join(lines))
+    result = _session(spark, tmp_path, "pushdown").scan(
+        "data", where="name LIKE '%needle%' AND name <> 'needle0'", limit=10
+    )
+    assert sorted(result.run(lambda frame: [row.id for row in frame.collect()])) == list(range(2990, 3000))
+
+
+def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_path: Path) -> None:
+    stored = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
+    (tmp_path / "cut.json.gz").write_bytes(stored[: len(stored) // 2])
+    with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
+        _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(_rows)
+    assert classify(raised.value).code is UnreadableFileError.code
+
+
+def _late(line: bytes) -> bytes:
+    """A file whose sample shows nothing unusual: the line stands between blocks that are looked at."""
+    filler = b'{"id":1,"name":"plain","s":"x"}\n'
+    return filler * 100_000 + line + b"\n" + filler * 40_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"id":7,"s":1.50}',
+        b'{"id":7,"s":{ "a" : 1 }}',
+        b'{"id":7,"s":"\xff"}',
+        b'{"id":7,"s":"x"}\x00',
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_input_that_bytes_cannot_judge_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path, line: bytes, late: bool
+) -> None:
+    content = _late(line) if late else line + b'\n{"id":8,"s":"x"}\n'
+    (tmp_path / "a.json").write_bytes(content)
+    rows, report = _both(spark, tmp_path, "id bigint, s string", "id = 7")
+    assert report.reader == "spark"
+    assert report.rows_returned == len(rows)
+
+
+def test_what_cannot_be_searched_says_why(spark: SparkSession, folder: Path) -> None:
+    session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+    for where in ("name IS NULL", "id + 1 = 5", "name IS NOT NULL OR id IS NULL", "length(name) = 6"):
+        report = session.scan("data", where=where).report()["data"]
+        assert report.reader == "spark"
+        assert "no conjunct implies bytes" in report.reason
+    assert "mode=" in _session(spark, folder, "pushdown", mode="DROPMALFORMED").scan("data", where="id = 1").explain()
+
+
+def test_headers_equal_to_data_are_dropped_once_per_file(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_bytes(b"name,id\nname,id\nother,5\nname,7\n")
+    rows, report = _both(spark, tmp_path, "name string, id string", "name = 'name'", "csv", header="true")
+    assert len(rows) == 6
+    assert report.reader == "pushdown"
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "where"),
+    [
+        ({}, b'a,1\n"a",2\n"a""b",3\na\n\n a ,4\n"a\n', "s = 'a'"),
+        ({"escape": '"'}, b'"a""b",1\n"a","2",3\n', "s = 'a\"b'"),
+        ({"sep": "||"}, b"a||1\n b||2\na||\n", "s = 'a'"),
+        ({"sep": "\t", "quote": "'"}, b"'a\tb'\t1\na\t2\n", "s = 'a\tb'"),
+        ({"nullValue": "a"}, b"a,1\nb,2\n", "s = 'a' OR i = 2"),
+        ({"comment": "#"}, b"#a,1\na,1\n", "s = 'a'"),
+        ({"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}, b"  a  ,1\n", "s = 'a'"),
+        ({"lineSep": "\n"}, b"1,a\r\nb,2\r\nx\ry,2\n", "i = 2"),
+        ({}, b"b,1\rb,2\r\na,2\nx\ry,2\n", "i = 2"),
+        ({"emptyValue": "2"}, b'b,""\n', "i = 2"),
+        ({"encoding": "us-ascii"}, "é,2\n".encode(), "i = 2"),
+        ({}, b"\xef\xbb\xbfa,1\n", "s = 'a'"),
+        ({}, b"\xff,1\n\xff\xfe,2\n", "i = 1 OR s = '\ufffd'"),
+        ({}, b"a,1,5,6\na\n,1\n", "s = 'a' OR i = 1"),
+        ({"timestampFormat": "yyyy"}, b"a,1,2020\n", "i = 1"),
+    ],
+)
+def test_csv_options_agree(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], content: bytes, where: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    _both(spark, tmp_path, "s string, i int", where, "csv", **options)
+
+
+def test_a_struct_named_as_the_source_hides_no_column(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"x":"abc","data":{"x":5}}\n{"x":"5","data":{"x":7}}\n')
+    schema = "x string, data struct<x: int>"
+    _both(spark, tmp_path, schema, "data.x = 5")
+    session = PushdownSession(spark)
+    _flat(session, schema, tmp_path, "pushdown", "json")
+    assert session.sql("SELECT x FROM data WHERE data.x = 'abc'").run(_rows) == ["Row(x='abc')"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "where"),
+    [
+        ("spark.sql.ansi.doubleQuotedIdentifiers", "true", 'a = "b"'),
+        ("spark.sql.caseSensitive", "true", "a = 'x' OR A = 'y'"),
+        ("spark.sql.json.enablePartialResults", "false", "a = 'x'"),
+        ("spark.sql.legacy.timeParserPolicy", "LEGACY", "d = '2020-01-01'"),
+        ("spark.sql.json.enableExactStringParsing", "false", "a = '[1,2]'"),
+        ("spark.sql.session.timeZone", "Pacific/Kiritimati", "t = '2020-01-01'"),
+        ("spark.sql.columnNameOfCorruptRecord", "a", "a LIKE '%oops%'"),
+    ],
+)
+def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key: str, value: str, where: str) -> None:
+    (tmp_path / "a.json").write_bytes(
+        b'{"a":"x","b":"x","d":"2020-01-01 ","t":"2019-12-31T10:00:00Z"}\n{"a":"b","d":"2020-1-1"}\n'
+        b'{"a":[ 1, 2 ]}\n{"A":"y"}\n{"oops\n{"a":"x","d":[]}\n'
+    )
+    before = spark.conf.get(key, None)
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    spark.conf.set(key, value)
+    try:
+        schema = (
+            "a string, A string, d date" if key.endswith("caseSensitive") else "a string, b string, d date, t timestamp"
+        )
+        rows, _ = _both(spark, tmp_path, schema, where)
+        assert rows
+    finally:
+        spark.conf.unset(key) if before is None else spark.conf.set(key, before)
+
+
+@pytest.mark.parametrize(
+    "where", ["id = 2147483647 + 1", "id = CAST('abc' AS INT)", "day = DATE'+12345-01-01' + INTERVAL 1 DAY"]
+)
+def test_constants_that_python_or_ansi_cannot_hold_do_not_stop_the_plan(
+    spark: SparkSession, folder: Path, where: str
+) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    report = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan("data", where=where).report()["data"]
+    assert report.reader == "spark"
+
+
+def test_long_predicates_are_planned(spark: SparkSession, folder: Path) -> None:
+    session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+    many = ", ".join(str(n) for n in range(0, 20_000, 4))
+    either = " OR ".join(f"id = {n}" for n in range(0, 600))
+    every = " AND ".join(f"id <> {n}" for n in range(0, 600))
+    assert len(session.scan("data", where=f"id IN ({many})").run(_rows)) == 500
+    assert len(session.scan("data", where=either).run(_rows)) == 600
+    assert session.scan("data", where=f"name = 'name 7' AND {every}").run(lambda frame: frame.count()) == 14
+
+
+def test_counts_are_not_doubled_by_a_second_run(spark: SparkSession, folder: Path) -> None:
+    result = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan("data", where="id = 5")
+
+    def twice(frame: DataFrame) -> Sequence[object]:
+        frame.collect()
+        return frame.collect()
+
+    result.run(twice)
+    assert result.report()["data"].bytes_read == _stored(folder)
+
+
+def test_before_a_run_the_report_is_the_plan(spark: SparkSession, folder: Path) -> None:
+    result: PushdownResult = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan(
+        "data", where="id = 5 AND length(name) = 6"
+    )
+    report = result.report()["data"]
+    assert (report.bytes_read, report.rows_returned, result.rows) == (None, None, None)
+    assert [c.sql for c in report.conjuncts] == ["id = 5", "LENGTH(name) = 6"]
+    assert list(report.pushed) == ["id = 5"]
+    assert "pushdown reader" in result.explain()
+    assert result.df.isEmpty() is False
+
+
+def test_mistakes_are_told_at_planning(spark: SparkSession, folder: Path) -> None:
+    session = _session(spark, folder, "auto", recursiveFileLookup="true")
+    with pytest.raises(UnknownColumnError, match="name"):
+        session.scan("data", columns=["nam"])
+    with pytest.raises(BadPredicateError):
+        session.scan("data", where="id = = 5")
+    with pytest.raises(BadSpecError, match="no source"):
+        session.scan("dat")
+    with pytest.raises(BadSpecError, match="format"):
+        session.add_source("x", path="/x", format="xls")
