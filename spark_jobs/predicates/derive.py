@@ -38,6 +38,8 @@ _NUMERIC = frozenset({Family.INTEGER, Family.FLOAT, Family.DOUBLE, Family.DECIMA
 _EXACT = frozenset({Family.INTEGER, Family.DECIMAL})
 _FLOAT_EXACT = 2**24
 """Below this, different integers are different single-precision numbers."""
+_BIGINT = "9223372036854775808"
+"""The smallest number that is no 64-bit integer."""
 _CALENDAR = frozenset({Family.DATE, Family.TIMESTAMP})
 _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIMESTAMP_TEXT = re.compile(r"(\d{4}-\d{2}-\d{2})([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?)?")
@@ -106,7 +108,7 @@ def _facts(node: exp.Expr, negated: bool, scope: Scope) -> list[Fact | AnyOf]:
         sides = [_facts(side, negated, scope) for side in node.flatten()]
         both = isinstance(node, exp.And) is not negated
         return [fact for side in sides for fact in side] if both else _either(sides)
-    if not _plain(node):
+    if not _plain(node) or _decided_without_column(node, scope):
         return []
     negated = negated is not bool(node.args.get("negate"))
     return _negated_leaf(node, scope) if negated else _leaf(node, scope)
@@ -116,6 +118,22 @@ def _plain(node: exp.Expr) -> bool:
     """Whether a leaf carries nothing but the parts that are looked at here (modifiers of sqlglot's would be missed)."""
     known = {"this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog"}
     return all(key in known for key, value in node.args.items() if value)
+
+
+def _decided_without_column(node: exp.Expr, scope: Scope) -> bool:
+    """Whether Spark may put true or false in place of a comparison, also for nulls.
+
+    It does so for integers against decimal literals beyond bigint. The AST has those as strings that are cast.
+    """
+    if not any(_beyond_bigint(literal.name) for literal in node.find_all(exp.Literal)):
+        return False
+    targets = (_target(column, scope) for column in node.find_all(exp.Column))
+    return any(target is None or target.family is Family.INTEGER for target in targets)
+
+
+def _beyond_bigint(text: str) -> bool:
+    digits = text.strip().lstrip("+-0").partition(".")[0]
+    return len(digits) > len(_BIGINT) or (len(digits) == len(_BIGINT) and digits >= _BIGINT) or "e" in digits.lower()
 
 
 def _either(sides: list[list[Fact | AnyOf]]) -> list[Fact | AnyOf]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -53,12 +53,20 @@ class Case:
     ansi: bool
 
     @classmethod
-    def generate(cls, source_format: SourceFormat, seed: int, *, lines: int, predicates: int) -> Case:
-        """A case from a seed. Odd spellings are rare in some files, so that byte search is not always given up."""
+    def generate(
+        cls,
+        source_format: SourceFormat,
+        seed: int,
+        *,
+        lines: int,
+        predicates: int,
+        oddness: Sequence[float] = (0.02, 0.15, 0.5),
+    ) -> Case:
+        """A case from a seed; how often a line or value is odd is one of `oddness` for the whole file."""
         rng = random.Random(seed)
         is_json = source_format is SourceFormat.JSON
         ansi = rng.random() < 0.5
-        odd = rng.choice((0.02, 0.15, 0.5))
+        odd = rng.choice(oddness)
         if is_json:
             schema, options = json_lines.random_schema(rng, rng.randint(1, 5)), {}
             texts = [json_lines.line(rng, schema, odd) for _ in range(lines)]

@@ -82,7 +82,7 @@ def _whole(case: Case, number: int) -> bool:
 
 
 def _not_vacuous(tally: Tally) -> None:
-    assert tally.with_pattern > tally.predicates * 0.3, tally
+    assert tally.with_pattern > tally.predicates * 0.15, tally
     assert tally.kept_lines > 2 * tally.with_pattern, tally
     assert tally.dropped_lines > tally.kept_lines, tally
     assert tally.raised < tally.predicates * 0.2, tally
@@ -92,7 +92,7 @@ def _not_vacuous(tally: Tally) -> None:
 def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
 
-    @settings(max_examples=14, **BATCHES)
+    @settings(max_examples=10, **BATCHES)
     @given(seed=SEEDS)
     def run(seed: int) -> None:
         check_batch(spark, source_format, seed, tmp_path, tally)
