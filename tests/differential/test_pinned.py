@@ -30,6 +30,7 @@ JSON_PINS: tuple[tuple[str, bytes], ...] = (
     ("i = 7", b"{'i':7}"),
     ("i = 7", b'{"i":7} x'),
     ("i < 1.5", b'{"i":1}'),
+    ("i = 7", b'{"\xffi":7}'),
     ("1.5 > i", b'{"i":1}'),
     ("NOT i >= 2", b'{"i":1}'),
     ("NOT i = l IS NOT NULL", b'{"l":5}'),
