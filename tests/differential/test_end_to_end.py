@@ -36,7 +36,9 @@ def check_batch(
         tally.rows += len(kept)
         if report.reader == "pushdown":
             tally.searched += 1
-            assert report.bytes_read == path.stat().st_size, about
+            # Spark reads nothing where its optimizer finds that the predicate contradicts itself.
+            never_ran = report.bytes_read is None and not expected
+            assert never_ran or report.bytes_read == path.stat().st_size, about
         elif report.reason.startswith("byte search gave up"):
             tally.given_up += 1
         else:
