@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -37,6 +38,11 @@ class NativeScan:
 
     def report(self) -> SourceReport:
         """The plan: what Spark's planner says it pushed. Executed figures are added from Spark's task metrics."""
+        return self._planned
+
+    @cached_property
+    def _planned(self) -> SourceReport:
+        """Worked out once: asking Spark's planner about every conjunct takes tens of milliseconds."""
         request = self._request
         uris = input_uris(request.native)
         return SourceReport(
