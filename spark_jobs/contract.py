@@ -12,6 +12,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from spark_jobs.codes import ErrorCode as ErrorCode  # part of the contract, defined apart
+
 CONTRACT_VERSION = 1
 """Raised whenever a spec or result of the old shape can no longer be read."""
 
@@ -49,47 +51,6 @@ class Exactness(StrEnum):
     EXACT = "exact"
     INEXACT = "inexact"
     UNSUPPORTED = "unsupported"
-
-
-class ErrorCode(StrEnum):
-    """What went wrong, coarse enough to decide whether to try again."""
-
-    BAD_SPEC = "bad_spec"
-    UNKNOWN_COLUMN = "unknown_column"
-    KIND_MISMATCH = "kind_mismatch"
-    BAD_PREDICATE = "bad_predicate"
-    BAD_SCHEMA = "bad_schema"
-    UNSAFE_SETTING = "unsafe_setting"
-    MISSING_PATH = "missing_path"
-    OUTPUT_EXISTS = "output_exists"
-    UNREADABLE_FILE = "unreadable_file"
-    SCHEMA_CONFLICT = "schema_conflict"
-    UNSAFE_INPUT = "unsafe_input"
-    DISK_FULL = "disk_full"
-    WORKER_KILLED = "worker_killed"
-    DRIVER_KILLED = "driver_killed"
-    SUBMIT_FAILED = "submit_failed"
-    SPARK = "spark"
-    INTERNAL = "internal"
-
-    @property
-    def retryable(self) -> bool:
-        """Whether the same task, run again unchanged, could succeed."""
-        return self not in _FINAL_CODES
-
-
-_FINAL_CODES = frozenset(
-    {
-        ErrorCode.BAD_SPEC,
-        ErrorCode.UNKNOWN_COLUMN,
-        ErrorCode.KIND_MISMATCH,
-        ErrorCode.BAD_PREDICATE,
-        ErrorCode.BAD_SCHEMA,
-        ErrorCode.UNSAFE_SETTING,
-        ErrorCode.OUTPUT_EXISTS,
-        ErrorCode.SCHEMA_CONFLICT,
-    }
-)
 
 
 class _Message(BaseModel):

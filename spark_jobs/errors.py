@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.contract import ErrorCode
+from spark_jobs.codes import ErrorCode
 
 
 class PushdownError(Exception):
