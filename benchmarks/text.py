@@ -221,7 +221,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="text that a query's format and name must contain")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="texts: run the queries that contain one of them"
+    )
     parser.add_argument("--skip", nargs="*", default=[], help="engines to leave out")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
@@ -238,12 +240,14 @@ def main() -> None:
     lines, raw = _head(), {}
     print(*lines, sep="\n", flush=True)
     for query in _queries():
-        if arguments.only not in f"{query.format} {query.name}":
+        if not any(text in f"{query.format} {query.name}" for text in arguments.only):
             continue
         measured = measure(bench, query, arguments.rounds, arguments.skip)
         raw[f"{query.format} {query.name}"] = {name: asdict(figures) for name, figures in measured.items()}
         lines.append(_line(query, measured))
         print(lines[-1], flush=True)
+        # After every query: a run that is stopped keeps what it measured.
+        _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
     lines += ["", "Fixed cost of a query (a file of one line):", *fixed_cost(spark, arguments.cache, arguments.rounds)]
     _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
     spark.stop()
