@@ -187,7 +187,7 @@ _COLUMNS = (
 
 
 def _line(query: Query, measured: dict[str, Measured]) -> str:
-    ours = measured["pushdown"]
+    ours = measured.get("pushdown") or measured["auto"]
     cells = [query.format, query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}"]
     for _, other, mine, kind in _COLUMNS:
         ratio = _ratio(measured, other, mine, kind)
