@@ -221,9 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--only", nargs="*", default=[""], help="texts: run the queries that contain one of them"
-    )
+    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
     parser.add_argument("--skip", nargs="*", default=[], help="engines to leave out")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
