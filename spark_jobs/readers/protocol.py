@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -62,20 +62,6 @@ class LimitedScan(Protocol):
 
     def next_frame(self) -> DataFrame | None:
         """The rows of the next piece, or None behind the last one."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Which reader takes a scan and why; per conjunct, what it takes over."""
-
-    reader: str
-    reason: str
-    conjuncts: tuple[ConjunctReport, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def because(self, reason: str) -> Decision:
-        """The same decision with another reason."""
-        return replace(self, reason=reason)
 
 
 def unsupported(conjunct: str, reason: str) -> ConjunctReport:

@@ -32,7 +32,7 @@ from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
 
-_ID_SCHEMA = "value string"
+_LINE_SCHEMA = "value string"
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class TextScan:
         plan = self._plan
         scan = CandidateScan(tasks, plan.wanted, plan.forbidden, plan.options.lines, report, skip, cap)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
-        lines = numbers.mapInArrow(scan, _ID_SCHEMA)
+        lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         return self._with_implicit(self._parsed(lines), tasks)
 
     def exhausted(self, wave: int, number: int) -> bool:
