@@ -1,0 +1,1 @@
+"""The lazy ORC reader: filter columns first, select columns only where a row survives."""

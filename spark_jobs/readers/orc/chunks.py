@@ -1,0 +1,82 @@
+"""Compression chunks: what ORC's streams and metadata are stored in.
+
+A chunk is three bytes of header (its stored length, and whether it is stored as it is) and its bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import cramjam
+
+HEADER = 3
+"""Bytes of a chunk's header."""
+
+
+class Compression(IntEnum):
+    """Kinds of compression that can be read here, by their number in the file."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZ4 = 4
+    ZSTD = 5
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How a file's chunks are compressed; `block_size` is the largest number of bytes in one, uncompressed."""
+
+    compression: Compression
+    block_size: int
+
+    def unpacked(self, data: bytes) -> bytes:
+        """All bytes of a run of chunks. Raises ValueError for chunks that are damaged or cut short."""
+        if self.compression is Compression.NONE:
+            return data
+        return b"".join(self.chunk(data, start, stop) for start, stop in spans(data))
+
+    def chunk(self, data: bytes, start: int, stop: int) -> bytes:
+        """The bytes of the one chunk that is stored, header included, at data[start:stop]."""
+        stored = data[start + HEADER : stop]
+        if data[start] & 1:
+            return stored
+        try:
+            return self._inflated(stored)
+        except (cramjam.DecompressionError, zlib.error) as problem:
+            raise ValueError(f"a chunk does not decompress ({problem})") from problem
+
+    def _inflated(self, stored: bytes) -> bytes:
+        if self.compression is Compression.ZLIB:
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(stored)
+        if self.compression is Compression.SNAPPY:
+            return bytes(cramjam.snappy.decompress_raw(stored))
+        if self.compression is Compression.ZSTD:
+            return bytes(cramjam.zstd.decompress(stored))
+        room = bytearray(self.block_size)
+        length = cramjam.lz4.decompress_block_into(stored, room)
+        return bytes(memoryview(room)[:length])
+
+    def packed(self, data: bytes) -> bytes:
+        """The same bytes as chunks that are stored as they are: for bytes that are read once, from memory."""
+        if self.compression is Compression.NONE:
+            return data
+        size = min(self.block_size, (1 << 23) - 1)
+        pieces = (data[start : start + size] for start in range(0, len(data), size))
+        return b"".join((len(piece) << 1 | 1).to_bytes(HEADER, "little") + piece for piece in pieces)
+
+
+def spans(data: bytes) -> Iterator[tuple[int, int]]:
+    """Start and end of each chunk, header included. Raises ValueError where the last one is cut short."""
+    start = 0
+    while start < len(data):
+        if start + HEADER > len(data):
+            raise ValueError("a chunk's header is cut short")
+        stop = start + HEADER + (int.from_bytes(data[start : start + HEADER], "little") >> 1)
+        if stop > len(data):
+            raise ValueError("a chunk is cut short")
+        yield start, stop
+        start = stop

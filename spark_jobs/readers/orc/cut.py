@@ -1,0 +1,115 @@
+"""Cut row groups out of a stripe: a small ORC file, in memory, of just those rows and columns.
+
+A decoder that reads whole stripes then decodes just these row groups. Streams are copied as they are stored; only the
+chunk in which a row group begins is unpacked, and the run in which it begins is written anew from its first value.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import orc
+
+from spark_jobs.readers.orc.chunks import Compression, spans
+from spark_jobs.readers.orc.messages import footer_bytes, post_script_bytes, stripe_footer_bytes
+from spark_jobs.readers.orc.runs import MAX_PENDING_BYTES, Coding, Start, realigned
+from spark_jobs.readers.orc.stripe import Entry, Stripe, StreamPlace
+
+Pieces = Callable[[int, int], bytes]
+"""Gives the bytes from one offset of the file to another; they must have been fetched."""
+
+_BEGINNING = Entry(0, 0, Start())
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Row groups first .. last of a stripe."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """A stream's share in a cut: which stored bytes of the file, and what to do about their beginning."""
+
+    place: StreamPlace
+    begin: int
+    end: int
+    coding: Coding
+    entry: Entry
+
+
+def cuttings(stripe: Stripe, columns: Iterable[int], groups: Groups) -> list[Cutting]:
+    """What a cut needs of each stream of some columns."""
+    whole = groups.first == 0 and groups.last + 1 == stripe.groups
+    found = []
+    for column in columns:
+        indexes = {} if whole else stripe.stream_indexes(column)
+        for place in stripe.data_streams(column):
+            index = indexes.get(place.kind)
+            if index is None:
+                found.append(Cutting(place, place.offset, place.offset + place.length, Coding.RAW, _BEGINNING))
+                continue
+            begin, end = index.extent(groups.first, groups.last, place.length, stripe.tail.codec.block_size)
+            if not begin <= end <= place.length:
+                raise ValueError(f"column {column} has index entries that lie outside its stream")
+            entry = index.entry(groups.first)
+            found.append(Cutting(place, place.offset + begin, place.offset + end, index.coding, entry))
+    return found
+
+
+def cut_stream(stripe: Stripe, cutting: Cutting, stored: bytes) -> bytes:
+    """A stream that begins with its row group's first value, from the stored bytes of a cutting."""
+    codec, entry = stripe.tail.codec, cutting.entry
+    if codec.compression is Compression.NONE:
+        return realigned(stored, cutting.coding, entry.start)
+    if entry.byte == 0 and entry.start == Start():
+        return stored
+    head, rest = b"", 0
+    for start, stop in spans(stored):
+        head += codec.chunk(stored, start, stop)
+        rest = stop
+        # Bits are shifted to the end of the stream; a run may go on in the next chunk.
+        if len(head) >= entry.byte + MAX_PENDING_BYTES and not (cutting.coding is Coding.BITS and entry.start.bits):
+            break
+    if len(head) < entry.byte:
+        raise ValueError(f"column {cutting.place.column} has an index entry beyond its stream")
+    return codec.packed(realigned(head[entry.byte :], cutting.coding, entry.start)) + stored[rest:]
+
+
+class CutFile:
+    """An ORC file in memory, put together stripe by stripe."""
+
+    def __init__(self, stripe: Stripe) -> None:
+        self._stripe = stripe
+        self._out = io.BytesIO()
+        self._out.write(b"ORC")
+        self._stripes: list[tuple[int, int, int, int]] = []
+
+    def add(self, groups: Groups, cut: Sequence[Cutting], pieces: Pieces) -> None:
+        """Add some row groups as a stripe."""
+        stripe = self._stripe
+        offset = self._out.tell()
+        streams = []
+        for cutting in cut:
+            data = cut_stream(stripe, cutting, pieces(cutting.begin, cutting.end))
+            self._out.write(data)
+            streams.append((cutting.place.kind, cutting.place.column, len(data)))
+        length = self._out.tell() - offset
+        footer = stripe_footer_bytes(streams, stripe.footer.columns, bytes(stripe.footer.writer_timezone))
+        footer = stripe.tail.codec.packed(footer)
+        self._out.write(footer)
+        rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)
+        self._stripes.append((offset, length, len(footer), rows))
+
+    def opened(self) -> orc.ORCFile:
+        """The file, ready to be read by pyarrow."""
+        tail = self._stripe.tail
+        footer = tail.codec.packed(footer_bytes(tail.footer, self._stripes))
+        script = post_script_bytes(tail.post_script, len(footer))
+        self._out.write(footer + script + bytes([len(script)]))
+        return orc.ORCFile(pa.BufferReader(self._out.getbuffer()))

@@ -1,0 +1,257 @@
+"""Begin a run-length encoded stream at any of its values.
+
+A row group may begin inside a run. Readers that decode a stream from its start need a stream that starts with the row
+group's first value, so the run it begins in is written anew from there; what follows stays as it is. The encodings are
+those of the ORC v1 specification.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_PENDING_BYTES = 2 * (4 + 512 * 8 + 8 + 31 * 8)
+"""A row group's last values lie within this many bytes behind the next one's entry: writers hold back 512 values, and
+a run of them has at most a header, a base, 8 bytes per value and 31 patches; twice that where they are several runs."""
+
+_Values = npt.NDArray[np.uint64]
+
+_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+_SIXTY_FOUR = len(_WIDTHS) - 1
+_MASK = (1 << 64) - 1
+
+
+class Coding(Enum):
+    """How a stream encodes its values."""
+
+    RAW = auto()
+    BITS = auto()
+    BYTES = auto()
+    SIGNED = auto()
+    UNSIGNED = auto()
+    SIGNED_V1 = auto()
+    UNSIGNED_V1 = auto()
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a row group begins in an uncompressed stream: values (and for bits, bits of the next byte) to skip."""
+
+    values: int = 0
+    bits: int = 0
+
+
+def realigned(data: bytes, coding: Coding, start: Start) -> bytes:
+    """The stream from its value number `start` on. Bits are re-written to the end of `data`.
+
+    Raises ValueError where the data is too short or no such stream.
+    """
+    if coding is Coding.RAW or not (start.values or start.bits):
+        return data
+    try:
+        if coding is Coding.BITS:
+            return _bits_from(data, start)
+        if coding is Coding.BYTES:
+            return _bytes_from(data, start.values)
+        return _integers_from(data, start.values, coding)
+    except IndexError as problem:
+        raise ValueError("a run-length encoded stream ends inside a run") from problem
+
+
+def _bytes_from(data: bytes, skip: int) -> bytes:
+    position = 0
+    while True:
+        control = data[position]
+        length = control + 3 if control < 128 else 256 - control
+        stored = 1 if control < 128 else length
+        if skip >= length:
+            skip -= length
+            position += 1 + stored
+            if skip == 0:
+                return data[position:]
+            continue
+        rest = data[position + 1 + stored :]
+        if control < 128:
+            return _literal_bytes(data[position + 1 : position + 2] * (length - skip)) + rest
+        return _literal_bytes(data[position + 1 + skip : position + 1 + stored]) + rest
+
+
+def _literal_bytes(values: bytes) -> bytes:
+    pieces = [values[start : start + 128] for start in range(0, len(values), 128)]
+    return b"".join(bytes([256 - len(piece)]) + piece for piece in pieces)
+
+
+def _bits_from(data: bytes, start: Start) -> bytes:
+    if start.bits == 0:
+        return _bytes_from(data, start.values)
+    unpacked = np.unpackbits(np.frombuffer(_all_bytes(data)[start.values :], np.uint8))
+    return _literal_bytes(np.packbits(unpacked[start.bits :]).tobytes())
+
+
+def _all_bytes(data: bytes) -> bytes:
+    """Every complete value of a byte run-length encoded stream; a cut last run is left out."""
+    pieces = []
+    position = 0
+    while position < len(data):
+        control = data[position]
+        stored = 1 if control < 128 else 256 - control
+        piece = data[position + 1 : position + 1 + stored]
+        pieces.append(piece * (control + 3) if control < 128 else piece)
+        position += 1 + stored
+    return b"".join(pieces)
+
+
+def _integers_from(data: bytes, skip: int, coding: Coding) -> bytes:
+    old = coding in (Coding.SIGNED_V1, Coding.UNSIGNED_V1)
+    signed = coding in (Coding.SIGNED, Coding.SIGNED_V1)
+    position = 0
+    while skip:
+        values, position = _run_v1(data, position, signed) if old else _run(data, position, signed)
+        if skip < len(values):
+            rest = values[skip:]
+            return (_literals_v1(rest) if old else _direct(rest)) + data[position:]
+        skip -= len(values)
+    return data[position:]
+
+
+def _direct(values: _Values) -> bytes:
+    """One run of 64-bit values, as they are stored (signed ones zigzagged)."""
+    header = (1 << 14) | (_SIXTY_FOUR << 9) | (len(values) - 1)
+    return header.to_bytes(2, "big") + values.astype(">u8").tobytes()
+
+
+def _run(data: bytes, position: int, signed: bool) -> tuple[_Values, int]:
+    """The stored values of the run at a position (signed ones zigzagged), and the position behind it."""
+    header = data[position]
+    kind = header >> 6
+    if kind == 0:
+        width, count = ((header >> 3) & 7) + 1, (header & 7) + 3
+        stop = position + 1 + width
+        value = int.from_bytes(_slice(data, position + 1, stop), "big")
+        return np.full(count, value, np.uint64), stop
+    code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
+    if kind == 1:
+        width = _WIDTHS[code]
+        stop = position + 2 + (width * count + 7) // 8
+        return _unpacked(_slice(data, position + 2, stop), width, count), stop
+    if kind == 2:
+        return _patched(data, position, _WIDTHS[code], count, signed)
+    return _delta(data, position + 2, _WIDTHS[code] if code else 0, count, signed)
+
+
+def _slice(data: bytes, start: int, stop: int) -> bytes:
+    if stop > len(data):
+        raise ValueError("a run-length encoded stream ends inside a run")
+    return data[start:stop]
+
+
+def _unpacked(data: bytes, width: int, count: int) -> _Values:
+    """`count` big-endian values of `width` bits."""
+    bits = np.unpackbits(np.frombuffer(data, np.uint8))[: width * count].reshape(count, width)
+    padded = np.zeros((count, 64), np.uint8)
+    padded[:, 64 - width :] = bits
+    return np.packbits(padded, axis=1).view(">u8").reshape(count).astype(np.uint64)
+
+
+def _stored(values: list[int], signed: bool) -> _Values:
+    """Values as a stream stores them: zigzagged where they are signed, in 64 bits."""
+    if signed:
+        values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_wrapped, values)]
+    return np.array([v & _MASK for v in values], np.uint64)
+
+
+def _wrapped(value: int) -> int:
+    """The value as a signed 64-bit integer."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[_Values, int]:
+    third, fourth = data[position + 2], data[position + 3]
+    base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
+    gap_width, patches = (fourth >> 5) + 1, fourth & 31
+    start = position + 4
+    base = int.from_bytes(_slice(data, start, start + base_bytes), "big")
+    sign = 1 << (base_bytes * 8 - 1)
+    if base & sign:
+        base = -(base & (sign - 1))
+    start += base_bytes
+    stop = start + (width * count + 7) // 8
+    values: list[int] = _unpacked(_slice(data, start, stop), width, count).tolist()
+    entry = next(fixed for fixed in _WIDTHS if fixed >= gap_width + patch_width)
+    end = stop + (entry * patches + 7) // 8
+    index = 0
+    for patch in _unpacked(_slice(data, stop, end), entry, patches).tolist():
+        index += patch >> patch_width
+        # A patch of zero only bridges a gap that is too long for one entry.
+        values[index] |= (patch & ((1 << patch_width) - 1)) << width
+    return _stored([base + value for value in values], signed), end
+
+
+def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[_Values, int]:
+    first, position = _varint(data, position)
+    step, position = _varint(data, position)
+    value = _unzigzag(first) if signed else first
+    step = _unzigzag(step)
+    values = [value]
+    if width == 0:
+        values += [value + step * number for number in range(1, count)]
+        return _stored(values, signed), position
+    stop = position + (width * max(count - 2, 0) + 7) // 8
+    if count > 1:
+        values.append(value + step)
+    sign = -1 if step < 0 else 1
+    for delta in _unpacked(_slice(data, position, stop), width, max(count - 2, 0)).tolist():
+        values.append(values[-1] + sign * delta)
+    return _stored(values, signed), stop
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+
+
+def _unzigzag(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
+
+
+def _run_v1(data: bytes, position: int, signed: bool) -> tuple[_Values, int]:
+    """The same for version 1 of the encoding."""
+    control = data[position]
+    position += 1
+    if control >= 128:
+        stored = []
+        for _ in range(256 - control):
+            value, position = _varint(data, position)
+            stored.append(value)
+        return np.array([v & _MASK for v in stored], np.uint64), position
+    step = data[position] - 256 if data[position] >= 128 else data[position]
+    first, position = _varint(data, position + 1)
+    value = _unzigzag(first) if signed else first
+    return _stored([value + step * number for number in range(control + 3)], signed), position
+
+
+def _literals_v1(values: _Values) -> bytes:
+    pieces = []
+    for start in range(0, len(values), 128):
+        piece = values[start : start + 128].tolist()
+        pieces.append(bytes([256 - len(piece)]) + b"".join(map(_varint_bytes, piece)))
+    return b"".join(pieces)
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,151 @@
+"""A file's tail: its types, its stripes and their statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from spark_jobs.readers.orc.chunks import Codec, Compression
+from spark_jobs.readers.orc.messages import (
+    ColumnStatistics,
+    Footer,
+    Metadata,
+    PostScript,
+    StripeInformation,
+    Type,
+    parse_footer,
+    parse_metadata,
+    parse_post_script,
+)
+
+_GUESS = 16 << 10
+"""Bytes read from the end of a file at first; enough for the tail of most."""
+_MAGIC = b"ORC"
+
+ReadRange = Callable[[int, int], bytes]
+"""Reads `length` bytes from an offset of a file."""
+
+
+class Kind(IntEnum):
+    """Kinds of types, by their number in the file."""
+
+    BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    TIMESTAMP = 9
+    LIST = 10
+    MAP = 11
+    STRUCT = 12
+    UNION = 13
+    DECIMAL = 14
+    DATE = 15
+    VARCHAR = 16
+    CHAR = 17
+    TIMESTAMP_INSTANT = 18
+
+
+@dataclass(frozen=True)
+class FileTail:
+    """What the end of a file says. `metadata_at` is where the stripes' statistics lie: offset and length in bytes."""
+
+    post_script: PostScript
+    footer: Footer
+    codec: Codec
+    size: int
+    metadata_at: tuple[int, int]
+
+    @property
+    def types(self) -> Sequence[Type]:
+        """The type tree, parents before children; a node's number is its column id."""
+        return self.footer.types
+
+    @property
+    def stripes(self) -> Sequence[StripeInformation]:
+        """Where each stripe lies."""
+        return self.footer.stripes
+
+    @property
+    def stride(self) -> int:
+        """Rows of a row group, 0 where the file has no row index."""
+        return self.footer.row_index_stride
+
+    @property
+    def statistics(self) -> Sequence[ColumnStatistics]:
+        """The file's statistics by column id; empty where it has none."""
+        return self.footer.statistics
+
+    @cached_property
+    def top_level(self) -> dict[str, int]:
+        """Column ids of the root's members by name."""
+        root = self.types[0]
+        names = [name.decode("utf-8", "surrogateescape") for name in root.field_names]
+        return dict(zip(names, root.subtypes, strict=True))
+
+    def descendants(self, column: int) -> range:
+        """A column's id and those of everything in it: ids are given depth first."""
+        last = column
+        while subtypes := self.types[last].subtypes:
+            last = subtypes[-1]
+        return range(column, last + 1)
+
+    def stripe_statistics(self, read: ReadRange) -> Metadata:
+        """The stripes' statistics, which a file may lack."""
+        offset, length = self.metadata_at
+        return parse_metadata(self.codec.unpacked(read(offset, length)) if length else b"")
+
+
+def read_tail(read: ReadRange, size: int) -> FileTail:
+    """Read the tail of a file of `size` bytes, in one read where it is short.
+
+    Raises ValueError for what is no ORC file or is compressed or encrypted in a way that is not known here.
+    """
+    if size <= len(_MAGIC) + 1:
+        raise ValueError(f"it has {size} bytes, too few for an ORC file")
+    guess = min(size, _GUESS)
+    end = read(size - guess, guess)
+    script_length = end[-1]
+    if script_length + 1 > len(end):
+        raise ValueError("its postscript is cut short")
+    script = parse_post_script(end[-1 - script_length : -1])
+    if bytes(script.magic) != _MAGIC:
+        raise ValueError("its postscript has no ORC magic")
+    try:
+        codec = Codec(Compression(script.compression), script.compression_block_size or 1 << 18)
+    except ValueError as problem:
+        raise ValueError(f"its compression (number {script.compression}) is not known") from problem
+    needed = script.footer_length + script_length + 1
+    metadata_start = size - needed - script.metadata_length
+    if metadata_start < 0:
+        raise ValueError(f"its footer claims {script.footer_length} bytes, more than it has")
+    if needed > len(end):
+        end = read(size - needed, needed)
+    footer = parse_footer(codec.unpacked(end[len(end) - needed : len(end) - script_length - 1]))
+    _check(footer, metadata_start)
+    return FileTail(script, footer, codec, size, (metadata_start, script.metadata_length))
+
+
+def _check(footer: Footer, limit: int) -> None:
+    """Raises ValueError where the footer cannot be right, before anything is read by it."""
+    if footer.HasField("encryption"):
+        raise ValueError("it is encrypted")
+    count = len(footer.types)
+    if count == 0 or footer.types[0].kind != Kind.STRUCT:
+        raise ValueError("its footer has no row type")
+    for number, node in enumerate(footer.types):
+        if any(not number < child < count for child in node.subtypes):
+            raise ValueError(f"its type tree is broken at column {number}")
+    if len(footer.types[0].field_names) != len(footer.types[0].subtypes):
+        raise ValueError("its row type has not as many names as columns")
+    for number, stripe in enumerate(footer.stripes):
+        if stripe.offset + stripe.index_length + stripe.data_length + stripe.footer_length > limit:
+            raise ValueError(f"stripe {number} would reach beyond the file's content")
+    if sum(stripe.number_of_rows for stripe in footer.stripes) != footer.number_of_rows:
+        raise ValueError("its stripes have not as many rows as its footer says")
