@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.gateway import jvm
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
@@ -17,6 +19,32 @@ class FileEntry:
 
     path: str
     length: int
+
+
+class HadoopSettings:
+    """The Hadoop configuration that a Spark session's readers get: the context's, and what the session sets on top."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._system = jvm(spark).java.lang.System
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def value(self, key: str) -> str:
+        """The value of a key, Hadoop's default included; empty where it has none."""
+        return str(self._configuration.get(key) or "")
+
+    def explicit(self, prefix: str) -> dict[str, str]:
+        """All entries whose keys begin with the prefix and that somebody set: Hadoop's defaults are left out."""
+        below = self._configuration.getPropsWithPrefix(prefix)
+        return {prefix + rest: str(below[rest]) for rest in below if self._is_explicit(prefix + rest)}
+
+    def environment(self, name: str) -> str | None:
+        """A variable of the environment that the driver's JVM runs in."""
+        found = self._system.getenv(name)
+        return None if found is None else str(found)
+
+    def _is_explicit(self, key: str) -> bool:
+        sources = self._configuration.getPropertySources(key)
+        return sources is None or list(sources) != ["core-default.xml"]
 
 
 class HadoopFiles:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
+
+from spark_jobs.filesystem import FileEntry
+from spark_jobs.readers.storage import LOCAL, Storage
 
 
 class Compression(StrEnum):
@@ -21,16 +25,21 @@ class Compression(StrEnum):
     ZSTD = ".zst"
 
 
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A local file of a scan: its URI as Spark prints it, its path, its size in bytes."""
+    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes.
+
+    The path of a local file is bare, that of an object is its whole URI without percent-encoding.
+    """
 
     uri: str
     path: str
     size: int
+    storage: Storage = field(default=LOCAL, compare=False)
 
     @property
     def suffix(self) -> str:
@@ -44,6 +53,13 @@ class InputFile:
             return None
         return Compression(self.suffix) if self.suffix in set(Compression) else Compression.NONE
 
+    def split(self, start: int, end: int) -> Split:
+        """The lines that begin in a byte range; of a compressed file, all lines."""
+        compression = self.compression or Compression.NONE
+        if compression is not Compression.NONE:
+            start, end = 0, self.size
+        return Split(self.path, start, end, compression, self.storage)
+
 
 @dataclass(frozen=True)
 class Split:
@@ -53,6 +69,7 @@ class Split:
     start: int
     end: int
     compression: Compression
+    storage: Storage = field(default=LOCAL, compare=False)
 
 
 @dataclass(frozen=True)
@@ -70,9 +87,9 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
 
 def decoded(uri: str) -> str:
     """The URI without percent-encoding, as Hadoop prints paths."""
-    parts = urlsplit(uri)
-    prefix = f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:" if parts.scheme else ""
-    return prefix + unquote(uri[uri.index(parts.path) :] if parts.path else "")
+    head = _AUTHORITY.match(uri)
+    start = head.end() if head else 0
+    return uri[:start].removesuffix("//") + unquote(uri[start:])
 
 
 def is_local(uri: str) -> bool:
@@ -88,6 +105,32 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
         path = "/" + path.lstrip("/")
         found.append(InputFile(uri, path, os.stat(path).st_size))  # noqa: PTH116
     return tuple(found)
+
+
+def input_files(frame: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
+    """The files a frame of Spark's own reader reads, wherever they lie.
+
+    Sizes of local files are looked up now, those of others come from the listing that Spark made already: asking a
+    store about each object would take longer than reading them. Raises OSError where a local file vanished.
+    """
+    uris = input_uris(frame)
+    local = local_files([uri for uri in uris if is_local(uri)])
+    if len(local) == len(uris):
+        return local
+    sizes = {entry.path: entry.length for entry in _listed(frame)}
+    remote = [(uri, decoded(uri)) for uri in uris if not is_local(uri)]
+    return local + tuple(InputFile(uri, path, sizes[path], storage) for uri, path in remote)
+
+
+def _listed(frame: DataFrame) -> Iterator[FileEntry]:
+    """What Spark knows of a frame's files since it listed them."""
+    relation = frame._jdf.queryExecution().analyzed()
+    newer = relation.nodeName() == "DataSourceV2Relation"
+    index = relation.table().fileIndex() if newer else relation.relation().location()
+    found = index.allFiles().iterator()
+    while found.hasNext():
+        status = found.next()
+        yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
 
 
 def has_plain_directories(path: str) -> bool:
@@ -142,9 +185,8 @@ def pack(files: Sequence[InputFile], packing: Packing, *, one_file_per_task: boo
 
 
 def _splits(file: InputFile, limit: int) -> list[Split]:
-    compression = file.compression or Compression.NONE
     if file.size == 0:
         return []
-    if compression is not Compression.NONE:
-        return [Split(file.path, 0, file.size, compression)]
-    return [Split(file.path, start, min(start + limit, file.size), compression) for start in range(0, file.size, limit)]
+    if file.compression not in (None, Compression.NONE):
+        return [file.split(0, file.size)]
+    return [file.split(start, min(start + limit, file.size)) for start in range(0, file.size, limit)]

@@ -6,15 +6,14 @@ import bz2
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 from isal import igzip, igzip_lib
 
-from spark_jobs.errors import UnreadableFileError
+from spark_jobs.errors import BadSpecError, MissingPathError, UnreadableFileError
 from spark_jobs.readers.files import Compression, Split
+from spark_jobs.readers.storage import RangeFile
 
 WINDOW = 1 << 20
 """Bytes of a window; small enough to stay in a core's cache between the searches over it."""
@@ -51,42 +50,53 @@ class LineReader:
         self.bytes_searched = 0
 
     def windows(self) -> Iterator[Window]:
-        """Windows in file order; the same object each time, valid until the next one is asked for."""
+        """Windows in file order; the same object each time, valid until the next one is asked for.
+
+        Raises MissingPathError, UnreadableFileError, or BadSpecError where the file may not be read.
+        """
+        split = self._split
         try:
-            with Path(self._split.path).open("rb", buffering=0) as raw:
-                if self._split.compression is Compression.NONE:
-                    yield from self._plain(raw)
-                else:
-                    yield from self._compressed(raw)
+            if split.compression is Compression.NONE:
+                yield from self._plain()
+            else:
+                yield from self._compressed()
+        except FileNotFoundError as problem:
+            raise MissingPathError(f"{split.path} vanished before it was read; run the task again") from problem
+        except PermissionError as problem:
+            raise BadSpecError(
+                f"cannot read {split.path}: {problem}; let the job's credentials read it, or leave it out of `path`"
+            ) from problem
         except (EOFError, zlib.error, _GZIP_ERROR, igzip.BadGzipFile, OSError, pa.ArrowException) as problem:
             raise UnreadableFileError(
-                f"cannot read {self._split.path} near byte {self._split.start + self.bytes_read}: {problem}; "
+                f"cannot read {split.path} near byte {split.start + self.bytes_read}: {problem}; "
                 "replace the file, or leave it out of `path`"
             ) from problem
 
-    def _compressed(self, raw: FileIO) -> Iterator[Window]:
-        with _decompressed(raw, self._split.compression) as stream:
+    def _compressed(self) -> Iterator[Window]:
+        split = self._split
+        with split.storage.open(split.path) as raw, _decompressed(raw, split.compression) as stream:
             filler = _Filler(stream, None, self._carriage_returns)
             for window in filler.windows():
-                self.bytes_read = raw.tell()
+                self.bytes_read = raw.fetched
                 self.bytes_searched += window.length
                 yield window
-            self.bytes_read = raw.tell()
+            self.bytes_read = raw.fetched
 
-    def _plain(self, raw: FileIO) -> Iterator[Window]:
+    def _plain(self) -> Iterator[Window]:
         """A split that starts inside a line leaves that line to the split before it."""
-        start = max(self._split.start - 1, 0)
-        raw.seek(start)
-        filler = _Filler(raw, self._split.end - start, self._carriage_returns, drop_first=self._split.start > 0)
-        for window in filler.windows():
-            self.bytes_read = raw.tell() - start
-            self.bytes_searched += window.length
-            yield window
-        self.bytes_read = raw.tell() - start
+        split = self._split
+        start = max(split.start - 1, 0)
+        with split.storage.open(split.path, start, split.end) as raw:
+            filler = _Filler(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
+            for window in filler.windows():
+                self.bytes_read = raw.fetched
+                self.bytes_searched += window.length
+                yield window
+            self.bytes_read = raw.fetched
 
 
 @contextmanager
-def _decompressed(raw: FileIO, compression: Compression) -> Iterator[_Stream]:
+def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
     if compression is Compression.GZIP:
         with igzip.GzipFile(fileobj=raw) as stream:  # type: ignore[no-untyped-call]
             yield stream

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from spark_jobs.contract import ConjunctReport, Exactness, SourceReport
-from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.implicit import location, max_depth, native_implicit_expressions
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.files import decoded, input_uris, is_local, local_files
+from spark_jobs.readers.files import decoded, input_files, input_uris
 from spark_jobs.readers.protocol import ScanRequest
+from spark_jobs.readers.storage import LOCAL
 
 
 class NativeScan:
@@ -44,22 +43,16 @@ class NativeScan:
     def _planned(self) -> SourceReport:
         """Worked out once: asking Spark's planner about every conjunct takes tens of milliseconds."""
         request = self._request
-        uris = input_uris(request.native)
+        files = input_files(request.native, LOCAL)
         return SourceReport(
             reader="spark",
             reason=self._reason,
             conjuncts=self._conjuncts(),
             columns=request.columns,
-            files_total=len(uris),
-            bytes_total=self._size(uris),
+            files_total=len(files),
+            bytes_total=sum(file.size for file in files),
             notes=self._notes,
         )
-
-    def _size(self, uris: Sequence[str]) -> int:
-        """Bytes of all files as stored."""
-        files = HadoopFiles(self._request.native.sparkSession)
-        local = sum(file.size for file in local_files([uri for uri in uris if is_local(uri)]))
-        return local + sum(files.length(decoded(uri)) for uri in uris if not is_local(uri))
 
     def limited(self, limit: int) -> None:
         """Spark's LIMIT stops the JVM readers early by itself."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.errors import PushdownError
 from spark_jobs.readers.candidates import Finder, LineSyntax
-from spark_jobs.readers.files import Compression, InputFile, Split
+from spark_jobs.readers.files import InputFile, Split
 from spark_jobs.readers.lines import LineReader
 from spark_jobs.readers.search import Searcher
 
@@ -73,7 +73,4 @@ def _blocks(files: Sequence[InputFile]) -> list[Split]:
 
 
 def _block(file: InputFile, start: int) -> Split:
-    compression = file.compression or Compression.NONE
-    if compression is not Compression.NONE:
-        return Split(file.path, 0, file.size, compression)
-    return Split(file.path, start, min(start + BLOCK, file.size), compression)
+    return file.split(start, min(start + BLOCK, file.size))

@@ -25,11 +25,12 @@ from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.projection.implicit import implicit_values, root_of
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.candidates import CandidateScan
-from spark_jobs.readers.files import InputFile, Packing, Task, decoded, input_uris, is_local, local_files, pack
+from spark_jobs.readers.files import InputFile, Packing, Task, decoded, input_files, input_uris, pack
 from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
 from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
+from spark_jobs.readers.storage import Storage, storage_for
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
 
 _LINE_SCHEMA = "value string"
@@ -87,10 +88,10 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     usable = [part for part in parts if part.pattern is not None]
     if not usable:
         return Refusal("no conjunct implies bytes that a line must hold")
-    uris = input_uris(request.native)
-    if foreign := next((uri for uri in uris if not is_local(uri)), None):
-        return Refusal(f"{foreign} is not on a local file system")
-    files = _files(uris)
+    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    if isinstance(storage, str):
+        return Refusal(storage)
+    files = _files(request.native, storage)
     if coded := next((file.path for file in files if file.compression is None), None):
         return Refusal(f"{coded} needs a codec that only Hadoop has")
     forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
@@ -179,9 +180,9 @@ def _derived(predicate: exp.Expr, scope: Scope, request: ScanRequest, options: T
     return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
 
 
-def _files(uris: Sequence[str]) -> tuple[InputFile, ...]:
+def _files(native: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
     try:
-        return local_files(uris)
+        return input_files(native, storage)
     except FileNotFoundError as problem:
         raise MissingPathError(
             f"{problem.filename} vanished while the scan was planned; run the task again"

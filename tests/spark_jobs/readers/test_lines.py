@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.errors import UnreadableFileError
+from spark_jobs.errors import MissingPathError, UnreadableFileError
 from spark_jobs.readers import lines
 from spark_jobs.readers.files import Compression, Split
 from spark_jobs.readers.lines import LineReader
@@ -130,7 +130,7 @@ def test_truncated_and_broken_files_are_told_with_their_place(tmp_path: Path, co
 
 
 def test_a_file_that_vanished_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match="gone"):
+    with pytest.raises(MissingPathError, match="gone"):
         _windows(Split(str(tmp_path / "gone"), 0, 5, Compression.NONE))
 
 
