@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from types import TracebackType
@@ -20,7 +20,8 @@ AHEAD = 8 << 20
 """Bytes of the largest read-ahead, and so of the memory that an open object takes."""
 FIRST_AHEAD = 1 << 20
 """Bytes of the first read-ahead; each one behind it is twice as large, so that a short look stays cheap."""
-_MARK = 16
+_UNLIKELY = 0xFF
+"""A byte that no text in UTF-8 holds."""
 _DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_SIGNATURE", "status 403")
 
 
@@ -231,29 +232,33 @@ class ObjectFile(RawIOBase):
         self._begin = self._end = self._position
         self._fetch(memoryview(self._buffer)[:count])
         self._end = self._begin + count
-        self._step = min(2 * self._step, self._ahead)
 
     def _fetch(self, view: memoryview) -> None:
         """One request, for bytes from the position on.
 
-        pyarrow reports a range as read in full even where the store sent less of it, an object overwritten with a
-        shorter one, say. A random mark at the range's end tells: it is overwritten, or the bytes never came.
+        pyarrow takes a range for read in full even where the store sent less of it, of an object overwritten with a
+        shorter one, say. So the range's last byte is set before: one that nobody wrote is still what it was. Where it
+        should be just that by the object, reading that byte alone over another value tells.
         """
-        mark = os.urandom(min(_MARK, len(view)))
-        for _ in range(2):
-            view[len(view) - len(mark) :] = mark
-            self._bucket.safely(lambda: self._read(view))
-            self.fetched += len(view)
-            if bytes(view[len(view) - len(mark) :]) != mark:
-                return
-            # The bytes may happen to be the mark where it is short: another one tells these cases apart.
-            mark = bytes(byte ^ 0xFF for byte in mark)
-        raise OSError(f"the store sent fewer than {len(view)} bytes from byte {self._position} on")
+        view[-1] = _UNLIKELY
+        self._request(view, self._position)
+        if view[-1] == _UNLIKELY:
+            view[-1] = 0
+            # Where the object ends before that byte, the store refuses the range, which is an OSError as well.
+            with suppress(OSError):
+                self._request(view[-1:], self._position + len(view) - 1)
+            if view[-1] != _UNLIKELY:
+                raise OSError(f"the store sent fewer than {len(view)} bytes from byte {self._position} on")
+        self._step = min(2 * self._step, self._ahead)
 
-    def _read(self, view: memoryview) -> None:
-        self._file.seek(self._position)
-        if self._file.readinto(view) != len(view):
-            raise OSError(f"the store sent fewer than {len(view)} bytes from byte {self._position} on")
+    def _request(self, view: memoryview, position: int) -> None:
+        def read() -> None:
+            self._file.seek(position)
+            if self._file.readinto(view) != len(view):
+                raise OSError(f"the store sent fewer than {len(view)} bytes from byte {position} on")
+
+        self._bucket.safely(read)
+        self.fetched += len(view)
 
     def _check_version(self) -> None:
         with self._bucket.open(self._key) as now:
@@ -263,5 +268,5 @@ class ObjectFile(RawIOBase):
 
 def _version(file: pa.NativeFile) -> bytes:
     """What tells one version of an object from another: the store's tag of its content, and its length."""
-    tag: bytes = file.metadata().get(b"ETag", b"")
+    tag: bytes = file.metadata().get("ETag", b"")
     return tag + b" %d" % file.size()
