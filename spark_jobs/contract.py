@@ -59,6 +59,21 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
+class OrcOptions(_Message):
+    """How an ORC source is read lazily.
+
+    `sarg_to_filter` drives Spark's reader with or without `orc.sarg.to.filter`, None leaves it to the choice of reader.
+    `use_selected` takes the rows that our filter selects for the result where it is exact, without filtering again.
+    `partial_reads` is how many separate reads of select columns a stripe may have before one read to its end, None to
+    choose by the gaps; gaps of up to `min_seek_size` bytes are read rather than skipped.
+    """
+
+    sarg_to_filter: bool | None = None
+    use_selected: bool = False
+    partial_reads: Annotated[int, Field(ge=0)] | None = None
+    min_seek_size: Annotated[int, Field(ge=0)] = 16 << 10
+
+
 class SourceSpec(_Message):
     """One named source: files of one format, how to parse them and which reader to use."""
 
@@ -68,6 +83,7 @@ class SourceSpec(_Message):
     options: dict[str, str] = Field(default_factory=dict)
     reader: ReaderChoice = ReaderChoice.AUTO
     filter_pushdown: bool = True
+    orc: OrcOptions = OrcOptions()
 
 
 class QuerySpec(_Message):
@@ -145,6 +161,8 @@ class SourceReport(_Message):
 
     Units: bytes as stored (compressed files: compressed bytes), rows, files. `bytes_searched` counts bytes that were
     searched for a byte pattern, after decompression. `skipped` counts units never read, by kind (files, bytes).
+    `units` tells what became of a format's own units (stripes, row groups), by kind and fate; `bytes_by_purpose` splits
+    up `bytes_read`.
     """
 
     reader: str
@@ -159,6 +177,8 @@ class SourceReport(_Message):
     rows_decoded: int | None = None
     rows_returned: int | None = None
     skipped: dict[str, int] = Field(default_factory=dict)
+    units: dict[str, dict[str, int]] = Field(default_factory=dict)
+    bytes_by_purpose: dict[str, int] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

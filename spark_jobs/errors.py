@@ -71,3 +71,9 @@ class UnsafeInputError(PushdownError):
     """Bytes were met that Spark may read in a way byte search cannot follow; Spark's own reader must take the scan."""
 
     code = ErrorCode.UNSAFE_INPUT
+
+
+class SchemaConflictError(PushdownError):
+    """Files do not agree with each other or with the declared schema; the message names column and types."""
+
+    code = ErrorCode.SCHEMA_CONFLICT

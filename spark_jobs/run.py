@@ -24,7 +24,8 @@ from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.output import OutputWriter
 from spark_jobs.report import render_text
-from spark_jobs.session import PushdownResult, PushdownSession
+from spark_jobs.result import PushdownResult
+from spark_jobs.session import PushdownSession
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",

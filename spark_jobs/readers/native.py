@@ -19,6 +19,8 @@ from spark_jobs.readers.storage import LOCAL
 class NativeScan:
     """A scan by Spark's reader. The reason says why it was taken."""
 
+    exact = False
+
     def __init__(self, request: ScanRequest, roots: tuple[str, ...], reason: str, notes: tuple[str, ...] = ()) -> None:
         self._request = request
         self._roots = roots

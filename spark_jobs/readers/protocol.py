@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from spark_jobs.contract import ConjunctReport, Exactness, OrcOptions, ReaderChoice, SourceFormat, SourceReport
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Source:
     options: Mapping[str, str]
     reader: ReaderChoice
     filter_pushdown: bool
+    orc: OrcOptions = field(default_factory=OrcOptions)
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class ScanRequest:
 
 class Scan(Protocol):
     """A planned scan of one source."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row already satisfies the predicate, so that nobody needs to evaluate it again."""
 
     def frame(self) -> DataFrame:
         """The rows that may satisfy the predicate, lazily, with at least the requested columns."""

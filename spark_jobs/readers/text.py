@@ -176,7 +176,7 @@ def _best(conjunct: exp.Expr, scope: Scope, request: ScanRequest, options: TextO
 def _derived(predicate: exp.Expr, scope: Scope, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     facts = derive(predicate, scope)
     if request.source.format is SourceFormat.CSV:
-        return csv_patterns(facts, options.csv)
+        return csv_patterns(facts, options.csv, request.schema.fieldNames())
     return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
 
 
@@ -247,6 +247,8 @@ def _read_schema(request: ScanRequest) -> StructType:
 
 class TextScan:
     """A byte-search scan of one source."""
+
+    exact = False
 
     def __init__(
         self,

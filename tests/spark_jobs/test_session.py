@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.contract import SourceReport
 from spark_jobs.errors import BadPredicateError, BadSpecError, UnknownColumnError, UnreadableFileError
 from spark_jobs.failures import classify
-from spark_jobs.session import PushdownResult, PushdownSession
+from spark_jobs.result import PushdownResult
+from spark_jobs.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at timestamp, day date, price decimal(10,2), place struct<city: string, zip: int>"
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from pyarrow import orc
 
 from spark_jobs.readers.orc.chunks import Compression, spans
-from spark_jobs.readers.orc.messages import footer_bytes, post_script_bytes, stripe_footer_bytes
+from spark_jobs.readers.orc.messages import Type, footer_bytes, post_script_bytes, stripe_footer_bytes, type_like
 from spark_jobs.readers.orc.runs import MAX_PENDING_BYTES, Coding, Start, realigned
-from spark_jobs.readers.orc.stripe import Entry, Stripe, StreamPlace
+from spark_jobs.readers.orc.stripe import Entry, StreamPlace, Stripe
+from spark_jobs.readers.orc.tail import FileTail
 
 Pieces = Callable[[int, int], bytes]
 """Gives the bytes from one offset of the file to another; they must have been fetched."""
@@ -81,11 +82,34 @@ def cut_stream(stripe: Stripe, cutting: Cutting, stored: bytes) -> bytes:
     return codec.packed(realigned(head[entry.byte :], cutting.coding, entry.start)) + stored[rest:]
 
 
-class CutFile:
-    """An ORC file in memory, put together stripe by stripe."""
+@dataclass(frozen=True)
+class Selection:
+    """Some columns of a file with all their ancestors, in the file's order; `types` is their own, smaller type tree."""
 
-    def __init__(self, stripe: Stripe) -> None:
+    columns: tuple[int, ...]
+    types: tuple[Type, ...]
+
+    @classmethod
+    def of(cls, tail: FileTail, top_level: Iterable[int]) -> Selection:
+        """Some top-level columns, whole."""
+        roots = sorted(top_level)
+        columns = (0, *(column for root in roots for column in tail.descendants(root)))
+        new = {column: number for number, column in enumerate(columns)}
+        names = dict(zip(tail.types[0].subtypes, tail.types[0].field_names, strict=True))
+        root_type = type_like(tail.types[0], [new[root] for root in roots], [names[root] for root in roots])
+        inner = (
+            type_like(t, [new[c] for c in t.subtypes], t.field_names) for t in (tail.types[c] for c in columns[1:])
+        )
+        return cls(columns, (root_type, *inner))
+
+
+class CutFile:
+    """An ORC file of some columns, in memory, put together stripe by stripe."""
+
+    def __init__(self, stripe: Stripe, selection: Selection) -> None:
         self._stripe = stripe
+        self._selection = selection
+        self._numbers = {column: number for number, column in enumerate(selection.columns)}
         self._out = io.BytesIO()
         self._out.write(b"ORC")
         self._stripes: list[tuple[int, int, int, int]] = []
@@ -98,9 +122,10 @@ class CutFile:
         for cutting in cut:
             data = cut_stream(stripe, cutting, pieces(cutting.begin, cutting.end))
             self._out.write(data)
-            streams.append((cutting.place.kind, cutting.place.column, len(data)))
+            streams.append((cutting.place.kind, self._numbers[cutting.place.column], len(data)))
         length = self._out.tell() - offset
-        footer = stripe_footer_bytes(streams, stripe.footer.columns, bytes(stripe.footer.writer_timezone))
+        encodings = [stripe.footer.columns[column] for column in self._selection.columns]
+        footer = stripe_footer_bytes(streams, encodings, bytes(stripe.footer.writer_timezone))
         footer = stripe.tail.codec.packed(footer)
         self._out.write(footer)
         rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)
@@ -109,7 +134,7 @@ class CutFile:
     def opened(self) -> orc.ORCFile:
         """The file, ready to be read by pyarrow."""
         tail = self._stripe.tail
-        footer = tail.codec.packed(footer_bytes(tail.footer, self._stripes))
+        footer = tail.codec.packed(footer_bytes(tail.footer, self._selection.types, self._stripes))
         script = post_script_bytes(tail.post_script, len(footer))
         self._out.write(footer + script + bytes([len(script)]))
         return orc.ORCFile(pa.BufferReader(self._out.getbuffer()))

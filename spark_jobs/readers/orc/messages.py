@@ -127,41 +127,40 @@ class Type(Protocol):
     scale: int
 
 
-class _Bounds(Protocol):
+class Presence(Protocol):
+    """A message whose optional fields can be asked for."""
+
+    def HasField(self, name: str) -> bool:  # noqa: N802 -- protobuf's name
+        """Whether an optional field is there."""
+
+
+class _Bounds(Presence, Protocol):
     minimum: int
     maximum: int
 
-    def HasField(self, name: str) -> bool: ...  # noqa: N802 -- protobuf's name
 
-
-class _DoubleBounds(Protocol):
+class _DoubleBounds(Presence, Protocol):
     minimum: float
     maximum: float
 
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
 
-
-class _TextBounds(Protocol):
+class _TextBounds(Presence, Protocol):
     minimum: bytes
     maximum: bytes
     lower_bound: bytes
     upper_bound: bytes
 
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
 
-
-class _TimestampBounds(Protocol):
+class _TimestampBounds(Presence, Protocol):
     minimum_utc: int
     maximum_utc: int
-
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
 
 
 class _Buckets(Protocol):
     count: Sequence[int]
 
 
-class ColumnStatistics(Protocol):
+class ColumnStatistics(Presence, Protocol):
     """Statistics of one column in a file, a stripe or a row group."""
 
     number_of_values: int
@@ -174,10 +173,8 @@ class ColumnStatistics(Protocol):
     date_statistics: _Bounds
     timestamp_statistics: _TimestampBounds
 
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
 
-
-class Footer(Protocol):
+class Footer(Presence, Protocol):
     """The file's footer: stripes, types, statistics."""
 
     header_length: int
@@ -190,8 +187,6 @@ class Footer(Protocol):
     writer: int
     calendar: int
     software_version: bytes
-
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
 
 
 class StripeStatistics(Protocol):
@@ -221,14 +216,12 @@ class ColumnEncoding(Protocol):
     dictionary_size: int
 
 
-class StripeFooter(Protocol):
+class StripeFooter(Presence, Protocol):
     """The directory of a stripe."""
 
     streams: Sequence[Stream]
     columns: Sequence[ColumnEncoding]
     writer_timezone: bytes
-
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
 
 
 class RowIndexEntry(Protocol):
@@ -279,11 +272,8 @@ def _classes() -> dict[str, type[Message]]:
             if not repeated or kind not in _SCALARS:
                 declared.options.ClearField("packed")
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))  # type: ignore[no-untyped-call]
-        for name in _TABLE
-    }
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in _TABLE}
 
 
 _CLASSES = _classes()
@@ -341,11 +331,22 @@ def stripe_footer_bytes(
     return footer.SerializeToString()
 
 
-def footer_bytes(original: Footer, stripes: Sequence[tuple[int, int, int, int]]) -> bytes:
+def type_like(original: Type, subtypes: Sequence[int], field_names: Sequence[bytes]) -> Type:
+    """A node like another with other children."""
+    node = _CLASSES["Type"]()
+    node.CopyFrom(cast(Message, original))
+    node.ClearField("subtypes")
+    node.ClearField("field_names")
+    node.subtypes.extend(subtypes)  # type: ignore[attr-defined]
+    node.field_names.extend(field_names)  # type: ignore[attr-defined]
+    return cast(Type, node)
+
+
+def footer_bytes(original: Footer, types: Sequence[Type], stripes: Sequence[tuple[int, int, int, int]]) -> bytes:
     """A footer like another, over stripes (offset, data length, footer length, rows), without index or statistics."""
     footer = _CLASSES["Footer"]()
     footer.header_length = 3  # type: ignore[attr-defined]
-    footer.types.extend(original.types)  # type: ignore[attr-defined]
+    footer.types.extend(types)  # type: ignore[attr-defined]
     for offset, data, tail, rows in stripes:
         footer.stripes.add(  # type: ignore[attr-defined]
             offset=offset, index_length=0, data_length=data, footer_length=tail, number_of_rows=rows

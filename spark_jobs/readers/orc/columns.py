@@ -1,0 +1,146 @@
+"""Match the columns a scan wants with those a file has, and give the file's values the wanted types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import SchemaConflictError, UnsafeInputError
+from spark_jobs.readers.orc.messages import Type
+from spark_jobs.readers.orc.tail import FileTail, Kind
+
+_POSITIONAL = re.compile(r"_col\d+")
+"""Names that Hive gave to columns before it kept their real ones; such files are read by position, as Spark does."""
+GREGORIAN_START = -141_427
+"""1582-10-15 in days since 1970: Spark takes earlier dates for Julian ones and converts them."""
+
+_INTEGERS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
+_TEXT = frozenset({Kind.STRING, Kind.CHAR, Kind.VARCHAR})
+_TIMES = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A wanted column: its field as Spark wants it, and its column id in a file, None where the file lacks it."""
+
+    field: pa.Field
+    column: int | None
+
+
+def matched(
+    tail: FileTail, wanted: Sequence[pa.Field], positions: Sequence[int], *, case_sensitive: bool
+) -> list[Matched]:
+    """Find the wanted columns in a file, by name, or by position in files without real names.
+
+    `positions` are the columns' places in the table. Raises SchemaConflictError where a name fits two columns, and
+    UnsafeInputError for types that only Spark's reader converts.
+    """
+    names = tail.top_level
+    if names and all(map(_POSITIONAL.fullmatch, names)):
+        ids = list(names.values())
+        found = [ids[place] if place < len(ids) else None for place in positions]
+    else:
+        found = [_by_name(names, field.name, case_sensitive) for field in wanted]
+    for field, column in zip(wanted, found, strict=True):
+        if column is not None:
+            _check(tail.types, column, field.type, field.name, case_sensitive)
+    return [Matched(field, column) for field, column in zip(wanted, found, strict=True)]
+
+
+def _by_name(names: dict[str, int], name: str, case_sensitive: bool) -> int | None:
+    if case_sensitive:
+        return names.get(name)
+    found = [column for known, column in names.items() if known.lower() == name.lower()]
+    if len(found) > 1:
+        raise SchemaConflictError(f"column {name!r} fits {len(found)} columns; set spark.sql.caseSensitive=true")
+    return found[0] if found else None
+
+
+def _check(types: Sequence[Type], column: int, wanted: pa.DataType, name: str, case_sensitive: bool) -> None:
+    """Raises UnsafeInputError unless the file's values are the wanted ones, or become so without any loss."""
+    node = types[column]
+    kind = Kind(node.kind)
+    if pa.types.is_struct(wanted) and kind is Kind.STRUCT:
+        members = {n.decode("utf-8", "replace"): c for n, c in zip(node.field_names, node.subtypes, strict=True)}
+        for field in wanted:
+            member = _by_name(members, field.name, case_sensitive)
+            if member is not None:
+                _check(types, member, field.type, f"{name}.{field.name}", case_sensitive)
+    elif pa.types.is_list(wanted) and kind is Kind.LIST:
+        _check(types, node.subtypes[0], wanted.value_type, f"{name}.element", case_sensitive)
+    elif pa.types.is_map(wanted) and kind is Kind.MAP:
+        _check(types, node.subtypes[0], wanted.key_type, f"{name}.key", case_sensitive)
+        _check(types, node.subtypes[1], wanted.item_type, f"{name}.value", case_sensitive)
+    elif not _leaf_fits(node, kind, wanted):
+        raise UnsafeInputError(
+            f"column {name} is stored as {kind.name.lower()}, which only Spark turns into {wanted}; "
+            "read it with reader='spark'"
+        )
+
+
+def _leaf_fits(node: Type, kind: Kind, wanted: pa.DataType) -> bool:
+    if kind in _INTEGERS:
+        # timestamp_ntz lies in a file as a number of microseconds.
+        integer = pa.types.is_signed_integer(wanted) and wanted.bit_width >= _INTEGERS[kind]
+        return bool(integer or (kind is Kind.LONG and wanted == pa.timestamp("us")))
+    if kind is Kind.DECIMAL:
+        same = pa.types.is_decimal128(wanted) and wanted.scale == node.scale
+        return bool(same and wanted.precision >= node.precision)
+    if kind is Kind.FLOAT:
+        return bool(wanted in (pa.float32(), pa.float64()))
+    if kind in _TEXT:
+        return bool(pa.types.is_string(wanted) or pa.types.is_large_string(wanted))
+    if kind in _TIMES:
+        return bool(pa.types.is_timestamp(wanted) and wanted.tz is not None)
+    exact = {Kind.BOOLEAN: pa.bool_(), Kind.DOUBLE: pa.float64(), Kind.BINARY: pa.binary(), Kind.DATE: pa.date32()}
+    return bool(exact.get(kind) == wanted)
+
+
+def has_times(types: Sequence[Type], columns: Iterable[int]) -> bool:
+    """Whether there are timestamps without a time zone among some columns: the stripe's time zone bears on them."""
+    return any(types[column].kind == Kind.TIMESTAMP for column in columns)
+
+
+def conformed(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A file's values in the wanted type; members that the file lacks are null.
+
+    Raises UnsafeInputError for dates that Spark reads in another calendar.
+    """
+    if pa.types.is_struct(wanted):
+        return _conformed_struct(values, wanted)
+    if pa.types.is_list(wanted):
+        inner = conformed(values.values, wanted.value_type)
+        return pa.ListArray.from_arrays(values.offsets, inner, type=wanted, mask=_mask(values))
+    if pa.types.is_map(wanted):
+        keys, items = conformed(values.keys, wanted.key_type), conformed(values.items, wanted.item_type)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, type=wanted, mask=_mask(values))
+    if pa.types.is_date32(wanted):
+        earliest = pc.min(values.cast(pa.int32())).as_py()
+        if earliest is not None and earliest < GREGORIAN_START:
+            raise UnsafeInputError("there are dates before 1582-10-15, which Spark reads in another calendar")
+    if values.type == wanted:
+        return values
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(values.type):
+        # Spark takes the microsecond at or before a time.
+        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", values.type.tz)).cast(wanted)
+    return values.cast(wanted)
+
+
+def _mask(values: pa.Array) -> pa.Array | None:
+    return values.is_null() if values.null_count else None
+
+
+def _conformed_struct(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    names = {field.name.lower(): number for number, field in enumerate(values.type)}
+    members = []
+    for field in wanted:
+        number = names.get(field.name.lower())
+        if number is None:
+            members.append(pa.nulls(len(values), field.type))
+        else:
+            members.append(conformed(values.field(number), field.type))
+    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_mask(values))

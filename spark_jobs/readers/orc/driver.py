@@ -1,0 +1,136 @@
+"""A lazy ORC scan as the session sees it: frames, waves for limits, and the report."""
+
+from __future__ import annotations
+
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceReport
+from spark_jobs.readers.files import Task, pack
+from spark_jobs.readers.orc.counts import OrcCount, total
+from spark_jobs.readers.orc.plan import OrcPlan
+from spark_jobs.readers.orc.scan import OrcScan
+from spark_jobs.readers.partitions import packing, with_implicit
+from spark_jobs.readers.protocol import LimitedScan, ScanRequest
+
+_Counts = dict[tuple[int, int], OrcCount]
+
+
+class _OrcCounts(AccumulatorParam[_Counts]):
+    """Accumulates counts by wave and task, so that a task that Spark runs twice is counted once."""
+
+    def zero(self, value: _Counts) -> _Counts:
+        return {}
+
+    def addInPlace(self, value1: _Counts, value2: _Counts) -> _Counts:  # noqa: N802 -- the name is Spark's
+        value1.update(value2)
+        return value1
+
+
+class OrcLazyScan:
+    """A lazy scan of one ORC source."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        plan: OrcPlan,
+        roots: tuple[str, ...],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._spark = spark
+        self._request = request
+        self._plan = plan
+        self._roots = roots
+        self._notes = notes
+        self._counts = spark.sparkContext.accumulator({}, _OrcCounts())
+        self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the filter is the whole predicate, and the user wants it to be the only one."""
+        return self._plan.exact and self._request.source.orc.use_selected
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The scan's tasks, in file order."""
+        return self._tasks
+
+    def frame(self) -> DataFrame:
+        """The rows that pass the filter, with the implicit columns asked for."""
+        return self.wave(self._tasks, 0, None)
+
+    def wave(self, tasks: tuple[Task, ...], wave: int, cap: int | None) -> DataFrame:
+        """The rows of some tasks; of each task at most `cap` rows where every one of them satisfies the predicate."""
+        counts = self._counts
+
+        def report(number: int, count: OrcCount) -> None:
+            counts.add({(wave, number): count})
+
+        plan = self._plan
+        scan = OrcScan(tasks, plan.query, report, cap if plan.exact else None)
+        numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
+        rows = numbers.mapInArrow(scan, self._schema)
+        uris = [plan.files[task.file].uri for task in tasks]
+        return with_implicit(rows, self._request.implicit, uris, self._roots)
+
+    @property
+    def _schema(self) -> StructType:
+        fields = self._request.schema.fields
+        return StructType([fields[place] for place in self._plan.query.positions])
+
+    def report(self) -> SourceReport:
+        """The plan, and the figures of the tasks that have run."""
+        plan, done = self._plan, total(self._counts.value.values())
+        ran = bool(self._counts.value)
+        planned = SourceReport(
+            reader="pushdown",
+            reason=plan.reason,
+            conjuncts=plan.conjuncts,
+            columns=self._request.columns,
+            files_total=len(plan.files),
+            bytes_total=sum(file.size for file in plan.files),
+            notes=self._notes,
+        )
+        if not ran:
+            return planned
+        return planned.model_copy(
+            update={
+                "files_read": len(done.files),
+                "bytes_read": done.bytes_read,
+                "rows_decoded": done.rows_decoded,
+                "skipped": {
+                    "files": len([file for file in plan.files if file.size]) - len(done.files),
+                    "bytes never read": planned.bytes_total - done.bytes_read,
+                },
+                "units": {
+                    "stripes": {str(fate): number for fate, number in done.stripes.items()},
+                    "row groups": {str(fate): number for fate, number in done.groups.items()},
+                },
+                "bytes_by_purpose": {str(purpose): number for purpose, number in done.bytes.items()},
+            }
+        )
+
+    def limited(self, limit: int) -> LimitedScan:
+        """Run the tasks in waves until enough rows are found."""
+        return _Waves(self, limit)
+
+
+class _Waves:
+    """Runs a scan's tasks front to back, twice as many each time."""
+
+    def __init__(self, scan: OrcLazyScan, limit: int) -> None:
+        self._scan = scan
+        self._limit = limit
+        self._pending = scan.tasks
+        self._wave = 0
+
+    def next_frame(self) -> DataFrame | None:
+        """The next wave's rows, None behind the last task."""
+        size = 1 << min(self._wave, 10)
+        tasks, self._pending = self._pending[:size], self._pending[size:]
+        if not tasks:
+            return None
+        self._wave += 1
+        return self._scan.wave(tasks, self._wave, self._limit)

@@ -1,0 +1,185 @@
+"""Run a lazy ORC scan's tasks: called by Spark in Python workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_jobs.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.files import Split, Task
+from spark_jobs.readers.orc.columns import matched
+from spark_jobs.readers.orc.counts import OrcCount
+from spark_jobs.readers.orc.cut import Groups
+from spark_jobs.readers.orc.lazy import LazyStripe, Wanted
+from spark_jobs.readers.orc.prune import Pruner
+from spark_jobs.readers.orc.ranges import Purpose, Ranges
+from spark_jobs.readers.orc.stripe import Stripe
+from spark_jobs.readers.orc.tail import FileTail, ReadRange, read_tail
+
+Report = Callable[[int, OrcCount], None]
+"""Receives a task's number and its figures when the task is done."""
+
+
+@dataclass(frozen=True)
+class OrcQuery:
+    """What is wanted of every file: the table's columns that are read, and their places in the table.
+
+    `filter` is what all rows must pass, None for all rows; `partial_reads` as in `plan_reads`; `min_seek` in bytes.
+    """
+
+    schema: pa.Schema
+    positions: tuple[int, ...]
+    filter: VectorFilter | None
+    partial_reads: int | None
+    min_seek: int
+    case_sensitive: bool
+
+    @property
+    def filter_names(self) -> frozenset[str]:
+        """Top-level columns that the filter needs."""
+        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
+
+    def of(self, tail: FileTail) -> Wanted:
+        """What is wanted of one file."""
+        columns = matched(tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive)
+        return Wanted(tuple(columns), self.filter, self.filter_names, self.partial_reads)
+
+
+class OrcFile:
+    """One file, opened. Its errors name the file, and the stripe where one is to blame."""
+
+    def __init__(self, path: str, query: OrcQuery, count: OrcCount, read: ReadRange, size: int) -> None:
+        self._path = path
+        self._query = query
+        self._count = count
+        self._ranges = Ranges(read, query.min_seek)
+        try:
+            self.tail = read_tail(self._ranges.one(Purpose.METADATA), size)
+            self._wanted = query.of(self.tail)
+        except PushdownError as problem:
+            raise type(problem)(f"{path}: {problem}") from problem
+        except (ValueError, OSError) as problem:
+            raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem
+        self._pruner = Pruner(self.tail, self._wanted, self._ranges.one(Purpose.METADATA))
+
+    def close(self) -> None:
+        """Add up what was read."""
+        self._count.files.add(self._path)
+        self._count.bytes += self._ranges.counted
+        self._count.reads += self._ranges.reads
+
+    def stripes(self, start: int, end: int) -> list[int]:
+        """Numbers of the stripes that begin in a range of bytes."""
+        return [number for number, stripe in enumerate(self.tail.stripes) if start <= stripe.offset < end]
+
+    def batches(self, stripes: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """The matching rows of some stripes."""
+        for number in stripes:
+            with self._blamed(number):
+                if not self._pruner.admits(number, self._count):
+                    continue
+                stripe = Stripe(self.tail, number, self._ranges.one(Purpose.INDEX))
+                lazy = LazyStripe(stripe, self._wanted, self._ranges, self._count)
+                yield from lazy.batches(self._pruner.groups)
+
+    def samples(self, stripes: int, groups: int) -> Iterator[StripeSample]:
+        """Judge a few row groups of a few stripes, spread over the file, by the filter alone."""
+        there = range(len(self.tail.stripes))
+        for number in there[:: max(1, len(there) // stripes)][:stripes]:
+            with self._blamed(number):
+                stripe = Stripe(self.tail, number, self._ranges.one(Purpose.INDEX))
+                alive = self._pruner.groups(stripe, OrcCount()) if self._pruner.admits(number, OrcCount()) else []
+                lazy = LazyStripe(stripe, self._wanted, self._ranges, OrcCount())
+                tried = alive[:: max(1, len(alive) // groups)][:groups]
+                judged = [lazy.search_columns(Groups(group, group)) for group in tried]
+                passed = [len(lazy.apply_filter(batch)) for batch in judged]
+                yield StripeSample(
+                    stripe.groups,
+                    len(alive),
+                    len(tried),
+                    sum(1 for count in passed if count),
+                    sum(batch.num_rows for batch in judged),
+                    sum(passed),
+                )
+
+    @contextmanager
+    def _blamed(self, stripe: int) -> Iterator[None]:
+        """Errors in here are the stripe's."""
+        try:
+            yield
+        except UnsafeInputError as problem:
+            raise UnsafeInputError(f"{self._path}, stripe {stripe}: {problem}") from problem
+        except (ValueError, OSError, IndexError, KeyError) as problem:
+            raise UnreadableFileError(
+                f"cannot read {self._path}, stripe {stripe} at byte {self.tail.stripes[stripe].offset}: "
+                f"{problem}; {_REMEDY}"
+            ) from problem
+
+
+@dataclass(frozen=True)
+class StripeSample:
+    """Of one stripe: row groups in all, alive after pruning, tried, with a matching row; rows tried and matching."""
+
+    groups: int
+    alive: int
+    tried: int
+    hit: int
+    rows: int
+    passed: int
+
+
+_REMEDY = "replace the file, or leave it out of `path`"
+
+
+@dataclass(frozen=True)
+class OrcScan:
+    """A scan's task list. Called by Spark with the numbers of the tasks to run.
+
+    `cap` is the number of rows after which a task may stop, None for all.
+    """
+
+    tasks: tuple[Task, ...]
+    query: OrcQuery
+    report: Report
+    cap: int | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of the tasks whose numbers come in."""
+        # Spark runs as many tasks as there are cores; decoding in threads of its own would only get in their way.
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._run(number)
+
+    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
+        count = OrcCount()
+        left = self.cap
+        for split in self.tasks[number].splits:
+            for batch in self._split(split, count):
+                if left is not None:
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                yield batch
+                if left == 0:
+                    break
+            if left == 0:
+                break
+        self.report(number, count)
+
+    def _split(self, split: Split, count: OrcCount) -> Iterator[pa.RecordBatch]:
+        with open(split.path, "rb", buffering=0) as raw:  # noqa: PTH123
+            descriptor = raw.fileno()
+
+            def read(offset: int, length: int) -> bytes:
+                return os.pread(descriptor, length, offset)
+
+            file = OrcFile(split.path, self.query, count, read, os.fstat(descriptor).st_size)
+            try:
+                yield from file.batches(file.stripes(split.start, split.end))
+            finally:
+                file.close()

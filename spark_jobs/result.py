@@ -1,0 +1,149 @@
+"""The result of a query: a lazy frame, its explanation, and after a run the report of what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from py4j.java_gateway import JavaObject
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.contract import ErrorCode, SourceReport
+from spark_jobs.failures import classify, typed
+from spark_jobs.gateway import java_rows, local_frame
+from spark_jobs.readers.protocol import Scan
+from spark_jobs.task_metrics import StageWatch
+
+T = TypeVar("T")
+
+MAX_COLLECTED_LIMIT = 100_000
+"""Limits up to this many rows are gathered piece by piece; larger ones are left to Spark's LIMIT."""
+
+
+class PushdownResult:
+    """A planned query: a lazy frame, its explanation, and after a run the report of what happened."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        shape: Shape,
+        fallback: Callable[[str], Shape] | None,
+        *,
+        limit: int | None = None,
+        every_row: bool = False,
+    ) -> None:
+        self._every_row = every_row
+        self._spark = spark
+        self._name = name
+        self._shape = shape
+        self._fallback = fallback
+        self._limit = limit
+        self._executed: SourceReport | None = None
+        self.rows: int | None = None
+        """Rows of the result after run(), None before."""
+
+    @property
+    def df(self) -> DataFrame:
+        """The result as a lazy frame."""
+        frame = self._shape.frame()
+        return frame if self._limit is None else frame.limit(self._limit)
+
+    def run(self, action: Callable[[DataFrame], T]) -> T:
+        """Run an action over the result, counting on the executors what it read and returned.
+
+        If a reader meets input that it must not judge by its bytes, the action is run again over Spark's own reader;
+        the action must therefore leave nothing behind when it fails.
+        """
+        try:
+            return self._run_once(action)
+        except Exception as problem:
+            if self._fallback is None or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
+                raise
+            self._shape = self._fallback(f"our reader gave up: {classify(problem).message}")
+            self._fallback = None
+        return self._run_once(action)
+
+    def _run_once(self, action: Callable[[DataFrame], T]) -> T:
+        if self._every_row:
+            return self._run_uncounted(action)
+        observation = Observation()
+        with StageWatch(self._spark) as watch:
+            frame = self._bounded()
+            outcome = action(frame.observe(observation, f.count(f.lit(1)).alias("rows")))
+            self.rows = int(observation.get["rows"])
+        planned = self._shape.scan.report()
+        executed = planned if planned.bytes_read is not None else watch.completed(planned)
+        self._executed = executed.model_copy(update={"rows_returned": self.rows})
+        return outcome
+
+    def _run_uncounted(self, action: Callable[[DataFrame], T]) -> T:
+        """Run an action over every row of the source: the scan's own count is the result's.
+
+        Counting the rows once more would cost a tenth of a scan that does nothing else.
+        """
+        with StageWatch(self._spark) as watch:
+            outcome = action(self.df)
+        executed = watch.completed(self._shape.scan.report())
+        self.rows = executed.rows_decoded
+        self._executed = executed.model_copy(update={"rows_returned": self.rows})
+        return outcome
+
+    def _bounded(self) -> DataFrame:
+        """The frame to act on: with a small limit, the rows themselves, gathered until there are enough."""
+        shape = self._shape
+        if self._limit is None or self._limit > MAX_COLLECTED_LIMIT:
+            return self.df
+        rows = _gathered(self._spark, shape, self._limit)
+        return local_frame(self._spark, rows, shape.frame())
+
+    def report(self) -> dict[str, SourceReport]:
+        """Per source what was planned, and after run() what happened."""
+        return {self._name: self._executed or self._shape.scan.report()}
+
+    def explain(self) -> str:
+        """The plan in words: reader and reason, each conjunct and what becomes of it. Runs nothing."""
+        report = self._shape.scan.report()
+        lines = [f"{self._name}: {report.reader} reader, because {report.reason}"]
+        lines.append(f"  columns read: {', '.join(report.columns) or 'none'}")
+        for conjunct in report.conjuncts:
+            fate = f"pushed as {conjunct.pushed_as}" if conjunct.pushed_as else f"left to Spark: {conjunct.reason}"
+            lines.append(f"  {conjunct.sql}: {conjunct.exactness}, {fate}")
+        if self._limit is not None:
+            lines.append(f"  limit {self._limit}: the scan stops early")
+        lines.extend(f"  note: {note}" for note in report.notes)
+        return "\n".join(lines)
+
+
+def _gathered(spark: SparkSession, shape: Shape, limit: int) -> JavaObject:
+    """A Java list of at most `limit` rows, gathered front to back."""
+    pieces = shape.scan.limited(limit)
+    if pieces is None:
+        return shape.frame().limit(limit)._jdf.collectAsList()
+    rows = java_rows(spark)
+    while rows.size() < limit and (piece := pieces.next_frame()) is not None:
+        rows.addAll(shape.shaped(piece)._jdf.collectAsList())
+    return rows.subList(0, min(limit, rows.size()))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A scan and what turns its rows into the query's rows."""
+
+    scan: Scan
+    shaped: Callable[[DataFrame], DataFrame]
+
+    def frame(self) -> DataFrame:
+        """The query's rows, lazily."""
+        return self.shaped(self.scan.frame())
+
+
+def check(shape: Shape, parameter: str) -> None:
+    """Let Spark analyse the query now, so that a mistake in it is an error of its parameter."""
+    try:
+        shape.frame()
+    except (AnalysisException, ParseException) as problem:
+        raise typed(problem, about=parameter) from problem
