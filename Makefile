@@ -30,6 +30,11 @@ lock = rm -rf .cache/lock-$(1) && mkdir -p .cache && $(call venv,.cache/lock-$(1
 SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 
+# Hadoop's own S3 reader, with the 18 MB of Amazon's library that it needs in place of the 600 MB that it asks for.
+S3A_TESTS := tests/spark_jobs/readers/test_s3_scan.py
+S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
+S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
+
 # Tests import the packages from the checkout, in this process and in the Python workers of Spark.
 SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
@@ -43,7 +48,7 @@ help:
 	@echo "make demo      install what is needed, scan real flights through Airflow and Spark, show the report"
 	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
 	@echo "make lint      ruff and mypy only"
-	@echo "make nightly   the long sweeps of the differential tests"
+	@echo "make nightly   the long sweeps of the differential tests, and scans of objects against Hadoop's S3A"
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
 	@echo "make docs      write docs/parameters.md from the parameter table"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
@@ -97,9 +102,9 @@ $(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt
 		$(call install,$(AIRFLOW)) -r requirements/dev.txt -c requirements/constraints-airflow.txt
 	@touch $@
 
-$(SPARK)/.checks: $(SPARK)/.installed requirements/dev.txt
+$(SPARK)/.checks: $(SPARK)/.installed requirements/dev.txt requirements/dev-spark.txt
 	@$(STEP) "Spark environment: tools of the checks" $(LOGS)/spark-checks.log -- \
-		$(call install,$(SPARK)) -r requirements/dev.txt -c requirements/constraints-spark.txt
+		$(call install,$(SPARK)) -r requirements/dev.txt -r requirements/dev-spark.txt -c requirements/constraints-spark.txt
 	@touch $@
 
 $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt
@@ -125,6 +130,7 @@ test-airflow: $(AIRFLOW)/.checks java
 
 nightly: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
+	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 
 bench: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.text
@@ -135,7 +141,8 @@ docs: $(AIRFLOW)/.installed
 # The newest versions that the requirements allow, found in empty environments.
 lock: python
 	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt)
-	@$(call lock,spark,-r spark_jobs/requirements.txt -r requirements/dev.txt -r requirements/bench.txt -r requirements/java.txt)
+	@$(call lock,spark,-r spark_jobs/requirements.txt -r requirements/dev.txt -r requirements/dev-spark.txt \
+		-r requirements/bench.txt -r requirements/java.txt)
 
 clean:
 	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

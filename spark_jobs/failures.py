@@ -36,6 +36,13 @@ _JVM_FRAME = re.compile(r"^\s+(?:at \S+\(.*\)|\.\.\. \d+ more)$")
 _FILE_READ = re.compile(r"while reading file (.+?)\.\s")
 _PARSE_PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _PARSED_TEXT = re.compile(r"== SQL ==\n(.*?)\n-*\^\^\^", re.DOTALL)
+_DENIALS = frozenset(
+    {
+        "java.nio.file.AccessDeniedException",
+        "org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException",
+        "org.apache.hadoop.security.AccessControlException",
+    }
+)
 _TRUNCATED = ("Unexpected end of input stream", "Unexpected end of ZLIB", "Compressed file ended")
 
 _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
@@ -253,6 +260,15 @@ def _worker_killed(chain: Sequence[_Link]) -> _Finding | None:
     return None
 
 
+def _access_denied(chain: Sequence[_Link]) -> _Finding | None:
+    """A store or file system that refuses the job's credentials will refuse them again."""
+    for link in chain:
+        if link.kind in _DENIALS:
+            message = f"access denied: {_sentence(link.message)}; give the job credentials that may do this"
+            return _Finding(ErrorCode.BAD_SPEC, message, link.kind)
+    return None
+
+
 def _unreadable_file(chain: Sequence[_Link]) -> _Finding | None:
     for link in chain:
         file = _FILE_READ.search(link.message)
@@ -344,6 +360,7 @@ _RULES: tuple[_Rule, ...] = (
     _driver_gone,
     _stopped,
     _worker_killed,
+    _access_denied,
     _unreadable_file,
     _bad_text,
     _unknown_column,

@@ -119,7 +119,7 @@ class S3Bucket:
 
 
 def _connect(settings: S3Settings) -> pa.fs.S3FileSystem:
-    # Loaded here: pyarrow's file systems take a tenth of a second, and local scans never need them.
+    # Loaded here: every worker that starts would wait for it, and scans of local files never need it.
     from pyarrow.fs import S3FileSystem
 
     keys, proxy = settings.keys, settings.proxy

@@ -1,4 +1,4 @@
-"""Objects of a real S3 server give the lines that local files give; what goes wrong is told, and never with a secret."""
+"""Objects of a real S3 server give the lines that local files give; what goes wrong is told without secrets."""
 
 from __future__ import annotations
 

@@ -1,0 +1,229 @@
+"""Scans of objects give the rows and implicit columns of Spark's own reader, and leave no trace of the credentials."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import REGION, ROOT, ObjectStore
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from spark_jobs.contract import SourceReport
+from spark_jobs.failures import classify
+from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.session import PushdownResult, PushdownSession
+
+SCHEMA = "id bigint, name string, at struct<place:string>"
+IMPLICIT = ["filename", "filepath", "fqn", "suffix", "dir0", "dir1"]
+NEEDLE = "at.place = 'needle'"
+SECRETS = (ROOT.access_key, ROOT.secret_key, ROOT.token)
+
+
+def _lines(seed: int, rows: int) -> bytes:
+    places = ("hay", "straw", "needle") if seed % 2 else ("hay", "straw", "grass")
+    data = ({"id": seed + n, "name": f"n{n}", "at": {"place": places[n * 7 % 3]}} for n in range(rows))
+    return b"".join(json.dumps(row).encode() + b"\n" for row in data)
+
+
+FILES = {
+    "plain.json": _lines(1, 300),
+    "no needle.json": _lines(2, 300),
+    "a b+c%20ü#.json": _lines(3, 50),
+    "2026/01/zipped.json.gz": gzip.compress(_lines(5, 3000)),
+    "2026/02/big": _lines(7, 40_000),
+    "2026/02/empty.json": b"",
+}
+
+
+@dataclass
+class Bucket:
+    """A bucket of the server that Spark can list and read too."""
+
+    store: ObjectStore
+    name: str
+    mounted: bool
+
+    def path(self, below: str = "") -> str:
+        return f"s3a://{self.name}/data/{below}".rstrip("/")
+
+    def delete(self, file: str) -> None:
+        self.store.delete(self.name, f"data/{file}")
+
+
+@pytest.fixture(params=["mounted", pytest.param("s3a", marks=pytest.mark.nightly)])
+def bucket(request: pytest.FixtureRequest, spark: SparkSession, store: ObjectStore, tmp_path: Path) -> Iterator[Bucket]:
+    """The files as objects, reached by Hadoop with S3A, or without it through a mount of the same files on this disk.
+
+    The mount lets Spark list and read `s3a:` paths where the hundred classes of S3A and Amazon's library are not at
+    hand; Python workers read from the server either way.
+    """
+    if request.param == "s3a" and not _has_s3a(spark):
+        pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
+    name = store.bucket()
+    for file, content in FILES.items():
+        store.put(name, f"data/{file}", content)
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    keys = {
+        "access.key": ROOT.access_key,
+        "secret.key": ROOT.secret_key,
+        "session.token": ROOT.token,
+        "endpoint": f"http://{store.host}",
+        "endpoint.region": REGION,
+        "path.style.access": "true",
+    }
+    entries = {f"fs.s3a.bucket.{name}.{key}": value for key, value in keys.items()}
+    for key, value in entries.items():
+        hadoop.set(key, value)
+    if request.param == "mounted":
+        _mount(spark, name, tmp_path)
+    yield Bucket(store, name, request.param == "mounted")
+    for key in entries:
+        hadoop.unset(key)
+
+
+def _has_s3a(spark: SparkSession) -> bool:
+    with suppress(Py4JError):
+        loader = spark._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+        return loader.loadClass("org.apache.hadoop.fs.s3a.S3AFileSystem") is not None
+    return False
+
+
+def _mount(spark: SparkSession, bucket: str, folder: Path) -> None:
+    """Hadoop keeps the file system that it has opened for a bucket, also when the key that chose it is gone again."""
+    for file, content in FILES.items():
+        path = folder / "data" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set(f"fs.viewfs.mounttable.{bucket}.link./data", (folder / "data").as_uri())
+    hadoop.set("fs.s3a.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
+    try:
+        assert HadoopFiles(spark).exists(f"s3a://{bucket}/data")
+    finally:
+        hadoop.set("fs.s3a.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
+        hadoop.unset(f"fs.viewfs.mounttable.{bucket}.link./data")
+
+
+def _scan(
+    spark: SparkSession, path: str | list[str], *, reader: str, columns: list[str] | None = None, **how: object
+) -> PushdownResult:
+    session = PushdownSession(spark)
+    session.add_source(
+        "events",
+        path=path,
+        format="json",
+        schema=SCHEMA,
+        options={"recursiveFileLookup": "true"},
+        reader=reader,
+    )
+    return session.scan("events", columns=columns, **({"where": NEEDLE} | how))  # type: ignore[arg-type]
+
+
+def _ran(result: PushdownResult) -> tuple[Counter[Row], SourceReport]:
+    rows = result.run(DataFrame.collect)
+    return Counter(rows), result.report()["events"]
+
+
+def _no_secret_in(text: str) -> bool:
+    return not any(secret in text for secret in SECRETS)
+
+
+def test_rows_and_implicit_columns_are_those_of_spark(spark: SparkSession, bucket: Bucket) -> None:
+    columns = ["id", "name", *IMPLICIT]
+    expected, _ = _ran(_scan(spark, bucket.path(), reader="spark", columns=columns))
+    rows, report = _ran(_scan(spark, bucket.path(), reader="pushdown", columns=columns))
+    assert report.reader == "pushdown", report.reason
+    assert rows == expected
+    assert len({row.fqn for row in rows}) == 4
+    assert {row.filepath for row in rows} >= {bucket.path(), bucket.path("2026/01")}
+    assert {(row.dir0, row.dir1) for row in rows} == {(None, None), ("2026", "01"), ("2026", "02")}
+    stored = sum(map(len, FILES.values()))
+    assert (report.files_total, report.bytes_total, report.bytes_read) == (len(FILES), stored, stored)
+
+
+@pytest.mark.parametrize("pattern", ["*.json", "2026/*/*", "2026/{01,02}/[bz]*"])
+def test_globs_are_those_of_spark(spark: SparkSession, bucket: Bucket, pattern: str) -> None:
+    expected, native = _ran(_scan(spark, bucket.path(pattern), reader="spark"))
+    rows, report = _ran(_scan(spark, bucket.path(pattern), reader="pushdown"))
+    assert (report.reader, rows) == ("pushdown", expected)
+    assert (report.files_total, report.bytes_total) == (native.files_total, native.bytes_total)
+    assert rows
+
+
+def test_local_files_and_objects_may_be_mixed(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
+    local = tmp_path / "mine.json"
+    local.write_bytes(_lines(9, 30))
+    paths = [bucket.path("plain.json"), str(local)]
+    expected, _ = _ran(_scan(spark, paths, reader="spark"))
+    rows, report = _ran(_scan(spark, paths, reader="pushdown"))
+    assert (report.reader, rows) == ("pushdown", expected)
+    assert len(rows) == 110
+
+
+def test_a_limit_leaves_most_objects_alone(spark: SparkSession, bucket: Bucket) -> None:
+    result = _scan(spark, bucket.path(), reader="pushdown", limit=3)
+    rows, report = _ran(result)
+    assert (report.reader, rows.total()) == ("pushdown", 3)
+    assert report.files_read is not None
+    assert report.files_read < len(FILES) - 1
+
+
+def test_credentials_show_nowhere(spark: SparkSession, bucket: Bucket) -> None:
+    result = _scan(spark, bucket.path(), reader="pushdown", columns=["id", "fqn"])
+    _, report = _ran(result)
+    plan = result.df._jdf.queryExecution().toString()
+    conf = str(spark.sparkContext.getConf().getAll())
+    assert report.reader == "pushdown"
+    assert "mapInArrow" in plan or "ExistingRDD" in plan
+    assert all(map(_no_secret_in, (plan, conf, result.explain(), report.model_dump_json(), repr(result.df))))
+
+
+def test_an_object_that_vanishes_before_it_is_read_fails_the_scan_in_one_line(
+    spark: SparkSession, bucket: Bucket
+) -> None:
+    result = _scan(spark, bucket.path(), reader="pushdown")
+    bucket.delete("2026/02/big")
+    with pytest.raises(Exception, match="vanished") as caught:
+        _ran(result)
+    error = classify(caught.value)
+    assert (error.code.value, error.retryable) == ("missing_path", True)
+    assert error.message == f"{bucket.path('2026/02/big')} vanished before it was read; run the task again"
+    assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
+
+
+def test_who_may_not_read_is_told_by_spark(spark: SparkSession, bucket: Bucket) -> None:
+    """The sample is refused first, so that Spark's reader gets the scan; S3A is refused as well, a mount is not."""
+    path = bucket.path("plain.json")
+    with bucket.store.asking_who():
+        if not bucket.mounted:
+            with pytest.raises(Exception, match="AccessDenied") as caught:
+                _scan(spark, path, reader="pushdown")
+            error = classify(caught.value)
+            assert (error.code.value, error.retryable) == ("bad_spec", False)
+            assert error.message.startswith(f"access denied: {path}")
+            assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
+            return
+        report = _scan(spark, path, reader="pushdown").report()["events"]
+    assert report.reader == "spark"
+    assert "access denied" in report.reason
+    assert _no_secret_in(report.model_dump_json())
+
+
+def test_a_key_that_only_hadoop_follows_is_named_in_the_report(spark: SparkSession, bucket: Bucket) -> None:
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    key = f"fs.s3a.bucket.{bucket.name}.requester.pays.enabled"
+    hadoop.set(key, "true")
+    try:
+        rows, report = _ran(_scan(spark, bucket.path("plain.json"), reader="pushdown"))
+    finally:
+        hadoop.unset(key)
+    assert report.reader == "spark"
+    assert report.reason == (f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop follows it")
+    assert rows.total() == 100
