@@ -118,6 +118,6 @@ def exception_for(error: JobError) -> PushdownTaskError:
     return RetryablePushdownError(error) if error.retryable else FinalPushdownError(error)
 
 
-def config_error(message: str) -> ConfigError:
+def config_error(message: str, code: ErrorCode = ErrorCode.BAD_SPEC) -> ConfigError:
     """A `ConfigError` from one line of text that starts with the name of the parameter at fault."""
-    return ConfigError(JobError(code=ErrorCode.BAD_SPEC, message=message, retryable=False))
+    return ConfigError(JobError(code=code, message=message, retryable=False))

@@ -7,23 +7,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spark_jobs.contract import OrcOptions
+
 SCAN = "PushdownScanOperator"
-OPERATORS = (SCAN,)
+LAZY_ORC = "LazyOrcScanOperator"
+OPERATORS = (SCAN, LAZY_ORC)
+
+SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc"}
+"""Operators whose sources all have one format."""
+
+DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
 
 
 class ParameterConflictError(ValueError):
     """A `conf` entry contradicts a parameter that was given explicitly, or a setting the jobs cannot do without."""
 
 
+class UnsafeSettingError(ValueError):
+    """A setting with which Spark would return wrong rows."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One operator parameter.
 
-    `default` is what holds when nothing is given. `keys` are the Spark keys it sets for every format, `format_keys`
-    those it sets for one source format only; `texts` says what switches a key off and on that is no plain boolean.
-    `secret` marks a parameter that leads to credentials, which travel in a
-    private file. `attribute` is the operator's attribute where it cannot have the parameter's name. `renderer` is how
-    the web page of a task shows the rendered value.
+    `default` is what holds when nothing is given; None for a mapped parameter leaves its keys alone. `keys` are the
+    Spark keys it sets for every format, `format_keys` those it sets for one source format only; `texts` says what
+    switches a key off and on that is no plain boolean. `replaced_keys` are keys that it stands for and never sets.
+    `secret` marks a parameter that leads to credentials, which travel in a private file. `attribute` is the operator's
+    attribute where it cannot have the parameter's name. `renderer` is how the web page of a task shows the rendered
+    value.
     """
 
     name: str
@@ -34,6 +47,7 @@ class Parameter:
     keys: tuple[str, ...] = ()
     format_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    replaced_keys: tuple[str, ...] = ()
     required: bool = False
     templated: bool = True
     secret: bool = False
@@ -55,12 +69,12 @@ class Parameter:
         """Default in the operator's signature: None for mapped parameters, so that "not given" can be told apart."""
         return None if self.mapped else self.default
 
-    def text_for(self, key: str, given: object) -> str:
-        """What `key` is set to when the parameter is `given`, None meaning that it is not given."""
+    def text_for(self, key: str, given: object) -> str | None:
+        """What `key` is set to when the parameter is `given`, None meaning that it is not given, or not set."""
         value = self.default if given is None else given
         if key in self.texts:
             return self.texts[key][bool(value)]
-        return serialise(value) or ""
+        return serialise(value)
 
     def spark_keys(self, source_format: str | None = None) -> tuple[str, ...]:
         """Spark keys set for a source of `source_format`, or for any source when it is None."""
@@ -78,6 +92,24 @@ class FixedSetting:
     reason: str
 
 
+@dataclass(frozen=True)
+class UnsafeSetting:
+    """A Hadoop key that must not be `value` where files of `source_format` are read.
+
+    It may come as a reader option under its own name, or as a `conf` entry behind `spark.hadoop.`.
+    """
+
+    hadoop_key: str
+    value: str
+    source_format: str
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The key as `conf` spells it."""
+        return f"spark.hadoop.{self.hadoop_key}"
+
+
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "path",
@@ -87,7 +119,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         required=True,
         renderer="json",
     ),
-    Parameter("format", "str", None, "Format of the files: json, csv, orc, parquet or text.", required=True),
+    Parameter(
+        "format",
+        "str",
+        None,
+        "Format of the files: json, csv, orc, parquet or text.",
+        operators=(SCAN,),
+        required=True,
+    ),
     Parameter(
         "schema", "str | None", None, "Schema of the files as Spark DDL; without it Spark infers one.", renderer="sql"
     ),
@@ -95,7 +134,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "options",
         "dict[str, object] | None",
         None,
-        "Reader options under Spark's names (header, sep, mode, dateFormat and so on).",
+        "Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).",
         renderer="json",
     ),
     Parameter(
@@ -126,6 +165,39 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str",
         "auto",
         "Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.",
+    ),
+    Parameter(
+        "sarg_to_filter",
+        "bool | None",
+        None,
+        "Whether Spark's ORC reader filters rows before it reads the other columns, as ours always does; without it "
+        "reader `auto` decides.",
+        operators=(LAZY_ORC,),
+        keys=("spark.hadoop.orc.sarg.to.filter",),
+    ),
+    Parameter(
+        "use_selected",
+        "bool",
+        False,
+        "Whether the rows that the filter selects are taken as they are where it is exact, with no second look by "
+        "Spark; needs reader `pushdown`.",
+        operators=(LAZY_ORC,),
+        replaced_keys=("spark.hadoop.orc.filter.use.selected",),
+    ),
+    Parameter(
+        "partial_reads",
+        "int | str",
+        "auto",
+        "How many separate reads of the other columns a stripe may have before one read to its end, 0 for one read "
+        "from the first match on; `auto` decides by the gaps between matches. Our reader only.",
+        operators=(LAZY_ORC,),
+    ),
+    Parameter(
+        "min_seek_size",
+        "int",
+        DEFAULT_MIN_SEEK_SIZE,
+        "Gaps of up to this many bytes between two reads are read too, since a seek costs more. Our reader only.",
+        operators=(LAZY_ORC,),
     ),
     Parameter(
         "output",
@@ -199,6 +271,14 @@ FIXED_SETTINGS: tuple[FixedSetting, ...] = (
     ),
 )
 
+SPARK_USES_SELECTED = UnsafeSetting(
+    "orc.filter.use.selected",
+    "true",
+    "orc",
+    "measured on Spark 4.3.0: with orc.filter.use.selected Spark's ORC reader returns no rows at all",
+)
+UNSAFE_SETTINGS: tuple[UnsafeSetting, ...] = (SPARK_USES_SELECTED,)
+
 SUBMIT_DEFAULTS: Mapping[str, str] = {"spark.log.level": "WARN"}
 """Given to spark-submit unless `conf` has the key: at INFO the report drowns in Spark's own lines."""
 
@@ -245,7 +325,11 @@ def session_conf(
     result: dict[str, str] = {}
     for row in rows_for(operator):
         for key in _keys_for_formats(row, source_formats):
-            result[key] = _resolve(row, given.get(row.name), key, conf)
+            value = _resolve(row, given.get(row.name), key, conf)
+            if value is not None:
+                result[key] = value
+        for key in row.replaced_keys:
+            _resolve(row, given.get(row.name), key, conf)
     for setting in FIXED_SETTINGS:
         if setting.key in conf and not _same(conf[setting.key], setting.value):
             raise ParameterConflictError(
@@ -255,13 +339,25 @@ def session_conf(
     return result
 
 
-def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool:
+def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str) -> None:
+    """Raise `UnsafeSettingError` if `conf` or the reader's `options` would make Spark's reader return wrong rows."""
+    for setting in UNSAFE_SETTINGS:
+        said = {("conf", key): text for key, text in conf.items() if key == setting.key}
+        said |= {("options", key): text for key, text in options.items() if key.lower() == setting.hadoop_key}
+        for (place, key), text in said.items():
+            if source_format == setting.source_format and _same(text, setting.value):
+                raise UnsafeSettingError(f"{place}: {key}={text} is refused ({setting.reason}); drop it")
+
+
+def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool | None:
     """What a mapped on/off parameter comes to for one source: given, else what `conf` says, else its default."""
     row = next(row for row in PARAMETERS if row.name == name)
     if given is not None:
         return given
     said = [conf[key] for key in row.spark_keys(source_format) if key in conf]
-    return all(_same(value, "true") for value in said) if said else bool(row.default)
+    if said:
+        return all(_same(value, "true") for value in said)
+    return None if row.default is None else bool(row.default)
 
 
 def _keys_for_formats(row: Parameter, source_formats: frozenset[str]) -> tuple[str, ...]:
@@ -269,10 +365,10 @@ def _keys_for_formats(row: Parameter, source_formats: frozenset[str]) -> tuple[s
     return tuple(dict.fromkeys(key for name in sorted(source_formats) for key in row.spark_keys(name)))
 
 
-def _resolve(row: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str:
+def _resolve(row: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str | None:
     """The value of `key`: the parameter's if given and not contradicted, else the user's, else the default."""
     wanted = row.text_for(key, given)
-    if key not in conf or _same(conf[key], wanted):
+    if key not in conf or (wanted is not None and _same(conf[key], wanted)):
         return wanted
     if given is not None:
         raise ParameterConflictError(
@@ -312,6 +408,12 @@ def render_markdown() -> str:
         *(f"| `{s.key}` | `{s.value}` | {s.reason} |" for s in FIXED_SETTINGS),
         *(f"| `{key}` | `{value}` | default, `conf` may change it |" for key, value in SUBMIT_DEFAULTS.items()),
         "",
+        "## Settings that are refused",
+        "",
+        "| Spark key, or reader option | value | where files are | why |",
+        "|---|---|---|---|",
+        *(f"| `{s.key}`, `{s.hadoop_key}` | `{s.value}` | {s.source_format} | {s.reason} |" for s in UNSAFE_SETTINGS),
+        "",
     ]
     return "\n".join(parts)
 
@@ -324,7 +426,10 @@ def _markdown_table(operator: str) -> list[str]:
     ]
     for row in rows_for(operator):
         default = "required" if row.required else f"`{serialise(row.default) or 'none'}`"
-        keys = "<br>".join(f"`{key}`" for key in row.spark_keys())
+        keys = "<br>".join(
+            [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
+            + [f"`{key}` (never set)" for key in row.replaced_keys]
+        )
         kind = row.type.replace("|", "\\|")
         cells = (f"`{row.name}`", f"`{kind}`", default, keys, _yes(row.templated), _yes(row.secret), row.doc)
         lines.append(f"| {' | '.join(cells)} |")

@@ -18,6 +18,11 @@ def get_provider_info() -> dict[str, object]:
                 "tags": ["software"],
             }
         ],
-        "operators": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_pushdown.operators.scan"]}],
+        "operators": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": ["airflow_pushdown.operators.orc", "airflow_pushdown.operators.scan"],
+            }
+        ],
         "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_pushdown.hooks.submit"]}],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_pushdown.operators.orc import LazyOrcScanOperator
 from airflow_pushdown.operators.scan import PushdownScanOperator
 
-__all__ = ["PushdownScanOperator"]
+__all__ = ["LazyOrcScanOperator", "PushdownScanOperator"]

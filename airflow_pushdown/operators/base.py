@@ -19,11 +19,15 @@ from airflow_pushdown.hooks.credentials import object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.parameters import (
     ParameterConflictError,
+    UnsafeSettingError,
+    refuse_unsafe_settings,
+    renderers_for,
     rows_for,
     serialise_all,
     session_conf,
+    template_fields_for,
 )
-from spark_jobs.contract import JobResult, JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
+from spark_jobs.contract import ErrorCode, JobResult, JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
 from spark_jobs.report import render_text
 
 _OWN_PROGRAM = ("application", "application_args", "_java_class")
@@ -112,7 +116,11 @@ class PushdownBaseOperator(SparkSubmitOperator):
         conf = entries("conf", self.conf)
         formats = frozenset(source.format.value for source in question.sources.values())
         try:
+            for source in question.sources.values():
+                refuse_unsafe_settings(conf, source.options, source.format.value)
             mapped = session_conf(self.table_name, self._mapped_values(), conf, formats)
+        except UnsafeSettingError as error:
+            raise config_error(str(error), ErrorCode.UNSAFE_SETTING) from error
         except ParameterConflictError as error:
             raise config_error(str(error)) from error
         return JobSpec(
@@ -215,8 +223,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
         )
 
     def _mapped_values(self) -> dict[str, object]:
-        """Values of the parameters that map to Spark keys, None where not given."""
-        rows = (row for row in rows_for(self.table_name) if row.mapped)
+        """Values of the parameters that stand for Spark keys, None where not given."""
+        rows = (row for row in rows_for(self.table_name) if row.mapped or row.replaced_keys)
         return {row.name: switch(row.name, getattr(self, row.field)) for row in rows}
 
     def _source_secrets(self) -> SecretValues:
@@ -228,6 +236,16 @@ class PushdownBaseOperator(SparkSubmitOperator):
         except AirflowNotFoundException as error:
             raise config_error(f"source_conn_id: there is no Airflow connection {self.source_conn_id!r}") from error
         return object_store_secrets(connection)
+
+
+def all_template_fields(operator: str) -> tuple[str, ...]:
+    """Template fields of `operator`: those of the table and those of SparkSubmitOperator, each once."""
+    return tuple(dict.fromkeys((*template_fields_for(operator), *SparkSubmitOperator.template_fields)))
+
+
+def all_renderers(operator: str) -> dict[str, str]:
+    """How rendered fields of `operator` are shown, those of SparkSubmitOperator included."""
+    return {**renderers_for(operator), "conf": "json", "env_vars": "json", "application_args": "json"}
 
 
 def entries(name: str, value: object) -> dict[str, str]:
@@ -257,11 +275,11 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
             head = str(where[0]) if where else ""
             parameter = ".".join([names.get(head, head), *map(str, where[1:])])
             said = details["msg"].replace("tuple", "list").replace("Tuple", "List")
-            lines.append(f"{parameter.lstrip('.')}: {said}{_shown(details['input'])}")
+            lines.append(f"{parameter.lstrip('.')}: {said}{shown(details['input'])}")
         raise config_error("; ".join(lines)) from error
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """The refused value for a message, if it is short enough to help."""
     if isinstance(value, str | int | float | bool):
         text = repr(value)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, entries, naming_parameters, switch
-from airflow_pushdown.parameters import SCAN, effective_value, renderers_for, template_fields_for
-from spark_jobs.contract import QuerySpec, SourceSpec
-
-_SOURCE = "source"
+from airflow_pushdown.operators.base import all_renderers, all_template_fields
+from airflow_pushdown.operators.files import PushdownFilesOperator
+from airflow_pushdown.parameters import SCAN
 
 
-class PushdownScanOperator(PushdownBaseOperator):
+class PushdownScanOperator(PushdownFilesOperator):
     """Scan JSON, CSV, ORC, Parquet or text files and read as little of them as the question allows.
 
     All parameters are keyword-only and may be mapped with `.partial().expand()`. On top of those below, every parameter
@@ -24,15 +20,16 @@ class PushdownScanOperator(PushdownBaseOperator):
     :param path: Files, directories or globs to scan, local or on an object store. (templated)
     :param format: Format of the files: json, csv, orc, parquet or text. (templated)
     :param schema: Schema of the files as Spark DDL; without it Spark infers one. (templated)
-    :param options: Reader options under Spark's names (header, sep, mode, dateFormat and so on). (templated)
-    :param columns: Columns to return: names, struct members (a.b), `*`, and the implicit columns filename,
-        filepath, fqn, suffix and dir0 to dirN; without it all columns of the schema. (templated)
+    :param options: Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
+        (templated)
+    :param columns: Columns to return: names, struct members (a.b), `*`, and the implicit columns filename, filepath,
+        fqn, suffix and dir0 to dirN; without it all columns of the schema. (templated)
     :param where: Predicate in Spark SQL; only rows it keeps are returned. (templated)
     :param limit: Return at most this many rows and stop reading once they are found. (templated)
-    :param filter_pushdown: Whether the predicate reaches the files before rows are built, in Spark's readers and
-        in ours. (templated)
-    :param reader: Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a
-        sample. (templated)
+    :param filter_pushdown: Whether the predicate reaches the files before rows are built, in Spark's readers and in
+        ours. (templated)
+    :param reader: Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.
+        (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
     :param output_format: Format to write: any that Spark can write. (templated)
     :param output_mode: What to do when the output exists: overwrite, append, ignore or errorifexists. (templated)
@@ -40,78 +37,32 @@ class PushdownScanOperator(PushdownBaseOperator):
     :param partition_by: Columns that become directories of the output. (templated)
     :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
         pushed. (templated)
-    :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the
-        job in a private file. (templated)
+    :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the job in a
+        private file. (templated)
     :param spark_home: Spark installation whose bin/spark-submit starts the job; else it is looked for beside
         spark_python, in SPARK_HOME and on PATH. (templated)
-    :param spark_python: Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of
-        the worker. (templated)
-    :param exchange_dir: Directory for the job's description and result that worker and driver both see, for
-        deploy mode cluster. (templated)
+    :param spark_python: Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the
+        worker. (templated)
+    :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
+        cluster. (templated)
     :param name: Name of the Spark application. (templated)
     """
 
     table_name: ClassVar[str] = SCAN
-    template_fields: Sequence[str] = tuple(
-        dict.fromkeys((*template_fields_for(SCAN), *SparkSubmitOperator.template_fields))
-    )
-    template_fields_renderers: ClassVar[dict[str, str]] = {
-        **renderers_for(SCAN),
-        "conf": "json",
-        "env_vars": "json",
-        "application_args": "json",
-    }
+    template_fields: Sequence[str] = all_template_fields(SCAN)
+    template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(SCAN)
     ui_color = "#cfe8d5"
 
     def __init__(
         self,
         *,
-        path: str | list[str],
         format: str,
-        schema: str | None = None,
-        options: dict[str, object] | None = None,
-        columns: list[str] | None = None,
-        where: str | None = None,
-        limit: int | None = None,
-        filter_pushdown: bool | None = None,
-        reader: str = "auto",
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
-        self.path = path
         self.format = format
-        self.schema = schema
-        self.options = options
-        self.columns = columns
-        self.where = where
-        self.limit = limit
-        self.filter_pushdown = filter_pushdown
-        self.reader = reader
 
-    def question(self) -> Question:
-        """One source, and columns, predicate and limit over it."""
-        with naming_parameters({}):
-            query = QuerySpec.model_validate(
-                {"source": _SOURCE, "columns": _listed(self.columns), "where": self.where, "limit": self.limit}
-            )
-            source = SourceSpec.model_validate(
-                {
-                    "format": self.format,
-                    "path": (self.path,) if isinstance(self.path, str) else _listed(self.path),
-                    "schema": self.schema,
-                    "options": entries("options", self.options),
-                    "reader": self.reader,
-                    "filter_pushdown": self._filters_pushed(),
-                }
-            )
-        return Question(sources={_SOURCE: source}, query=query)
-
-    def _filters_pushed(self) -> bool:
-        """Whether readers may use the predicate: as given, else as `conf` says for Spark's reader of this format."""
-        given = switch("filter_pushdown", self.filter_pushdown)
-        return effective_value("filter_pushdown", given, entries("conf", self.conf), str(self.format))
-
-
-def _listed(value: object) -> object:
-    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    @property
+    def source_format(self) -> object:
+        """The parameter `format`."""
+        return self.format

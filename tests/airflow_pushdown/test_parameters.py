@@ -11,16 +11,21 @@ from pathlib import Path
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
 from airflow_pushdown.operators.base import PushdownBaseOperator
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
+    LAZY_ORC,
+    OPERATORS,
     PARAMETERS,
     SCAN,
     SUBMIT_DEFAULTS,
+    UNSAFE_SETTINGS,
     Parameter,
     ParameterConflictError,
+    UnsafeSettingError,
     effective_value,
+    refuse_unsafe_settings,
     render_markdown,
     rows_for,
     serialise,
@@ -29,46 +34,59 @@ from airflow_pushdown.parameters import (
 )
 
 JSON = frozenset({"json"})
+ORC = frozenset({"orc"})
+SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"
+USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
 
 
-def own_parameters() -> dict[str, inspect.Parameter]:
+OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {SCAN: PushdownScanOperator, LAZY_ORC: LazyOrcScanOperator}
+OF_ALL = [(operator, row) for operator in OPERATORS for row in rows_for(operator)]
+
+
+def own_parameters(operator: str) -> dict[str, inspect.Parameter]:
     found: dict[str, inspect.Parameter] = {}
-    for operator in (PushdownScanOperator, PushdownBaseOperator):
-        for name, parameter in inspect.signature(operator.__init__).parameters.items():
-            if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-                found[name] = parameter
+    for level in OPERATOR_CLASSES[operator].mro():
+        if issubclass(level, PushdownBaseOperator):
+            for name, parameter in inspect.signature(level.__init__).parameters.items():
+                if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                    found[name] = parameter
     return found
 
 
-def test_the_signature_has_exactly_the_parameters_of_the_table() -> None:
-    assert set(own_parameters()) == {row.name for row in rows_for(SCAN)}
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_signature_has_exactly_the_parameters_of_the_table(operator: str) -> None:
+    assert set(own_parameters(operator)) == {row.name for row in rows_for(operator)}
 
 
-@pytest.mark.parametrize("row", rows_for(SCAN), ids=lambda row: row.name)
-def test_kind_type_and_default_agree_with_the_table(row: Parameter) -> None:
-    parameter = own_parameters()[row.name]
+@pytest.mark.parametrize(("operator", "row"), OF_ALL, ids=lambda part: getattr(part, "name", part))
+def test_kind_type_and_default_agree_with_the_table(operator: str, row: Parameter) -> None:
+    parameter = own_parameters(operator)[row.name]
     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
     assert parameter.annotation == row.type
     assert parameter.default == (inspect.Parameter.empty if row.required else row.signature_default)
 
 
-def test_template_fields_are_those_of_the_table_and_of_the_spark_operator() -> None:
-    ours = {row.field for row in rows_for(SCAN) if row.templated}
-    assert set(PushdownScanOperator.template_fields) == ours | set(SparkSubmitOperator.template_fields)
-    assert len(set(PushdownScanOperator.template_fields)) == len(PushdownScanOperator.template_fields)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_template_fields_are_those_of_the_table_and_of_the_spark_operator(operator: str) -> None:
+    ours = {row.field for row in rows_for(operator) if row.templated}
+    fields = OPERATOR_CLASSES[operator].template_fields
+    assert set(fields) == ours | set(SparkSubmitOperator.template_fields)
+    assert len(set(fields)) == len(fields)
 
 
-def test_template_fields_are_kept_as_they_are_given() -> None:
-    given = {row.name: object() for row in rows_for(SCAN)}
-    task = PushdownScanOperator(task_id="scan", **given)
-    for row in rows_for(SCAN):
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_template_fields_are_kept_as_they_are_given(operator: str) -> None:
+    given = {row.name: object() for row in rows_for(operator)}
+    task = OPERATOR_CLASSES[operator](task_id="scan", **given)  # type: ignore[arg-type]
+    for row in rows_for(operator):
         assert getattr(task, row.field) is given[row.name]
 
 
-def test_the_docstring_says_what_the_table_says() -> None:
-    text = " ".join((PushdownScanOperator.__doc__ or "").split())
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_docstring_says_what_the_table_says(operator: str) -> None:
+    text = " ".join((OPERATOR_CLASSES[operator].__doc__ or "").split())
     said = dict(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
-    expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in rows_for(SCAN)}
+    expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in rows_for(operator)}
     assert said == expected
 
 
@@ -78,7 +96,8 @@ def test_the_documentation_page_is_up_to_date(project: Path) -> None:
 
 
 def test_names_and_keys_are_unique() -> None:
-    keys = [key for row in PARAMETERS for key in row.spark_keys()] + [setting.key for setting in FIXED_SETTINGS]
+    keys = [key for row in PARAMETERS for key in (*row.spark_keys(), *row.replaced_keys)]
+    keys += [setting.key for setting in FIXED_SETTINGS]
     assert len(set(keys)) == len(keys)
     assert len({row.name for row in PARAMETERS}) == len(PARAMETERS)
 
@@ -127,13 +146,15 @@ def test_spark_knows_every_key(spark_python: str) -> None:
     )
     keys = {key for row in PARAMETERS for key in row.spark_keys()}
     keys |= {setting.key for setting in FIXED_SETTINGS} | set(SUBMIT_DEFAULTS)
+    keys |= {key for row in PARAMETERS for key in row.replaced_keys} | {setting.key for setting in UNSAFE_SETTINGS}
     known = set()
-    for jar in Path(run.stdout.strip(), "jars").glob("spark-c*.jar"):
+    jars = Path(run.stdout.strip(), "jars")
+    for jar in (*jars.glob("spark-c*.jar"), *jars.glob("orc-core-*.jar")):
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
-                if "SQLConf" in name or "internal/config" in name:
+                if "SQLConf" in name or "internal/config" in name or "OrcConf" in name:
                     code = archive.read(name)
-                    known |= {key for key in keys if key.encode() in code}
+                    known |= {key for key in keys if key.removeprefix("spark.hadoop.").encode() in code}
     assert known == keys
 
 
@@ -157,6 +178,43 @@ def test_an_entry_wins_over_a_default() -> None:
 def test_an_entry_for_another_format_is_left_alone() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.csv.filterPushdown.enabled": "false"}, JSON)
     assert "spark.sql.csv.filterPushdown.enabled" not in conf
+
+
+@pytest.mark.parametrize(("given", "text"), [(True, "true"), (False, "false"), (None, None)])
+def test_sarg_to_filter_sets_its_key_only_where_it_is_given(given: bool | None, text: str | None) -> None:
+    assert session_conf(LAZY_ORC, {"sarg_to_filter": given}, {}, ORC).get(SARG_TO_FILTER) == text
+
+
+def test_sarg_to_filter_follows_an_entry_where_it_is_not_given() -> None:
+    assert session_conf(LAZY_ORC, {}, {SARG_TO_FILTER: "true"}, ORC)[SARG_TO_FILTER] == "true"
+    assert effective_value("sarg_to_filter", None, {SARG_TO_FILTER: "true"}, "orc") is True
+    assert effective_value("sarg_to_filter", None, {}, "orc") is None
+
+
+@pytest.mark.parametrize("given", [True, False, None])
+def test_a_key_that_a_parameter_replaces_is_never_set(given: bool | None) -> None:
+    assert USE_SELECTED not in session_conf(LAZY_ORC, {"use_selected": given}, {}, ORC)
+
+
+def test_a_key_that_a_parameter_replaces_may_still_contradict_it() -> None:
+    with pytest.raises(ParameterConflictError, match=f"use_selected=True contradicts conf entry {USE_SELECTED}=false"):
+        session_conf(LAZY_ORC, {"use_selected": True}, {USE_SELECTED: "false"}, ORC)
+
+
+@pytest.mark.parametrize(
+    ("conf", "options", "place"),
+    [({USE_SELECTED: " True "}, {}, "conf"), ({}, {"Orc.Filter.Use.Selected": "true"}, "options")],
+)
+def test_an_unsafe_setting_is_refused_with_place_and_reason(
+    conf: dict[str, str], options: dict[str, str], place: str
+) -> None:
+    with pytest.raises(UnsafeSettingError, match=f"^{place}: .*returns no rows at all"):
+        refuse_unsafe_settings(conf, options, "orc")
+    refuse_unsafe_settings(conf, options, "parquet")
+
+
+def test_a_safe_value_of_an_unsafe_setting_is_let_through() -> None:
+    refuse_unsafe_settings({USE_SELECTED: "false"}, {"orc.filter.use.selected": "false"}, "orc")
 
 
 def test_what_every_job_needs_cannot_be_switched_off() -> None:

@@ -1,0 +1,78 @@
+"""What operators over files of one format share: one source, and columns, a predicate and a limit over it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, entries, naming_parameters, switch
+from airflow_pushdown.parameters import effective_value
+from spark_jobs.contract import OrcOptions, QuerySpec, SourceFormat, SourceSpec
+
+_SOURCE = "source"
+
+
+class PushdownFilesOperator(PushdownBaseOperator):
+    """Scans files of one format; subclasses say which, and add the switches of that format."""
+
+    def __init__(
+        self,
+        *,
+        path: str | list[str],
+        schema: str | None = None,
+        options: dict[str, object] | None = None,
+        columns: list[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        filter_pushdown: bool | None = None,
+        reader: str = "auto",
+        **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
+    ) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+        self.schema = schema
+        self.options = options
+        self.columns = columns
+        self.where = where
+        self.limit = limit
+        self.filter_pushdown = filter_pushdown
+        self.reader = reader
+
+    @property
+    @abstractmethod
+    def source_format(self) -> object:
+        """Format of the files, as it was given; validated with everything else."""
+
+    def orc_options(self) -> OrcOptions:
+        """How ORC files are read; by default as `conf` says, so that `reader="auto"` does not decide against it."""
+        return OrcOptions(sarg_to_filter=self.resolved_switch("sarg_to_filter", None))
+
+    def question(self) -> Question:
+        """One source, and columns, predicate and limit over it."""
+        with naming_parameters({}):
+            query = QuerySpec.model_validate(
+                {"source": _SOURCE, "columns": _listed(self.columns), "where": self.where, "limit": self.limit}
+            )
+            source = SourceSpec.model_validate(
+                {
+                    "format": self.source_format,
+                    "path": (self.path,) if isinstance(self.path, str) else _listed(self.path),
+                    "schema": self.schema,
+                    "options": entries("options", self.options),
+                    "reader": self.reader,
+                    "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
+                }
+            )
+        if source.format is SourceFormat.ORC:
+            source = source.model_copy(update={"orc": self.orc_options()})
+        return Question(sources={_SOURCE: source}, query=query)
+
+    def resolved_switch(self, name: str, value: object) -> bool | None:
+        """What the mapped on/off parameter `name` comes to: its `value`, else what `conf` says, else its default."""
+        return effective_value(name, switch(name, value), entries("conf", self.conf), str(self.source_format))
+
+
+def _listed(value: object) -> object:
+    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -1,0 +1,264 @@
+"""The lazy ORC operator up to the job it describes: its switches, and what it refuses. Nothing is submitted here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
+from airflow_pushdown.operators.base import PushdownBaseOperator
+from spark_jobs.contract import ErrorCode, JobSpec, OrcOptions, ReaderChoice, SourceFormat, SourceSpec
+
+SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"
+USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
+
+
+def spec(**parameters: object) -> JobSpec:
+    return LazyOrcScanOperator(task_id="scan", **{"path": "/data/*.orc", **parameters}).build_spec("d/t/r/-1")
+
+
+def source(**parameters: object) -> SourceSpec:
+    return spec(**parameters).sources["source"]
+
+
+def refusal(**parameters: object) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        spec(**parameters)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_the_parameters_become_the_job() -> None:
+    job = spec(
+        path=["/a", "/b"],
+        schema="a int, b string",
+        options={"mergeSchema": True},
+        columns=["a", "filename"],
+        where="a > 1",
+        limit=10,
+        filter_pushdown=True,
+        reader="pushdown",
+        sarg_to_filter=True,
+        use_selected=True,
+        partial_reads=2,
+        min_seek_size=4096,
+        output="/out",
+        output_mode="overwrite",
+    )
+    assert job.sources["source"] == SourceSpec(
+        format=SourceFormat.ORC,
+        path=("/a", "/b"),
+        schema_ddl="a int, b string",
+        options={"mergeSchema": "true"},
+        reader=ReaderChoice.PUSHDOWN,
+        orc=OrcOptions(sarg_to_filter=True, use_selected=True, partial_reads=2, min_seek_size=4096),
+    )
+    assert (job.query.columns, job.query.where, job.query.limit) == (("a", "filename"), "a > 1", 10)
+    assert job.output is not None
+    assert job.output.path == "/out"
+    assert job.conf["spark.sql.orc.filterPushdown"] == "true"
+
+
+def test_a_bare_scan_leaves_every_decision_to_the_job() -> None:
+    job = spec()
+    assert job.sources["source"].orc == OrcOptions()
+    assert job.sources["source"].reader is ReaderChoice.AUTO
+    assert job.sources["source"].filter_pushdown is True
+    assert job.output is None
+    assert [key for key in job.conf if "hadoop" in key] == []
+
+
+@pytest.mark.parametrize(("given", "text"), [(True, "true"), (False, "false")])
+def test_sarg_to_filter_reaches_both_readers(given: bool, text: str) -> None:
+    job = spec(sarg_to_filter=given)
+    assert job.conf[SARG_TO_FILTER] == text
+    assert job.sources["source"].orc.sarg_to_filter is given
+
+
+@pytest.mark.parametrize("reader", ["pushdown", "auto", "spark"])
+def test_use_selected_is_never_set_for_spark(reader: str) -> None:
+    assert USE_SELECTED not in spec(reader=reader, use_selected=reader == "pushdown").conf
+
+
+@pytest.mark.parametrize(("given", "number"), [("auto", None), (0, 0), (3, 3), ("0", 0), ("7", 7)])
+def test_partial_reads_are_a_number_or_left_to_the_reader(given: object, number: int | None) -> None:
+    assert source(partial_reads=given).orc.partial_reads == number
+
+
+def test_text_that_a_template_rendered_is_understood() -> None:
+    orc = source(
+        reader="pushdown", sarg_to_filter="False", use_selected="true", partial_reads="1", min_seek_size="0"
+    ).orc
+    assert orc == OrcOptions(sarg_to_filter=False, use_selected=True, partial_reads=1, min_seek_size=0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"path": []}, "path: "),
+        ({"limit": -1}, "limit: "),
+        ({"columns": "a, b"}, "columns: "),
+        ({"reader": "lazy"}, "reader: "),
+        ({"output": "/o", "output_mode": "replace"}, "output_mode: "),
+        ({"sarg_to_filter": "perhaps"}, "sarg_to_filter: "),
+        ({"use_selected": "perhaps"}, "use_selected: "),
+        ({"use_selected": None}, "use_selected: "),
+        ({"partial_reads": -1}, "partial_reads: give a number of reads, 0 or more, or 'auto' (got -1)"),
+        ({"partial_reads": "many"}, "partial_reads: give a number of reads, 0 or more, or 'auto' (got 'many')"),
+        ({"partial_reads": None}, "partial_reads: "),
+        ({"min_seek_size": -1}, "min_seek_size: "),
+        ({"min_seek_size": "16 KB"}, "min_seek_size: "),
+        ({"min_seek_size": None}, "min_seek_size: "),
+    ],
+)
+def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], said: str) -> None:
+    assert str(refusal(**parameters)).startswith(f"bad_spec: {said}")
+
+
+def test_nothing_is_validated_before_the_task_runs() -> None:
+    LazyOrcScanOperator(task_id="scan", path="", use_selected="?", partial_reads="?", min_seek_size=-1, reader="?")
+
+
+def test_what_is_required_is_missed_at_once() -> None:
+    with pytest.raises(TypeError, match="missing keyword argument 'path'"):
+        LazyOrcScanOperator(task_id="scan")
+
+
+def test_the_format_cannot_be_chosen() -> None:
+    with pytest.raises(TypeError, match="format"):
+        LazyOrcScanOperator(task_id="scan", path="/x", format="orc")
+
+
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_selected_rows_are_refused_where_spark_could_read(reader: str) -> None:
+    error = refusal(use_selected=True, reader=reader)
+    assert isinstance(error, AirflowFailException)
+    assert error.code is ErrorCode.UNSAFE_SETTING
+    assert str(error).startswith(f"unsafe_setting: use_selected=True needs reader='pushdown', not '{reader}'")
+    assert "Spark 4.3.0" in str(error)
+    assert "no rows at all" in str(error)
+
+
+SCANS = [
+    (LazyOrcScanOperator, {"reader": "auto"}),
+    (LazyOrcScanOperator, {"reader": "spark"}),
+    # Ours hands over to Spark's reader where it cannot read.
+    (LazyOrcScanOperator, {"reader": "pushdown", "use_selected": True}),
+    (PushdownScanOperator, {"format": "orc"}),
+]
+
+
+@pytest.mark.parametrize(("operator", "parameters"), SCANS)
+@pytest.mark.parametrize(
+    ("place", "entries"),
+    [
+        ("conf", {USE_SELECTED: "true"}),
+        ("conf", {USE_SELECTED: True}),
+        ("options", {"orc.filter.use.selected": "TRUE"}),
+        ("options", {"ORC.Filter.Use.Selected": True}),
+    ],
+)
+def test_a_setting_with_which_spark_loses_rows_is_refused(
+    operator: type[PushdownBaseOperator], parameters: dict[str, object], place: str, entries: dict[str, object]
+) -> None:
+    task = operator(task_id="scan", path="/x", **{place: entries}, **parameters)
+    with pytest.raises(ConfigError, match="no rows at all") as caught:
+        task.build_spec("k")
+    assert caught.value.code is ErrorCode.UNSAFE_SETTING
+    (key,) = entries
+    assert str(caught.value).startswith(f"unsafe_setting: {place}: {key}=")
+
+
+def test_switched_off_it_is_no_danger() -> None:
+    assert spec(conf={USE_SELECTED: False}, options={"orc.filter.use.selected": "false"})
+
+
+def test_it_is_no_danger_to_other_formats() -> None:
+    task = PushdownScanOperator(task_id="scan", path="/x", format="json", conf={USE_SELECTED: "true"})
+    assert task.build_spec("k")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "parameter", "entry"),
+    [
+        ({"sarg_to_filter": True, "conf": {SARG_TO_FILTER: False}}, "sarg_to_filter=True", f"{SARG_TO_FILTER}=false"),
+        ({"sarg_to_filter": False, "conf": {SARG_TO_FILTER: "TRUE"}}, "sarg_to_filter=False", f"{SARG_TO_FILTER}=TRUE"),
+        (
+            {"use_selected": True, "reader": "pushdown", "conf": {USE_SELECTED: "false"}},
+            "use_selected=True",
+            f"{USE_SELECTED}=false",
+        ),
+        (
+            {"filter_pushdown": False, "conf": {"spark.sql.orc.filterPushdown": "true"}},
+            "filter_pushdown=False",
+            "spark.sql.orc.filterPushdown=true",
+        ),
+    ],
+)
+def test_a_contradiction_names_both_sides(parameters: dict[str, object], parameter: str, entry: str) -> None:
+    assert f"{parameter} contradicts conf entry {entry}" in str(refusal(**parameters))
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False)])
+def test_a_conf_entry_wins_over_the_default_for_both_readers(text: str, value: bool) -> None:
+    job = spec(conf={SARG_TO_FILTER: text})
+    assert job.sources["source"].orc.sarg_to_filter is value
+    assert job.conf[SARG_TO_FILTER] == text
+
+
+def test_a_conf_entry_that_says_the_same_is_no_contradiction() -> None:
+    assert spec(sarg_to_filter=True, conf={SARG_TO_FILTER: "True"}).conf[SARG_TO_FILTER] == "true"
+
+
+def test_the_plain_scan_follows_the_conf_entry_too() -> None:
+    task = PushdownScanOperator(task_id="scan", path="/x", format="orc", conf={SARG_TO_FILTER: "false"})
+    assert task.build_spec("k").sources["source"].orc == OrcOptions(sarg_to_filter=False)
+
+
+def test_templates_reach_into_the_switches() -> None:
+    task = LazyOrcScanOperator(
+        task_id="scan",
+        path="/in/{{ ds }}",
+        sarg_to_filter="{{ yes }}",
+        use_selected="{{ yes }}",
+        partial_reads="{{ n }}",
+        min_seek_size="{{ n }}",
+        reader="{{ r }}",
+    )
+    context = {"ds": "2026-01-02", "yes": True, "n": 4, "r": "pushdown", "ti": {"dag_id": "d", "task_id": "scan"}}
+    task.render_template_fields(context)  # type: ignore[arg-type]
+    rendered = task.build_spec("k").sources["source"]
+    assert rendered.path == ("/in/2026-01-02",)
+    assert rendered.orc == OrcOptions(sarg_to_filter=True, use_selected=True, partial_reads=4, min_seek_size=4)
+
+
+class CountingScan(LazyOrcScanOperator):
+    """Stops where the real operator would submit, and returns the job it would submit."""
+
+    def execute(self, context) -> dict[str, object]:  # type: ignore[no-untyped-def, override]
+        return self.build_spec("k").model_dump(mode="json")
+
+
+def test_it_maps_over_parameters_of_all_its_classes(register_dag: Callable[[DAG], None]) -> None:
+    with DAG("mapped_orc", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        mapped = CountingScan.partial(task_id="scan", reader="spark", output_mode="append").expand(
+            path=["/a/{{ ds }}"], partial_reads=[0, "auto"], output=["/out/1"]
+        )
+    assert isinstance(mapped, MappedOperator)
+    register_dag(dag)
+    run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
+    assert run.state == "success"
+    jobs = [
+        json.loads(json.dumps(instance.xcom_pull(task_ids="scan", map_indexes=instance.map_index)))
+        for instance in sorted(run.get_task_instances(), key=lambda ti: ti.map_index)
+    ]
+    assert [job["sources"]["source"]["orc"]["partial_reads"] for job in jobs] == [0, None]
+    assert {tuple(job["sources"]["source"]["path"]) for job in jobs} == {("/a/2026-01-01",)}
+    assert {job["output"]["mode"] for job in jobs} == {"append"}
