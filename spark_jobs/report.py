@@ -11,6 +11,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _INDENT = "  "
 _WIDTH = 640
 _ROW_HEIGHT = 44
+_DETAIL_HEIGHT = 14
+_READ = "#e25a1c"
+_SHADES = ("#7a2e0c", "#b3440f", _READ, "#f3a683")
+"""Colours of the purposes that bytes were read for, in their order; the last serves all that come after."""
 
 
 def render_text(result: JobResult) -> str:
@@ -25,10 +29,16 @@ def render_text(result: JobResult) -> str:
 
 
 def render_svg(result: JobResult) -> str:
-    """The report as a small stand-alone SVG: per source a bar of all bytes, filled as far as they were read."""
-    sources = list(result.sources.items())
-    bars = "".join(_bar(row, name, source) for row, (name, source) in enumerate(sources))
-    height = max(len(sources), 1) * _ROW_HEIGHT
+    """The report as a small stand-alone SVG: per source a bar of all bytes, filled as far as they were read.
+
+    Where it is known what bytes were read for, the bar shows that in shades, and the lines below it what became of the
+    format's units.
+    """
+    bars, height = "", 0
+    for name, source in result.sources.items():
+        bars += _bar(height, name, source)
+        height += _ROW_HEIGHT + _DETAIL_HEIGHT * len(_details(source))
+    height = height or _ROW_HEIGHT
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
         f'font-family="sans-serif" font-size="12">{bars}</svg>'
@@ -55,18 +65,48 @@ def human_share(part: int, whole: int) -> str:
     return f"{min(max(percent, 0.01), 99.99):.2f}".rstrip("0").rstrip(".") + " %"
 
 
-def _bar(row: int, name: str, source: SourceReport) -> str:
-    """One source: its name and figures above, the bar below; an unknown amount is drawn as everything."""
-    top = row * _ROW_HEIGHT
+def _bar(top: int, name: str, source: SourceReport) -> str:
+    """One source: its name and figures above, the bar and details below; an unknown amount is drawn as everything."""
     known = source.bytes_read is not None and source.bytes_total > 0
     share = min((source.bytes_read or 0) / source.bytes_total, 1.0) if known else 1.0
     figures = next(_bytes_lines(source))
     label = escape(f"{name} ({source.reader} reader): {figures}")
+    details = "".join(
+        f'<text x="0" y="{top + _ROW_HEIGHT + _DETAIL_HEIGHT * number}" font-size="10">{line}</text>'
+        for number, line in enumerate(_details(source))
+    )
     return (
         f'<text x="0" y="{top + 14}">{label}</text>'
         f'<rect x="0" y="{top + 20}" width="{_WIDTH}" height="12" fill="#dddddd"/>'
-        f'<rect x="0" y="{top + 20}" width="{_WIDTH * share:.1f}" height="12" fill="#e25a1c"/>'
+        f"{_filling(top + 20, _WIDTH * share, source)}{details}"
     )
+
+
+def _filling(top: int, width: float, source: SourceReport) -> str:
+    """The filled part of a bar: one piece, or one for each purpose that bytes were read for."""
+    counts = list(_purposes(source).values())
+    pieces = [(_shade(place), count) for place, count in enumerate(counts)] or [(_READ, 1)]
+    scale = width / sum(count for _, count in pieces)
+    drawn, left = "", 0.0
+    for shade, count in pieces:
+        drawn += f'<rect x="{left:.1f}" y="{top}" width="{count * scale:.1f}" height="12" fill="{shade}"/>'
+        left += count * scale
+    return drawn
+
+
+def _details(source: SourceReport) -> list[str]:
+    """Lines below a bar, as content of SVG text: the units, and the purposes in the shades of their pieces."""
+    lines = [escape(line) for line in _units_lines(source)]
+    purposes = [
+        f'<tspan fill="{_shade(place)}">\N{BLACK SQUARE}</tspan> {escape(_purpose(*entry))}'
+        for place, entry in enumerate(_purposes(source).items())
+    ]
+    return [*lines, f"Bytes read: {', '.join(purposes)}"] if purposes else lines
+
+
+def _shade(place: int) -> str:
+    """The colour of the purpose at this place."""
+    return _SHADES[min(place, len(_SHADES) - 1)]
 
 
 def _outcome(result: JobResult) -> Iterator[str]:
@@ -93,6 +133,8 @@ def _source(source: SourceReport) -> Iterator[str]:
         yield f"Columns: {', '.join(source.columns)}"
     yield _files_line(source)
     yield from _bytes_lines(source)
+    yield from _purpose_lines(source)
+    yield from _units_lines(source)
     yield from _rows_lines(source)
     yield from _skipped_lines(source)
     yield from _section("Notes", source.notes)
@@ -132,6 +174,29 @@ def _bytes_lines(source: SourceReport) -> Iterator[str]:
         yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {skipped} skipped"
     if source.bytes_searched is not None:
         yield f"Searched for byte patterns: {human_bytes(source.bytes_searched)} (decompressed)"
+
+
+def _purposes(source: SourceReport) -> dict[str, int]:
+    """Bytes by what they were read for, without purposes that none were read for."""
+    return {purpose: count for purpose, count in source.bytes_by_purpose.items() if count}
+
+
+def _purpose(purpose: str, count: int) -> str:
+    return f"{purpose} {human_bytes(count)}"
+
+
+def _purpose_lines(source: SourceReport) -> Iterator[str]:
+    purposes = _purposes(source)
+    if purposes:
+        yield f"Bytes read: {', '.join(_purpose(*entry) for entry in purposes.items())}"
+
+
+def _units_lines(source: SourceReport) -> Iterator[str]:
+    """What became of the format's own units, a line for each kind that there was any of."""
+    for kind, fates in source.units.items():
+        facts = [f"{fate} {count:,}" for fate, count in fates.items() if count]
+        if facts:
+            yield f"{kind.capitalize()}: {', '.join(facts)}"
 
 
 def _rows_lines(source: SourceReport) -> Iterator[str]:

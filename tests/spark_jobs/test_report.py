@@ -9,6 +9,7 @@ import pytest
 from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, SourceReport
 from spark_jobs.report import human_bytes, human_share, render_svg, render_text
 
+SVG = "{http://www.w3.org/2000/svg}"
 RESULT = JobResult(
     rows=1234,
     output="s3a://marts/refunds",
@@ -65,6 +66,63 @@ def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
     ]
 
 
+ORC = SourceReport(
+    reader="pushdown",
+    reason="asked for",
+    files_total=4,
+    files_read=4,
+    bytes_total=64 * 1024**2,
+    bytes_read=16 * 1024**2,
+    units={
+        "stripes": {"total": 24, "pruned by statistics": 20, "filter columns read": 4, "select columns read": 1},
+        "row groups": {"total": 1200, "pruned by statistics": 1000, "pruned by bloom filter": 150},
+        "pages": {"total": 0},
+    },
+    bytes_by_purpose={"metadata": 2 * 1024**2, "index": 0, "filter columns": 10 * 1024**2, "select <columns>": 4 << 20},
+)
+
+
+def test_what_became_of_the_units_of_a_format_is_told_where_it_is_known() -> None:
+    lines = [line.strip() for line in render_text(JobResult(sources={"s": ORC})).splitlines()]
+    start = lines.index("Bytes: 16.0 MiB of 64.0 MiB read, 75 % skipped")
+    assert lines[start + 1 :] == [
+        "Bytes read: metadata 2.0 MiB, filter columns 10.0 MiB, select <columns> 4.0 MiB",
+        "Stripes: total 24, pruned by statistics 20, filter columns read 4, select columns read 1",
+        "Row groups: total 1,200, pruned by statistics 1,000, pruned by bloom filter 150",
+    ]
+
+
+def test_the_picture_shows_units_below_the_bar_and_purposes_in_it() -> None:
+    plain = SourceReport(reader="spark", reason="asked for", bytes_total=10, bytes_read=5)
+    root = ElementTree.fromstring(render_svg(JobResult(sources={"orc": ORC, "plain": plain})))
+    assert root.get("height") == str(44 + 3 * 14 + 44)
+    bars = [bar.attrib for bar in root.iter(f"{SVG}rect")]
+    filled = [(float(bar["x"]), float(bar["width"])) for bar in bars if bar["fill"] != "#dddddd"]
+    assert filled == [(0, 20), (20, 100), (120, 40), (0, 320)]
+    texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    assert texts[1:4] == [
+        "Stripes: total 24, pruned by statistics 20, filter columns read 4, select columns read 1",
+        "Row groups: total 1,200, pruned by statistics 1,000, pruned by bloom filter 150",
+        "Bytes read: \N{BLACK SQUARE} metadata 2.0 MiB, \N{BLACK SQUARE} filter columns 10.0 MiB, "
+        "\N{BLACK SQUARE} select <columns> 4.0 MiB",
+    ]
+    shades = [mark.get("fill") for mark in root.iter(f"{SVG}tspan")]
+    assert shades == [bar["fill"] for bar in bars if bar["fill"] != "#dddddd"][:3]
+    tops = [int(bar["y"]) for bar in bars]
+    baselines = [int(text.get("y", "")) for text in root.iter(f"{SVG}text")]
+    assert tops == sorted(tops)
+    assert baselines == sorted(baselines)
+    assert baselines[-1] < tops[-1]
+
+
+def test_more_purposes_than_shades_share_the_last() -> None:
+    many = ORC.model_copy(update={"bytes_by_purpose": {str(number): 1 for number in range(6)}})
+    root = ElementTree.fromstring(render_svg(JobResult(sources={"s": many})))
+    shades = [mark.get("fill") for mark in root.iter(f"{SVG}tspan")]
+    assert len(set(shades[:4])) == 4
+    assert set(shades[4:]) == {shades[3]}
+
+
 def test_what_a_reader_cannot_know_is_said_so() -> None:
     source = SourceReport(reader="spark", reason="asked for", files_total=3, bytes_total=10)
     text = render_text(JobResult(rows=1, sources={"s": source}))
@@ -117,9 +175,8 @@ def test_the_picture_fills_each_bar_as_far_as_it_was_read() -> None:
     other = SourceReport(reader="spark", reason="asked for", bytes_total=10)
     result = RESULT.model_copy(update={"sources": {"a<b&c": RESULT.sources["events"], "other": other}})
     picture = ElementTree.fromstring(render_svg(result))
-    space = "{http://www.w3.org/2000/svg}"
-    assert [bar.get("width") for bar in picture.iter(f"{space}rect")] == ["640", "160.0", "640", "640.0"]
-    assert [text.text for text in picture.iter(f"{space}text")] == [
+    assert [bar.get("width") for bar in picture.iter(f"{SVG}rect")] == ["640", "160.0", "640", "640.0"]
+    assert [text.text for text in picture.iter(f"{SVG}text")] == [
         "a<b&c (pushdown reader): Bytes: 1.0 GiB of 4.0 GiB read, 75 % skipped",
         "other (spark reader): Bytes: 10 B in all, how many were read is not known",
     ]
