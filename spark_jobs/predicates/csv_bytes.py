@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cache
 
 from spark_jobs.predicates.facts import AllOf, Between, Contains, Fact, Family, OneOf, Present
-from spark_jobs.predicates.pattern import BytePattern, alternation, byte_class, literal, patterns
-from spark_jobs.predicates.ranges import Period
+from spark_jobs.predicates.pattern import BytePattern, Fields, alternation, byte_class, literal, patterns
+from spark_jobs.predicates.ranges import Period, fixed_width_regex
 from spark_jobs.predicates.spelling import (
     MAX_PERIODS,
     calendar_periods,
@@ -22,12 +23,15 @@ from spark_jobs.predicates.spelling import (
     fraction_spellings,
     integer_spellings,
     some,
+    whole_years,
 )
 
 _BEFORE_NUMBER = "(?:^|[^0-9])"
 _NOT_DIGIT = "[^0-9]"
 _WHITE = "\\x00-\\x20\\x7f"
 _MIN_RUN = 3
+MANY_VALUES = 50
+"""From this many integers on, searching for each by itself is faster than for all of them at once."""
 _REPLACEMENT = "\ufffd"
 """What bytes that are no UTF-8 are read as."""
 
@@ -36,7 +40,8 @@ _REPLACEMENT = "\ufffd"
 class CsvSyntax:
     """The options that decide how a field is written: `sep` of one or more characters, `quote` and `escape` of one.
 
-    `empty_value` is what an empty quoted field reads as. `plain_dates` and `plain_timestamps` are False where a format
+    `empty_value` is what an empty quoted field reads as. `trims` is set where spaces around a field are no part of it.
+    `plain_dates` and `plain_timestamps` are False where a format
     option decides the spelling; `today` is excluded from timestamps because Spark reads a bare time as today's.
     """
 
@@ -44,6 +49,7 @@ class CsvSyntax:
     quote: str = '"'
     escape: str = "\\"
     empty_value: str = ""
+    trims: bool = False
     plain_dates: bool = True
     plain_timestamps: bool = True
     today: date = date.min
@@ -59,9 +65,47 @@ class CsvSyntax:
         return f"[{byte_class(self.sep[0] + self.quote + self.escape)}{_WHITE}]"
 
 
-def csv_patterns(facts: AllOf, syntax: CsvSyntax) -> list[BytePattern]:
-    """One pattern per usable part; any one of them is a sound filter by itself."""
-    return patterns(facts, lambda fact: _fact(fact, syntax))
+def csv_patterns(
+    facts: AllOf, syntax: CsvSyntax, columns: Sequence[str] = (), *, many: int = MANY_VALUES
+) -> list[BytePattern]:
+    """One pattern per usable part; any one of them is a sound filter by itself.
+
+    `columns` are the names of a line's fields in order, where they are known. Lists of at least `many` integers are
+    searched for in their usual spelling first.
+    """
+    places = {name: number for number, name in enumerate(columns)}
+
+    def of_fact(fact: Fact) -> BytePattern | None:
+        pattern = _fact(fact, syntax)
+        place = places.get(fact.target.path[0])
+        if pattern is None or place is None or len(places) < len(columns):
+            return pattern
+        if len(syntax.sep) == 1:
+            guards = (syntax.quote + syntax.escape).encode()
+            pattern = replace(pattern, fields=Fields(syntax.sep.encode(), guards, frozenset({place})))
+        usual = _usual_integers(fact, syntax, first=place == 0, many=many)
+        return replace(pattern, always=usual, general=pattern) if usual else pattern
+
+    return patterns(facts, of_fact)
+
+
+def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) -> tuple[str, ...]:
+    """A list of integers as most files spell it, as expressions that are nearly literals: plain digits in plain fields.
+
+    Any number in quotes, with a plus sign or with leading zeros matches as well. Hyperscan finds a thousand literals
+    twice as fast as the alternation that bears leading zeros, and compiles them in a tenth of the time.
+    """
+    if not isinstance(fact, OneOf) or fact.target.family is not Family.INTEGER or syntax.trims:
+        return ()
+    positive, negative = integer_spellings(fact)
+    texts = dict.fromkeys(text for text in (*positive, *("-" + n for n in negative)) if text.lstrip("-").isdigit())
+    if len(texts) < many:
+        return ()
+    before = ["^", "\\r"] if first else [literal(syntax.sep[-1])]
+    after = [literal(syntax.sep[0]), "\\n", "\\r"]
+    usual = [start + text + end for text in texts for start in before for end in after]
+    odd = [start + sign for start in before for sign in ("-?0[0-9]", "\\+")]
+    return (*usual, *odd, f"{literal(syntax.quote)}[0-9+\\-]")
 
 
 def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
@@ -131,10 +175,11 @@ def _dates(fact: OneOf | Between, syntax: CsvSyntax) -> BytePattern | None:
     timestamps = fact.target.family is Family.TIMESTAMP
     if not (syntax.plain_timestamps if timestamps else syntax.plain_dates) or "-" in syntax.sep + syntax.quote:
         return None
-    spans = calendar_periods(fact)
+    years, spans = whole_years(calendar_periods(fact))
     if len(spans) > MAX_PERIODS or (timestamps and _near_today(fact, syntax.today)):
         return None
-    spellings = [spelling for span in spans for spelling in _period(span)]
+    spellings = [fixed_width_regex(first, last, 4) + _NOT_DIGIT for first, last in years]
+    spellings += [spelling for span in spans for spelling in _period(span)]
     groups = [f"{_BEFORE_NUMBER}0*{group}" for group in alternation(list(dict.fromkeys(spellings)))]
     # Spark takes a "GMT" out of a date before it gives up on it.
     return BytePattern((*groups, *_far_years(fact, syntax), "GMT"), (), (), _label(fact))
@@ -161,10 +206,8 @@ def _near_today(fact: OneOf | Between, today: date) -> bool:
 
 
 def _period(span: Period) -> list[str]:
-    """Spellings of a period's days: month and day with or without a leading zero, a first day also left out."""
-    year, end = str(span.year), "[^0-9\\-]"
-    if span.month is None:
-        return [year + _NOT_DIGIT]
+    """Spellings of a month or a day: its numbers with or without a leading zero, a first day or month also left out."""
+    year, end = f"{span.year:04d}", "[^0-9\\-]"
     month = f"{year}-0?{span.month}"
     bare_year = [year + end] if span.month == 1 and span.day in (None, 1) else []
     if span.day is None:

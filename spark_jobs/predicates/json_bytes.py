@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from spark_jobs.predicates.facts import AllOf, Between, Contains, Fact, Family, OneOf, Present
 from spark_jobs.predicates.pattern import BytePattern, alternation, literal, patterns
-from spark_jobs.predicates.ranges import Period
+from spark_jobs.predicates.ranges import Period, fixed_width_regex
 from spark_jobs.predicates.spelling import (
     MAX_PERIODS,
     calendar_periods,
@@ -21,6 +21,7 @@ from spark_jobs.predicates.spelling import (
     fraction_spellings,
     integer_spellings,
     some,
+    whole_years,
 )
 
 _SPACE = "[ \\t\\r]*"
@@ -171,15 +172,14 @@ def _fractions(fact: OneOf | Between) -> _Values | None:
 
 def _dates(fact: OneOf | Between) -> _Values | None:
     """Dates in their canonical spelling, by prefix; every other spelling may be any date."""
-    spans = calendar_periods(fact)
+    years, spans = whole_years(calendar_periods(fact))
     if len(spans) > MAX_PERIODS:
         return None
-    return _Values([_QUOTE + _period(span) for span in spans] + _odd_dates(), describe(fact))
+    spellings = [_QUOTE + fixed_width_regex(first, last, 4) + "-" for first, last in years]
+    return _Values([*spellings, *(_QUOTE + _period(span) for span in spans), *_odd_dates()], describe(fact))
 
 
 def _period(span: Period) -> str:
-    if span.month is None:
-        return f"{span.year:04d}-"
     if span.day is None:
         return f"{span.year:04d}-{span.month:02d}-"
     return f"{span.year:04d}-{span.month:02d}-{span.day:02d}{_NOT_DIGIT}"

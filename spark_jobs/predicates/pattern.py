@@ -9,24 +9,49 @@ from spark_jobs.predicates.facts import AllOf, AnyOf, Fact, Present
 
 
 @dataclass(frozen=True)
+class Fields:
+    """Where in a line of separated fields a match must lie: the numbers of those fields, from 0.
+
+    A match's field is told by counting `sep` (one byte) before it, as long as no byte of `guards` (quote and escape,
+    which can hide a separator) stands before it.
+    """
+
+    sep: bytes
+    guards: bytes
+    numbers: frozenset[int]
+
+    def __or__(self, other: Fields) -> Fields:
+        return Fields(self.sep, self.guards, self.numbers | other.numbers)
+
+
+@dataclass(frozen=True)
 class BytePattern:
     """Alternatives to search raw lines for; a line that matches none provably fails the predicate.
 
     The alternatives are in Hyperscan's syntax, over bytes. A match may end in its line's terminator, never behind it.
     `on_backslash` need be searched only in text that holds a backslash, `on_non_ascii` only in non-ASCII text.
+    With `fields`, matches elsewhere prove nothing: those that count end in one of these fields or in its terminator.
+    `general` does the same by a slower search that lets fewer lines through where unusual spellings are common.
     """
 
     always: tuple[str, ...]
     on_backslash: tuple[str, ...] = ()
     on_non_ascii: tuple[str, ...] = ()
     label: str = ""
+    fields: Fields | None = None
+    general: BytePattern | None = None
 
     def __or__(self, other: BytePattern) -> BytePattern:
+        general = None
+        if self.general or other.general:
+            general = (self.general or self) | (other.general or other)
         return BytePattern(
             _distinct(self.always, other.always),
             _distinct(self.on_backslash, other.on_backslash),
             _distinct(self.on_non_ascii, other.on_non_ascii),
             f"{self.label} | {other.label}",
+            self.fields | other.fields if self.fields and other.fields else None,
+            general,
         )
 
     @property

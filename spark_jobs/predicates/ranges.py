@@ -25,6 +25,15 @@ def magnitude_regex(low: int, high: int) -> str:
     return "(?:" + "|".join(parts) + ")"
 
 
+def fixed_width_regex(low: int, high: int, width: int) -> str:
+    """Match exactly the integers low..high written with `width` digits, zeros in front.
+
+    >>> fixed_width_regex(998, 1234, 4)
+    '(?:099[8-9]|10[0-9][0-9]|11[0-9][0-9]|120[0-9]|12[1-2][0-9]|123[0-4])'
+    """
+    return "(?:" + "|".join(_same_length(f"{low:0{width}d}", f"{high:0{width}d}")) + ")"
+
+
 def _same_length(low: str, high: str) -> Iterator[str]:
     """Cover low..high, two numbers of the same length, with digit-class patterns."""
     if not low:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 
@@ -10,7 +11,7 @@ from spark_jobs.predicates.facts import Between, Fact, Family, OneOf, Scalar
 from spark_jobs.predicates.ranges import MAX_DIGITS, YEAR_ZERO, Period, magnitude_regex, periods, widened
 
 MAX_PERIODS = 5_000
-"""More years, months and days than this in one fact are not worth a pattern."""
+"""More months and days than this in one fact are not worth a pattern."""
 ZONE_DAYS = 2
 """Calendar days by which a timestamp's written date and its instant's date can differ: both sides may have a zone."""
 
@@ -62,6 +63,17 @@ def calendar_periods(fact: OneOf | Between) -> tuple[Period, ...]:
         first, last = widened(_date(low), _date(high), margin)
         spans.extend(([YEAR_ZERO] if first == date.min else []) + list(periods(first, last)))
     return tuple(dict.fromkeys(spans))
+
+
+def whole_years(spans: Sequence[Period]) -> tuple[list[tuple[int, int]], list[Period]]:
+    """Runs of whole years, each by its first and last year, and the periods that are shorter than a year."""
+    runs: list[tuple[int, int]] = []
+    for year in sorted({span.year for span in spans if span.month is None}):
+        if runs and runs[-1][1] == year - 1:
+            runs[-1] = (runs[-1][0], year)
+        else:
+            runs.append((year, year))
+    return runs, [span for span in spans if span.month is not None]
 
 
 def describe(fact: Fact) -> str:

@@ -141,18 +141,29 @@ class Finder:
 
     def _around(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
         returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
+        fields = self._wanted.pattern.fields
         found: list[bytes] = []
         done = begin
+        # A frequent pattern comes here a million times: the field test of `Fields` is written out for that.
+        sep, guards, numbers = (fields.sep, tuple(fields.guards), fields.numbers) if fields else (b"", (), None)
+        find, rfind, count = data.find, data.rfind, data.count
         for end in hits:
             if end <= done:
                 continue
             last = end - 1
-            start = max(data.rfind(b"\n", done, last) + 1, done)
-            stop = data.find(b"\n", last, length)
+            start = rfind(b"\n", done, last) + 1 or done
             if returns:
-                start = max(data.rfind(b"\r", start, last) + 1, start)
+                start = max(rfind(b"\r", start, last) + 1, start)
+            if numbers is not None and count(sep, start, last) not in numbers:
+                for guard in guards:
+                    if find(guard, start, last) >= 0:
+                        break
+                else:
+                    continue
+            stop = find(b"\n", last, length)
+            if returns:
                 bound = length if stop < 0 else stop
-                early = data.find(b"\r", last, bound)
+                early = find(b"\r", last, bound)
                 stop = early if early >= 0 else bound
             elif stop < 0:
                 stop = length

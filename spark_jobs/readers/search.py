@@ -44,7 +44,8 @@ class Searcher:
         extra: list[int] = []
         if on_backslash is not None and data.find(b"\\", 0, length) >= 0:
             _scan(on_backslash, window, extra)
-        if on_non_ascii is not None and not bytes(window).isascii():
+        # What stands behind the window was in one before; taking it for this window's costs a search, no line.
+        if on_non_ascii is not None and not data.isascii():
             _scan(on_non_ascii, window, extra)
         window.release()
         return sorted(found + extra) if extra else found

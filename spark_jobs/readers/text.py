@@ -6,7 +6,7 @@ options and evaluates the predicate again, so this reader can drop only lines th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -19,6 +19,7 @@ from spark_jobs.errors import MissingPathError
 from spark_jobs.gateway import byte_size
 from spark_jobs.predicates.csv_bytes import csv_patterns
 from spark_jobs.predicates.derive import Fold, Scope, derive
+from spark_jobs.predicates.facts import AllOf, Between, Target
 from spark_jobs.predicates.json_bytes import json_patterns
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.pattern import BytePattern
@@ -57,6 +58,8 @@ _COSTS = {
 }
 _MARGIN = 0.9
 """Our reader must promise to be at least this much cheaper."""
+_UNUSUAL = 0.01
+"""From this share of lines on, a pattern that takes unusual spellings on trust is held against its general form."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +149,14 @@ def _conf(spark: SparkSession, key: str, default: str) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """One conjunct of the predicate (or all of them together) with the pattern it implies, if any."""
+    """One conjunct of the predicate (or all of them together) with the pattern it implies, if any.
+
+    `narrowed`: all conjuncts together bound its column more tightly, so its own pattern is not worth compiling.
+    """
 
     sql: str
     pattern: BytePattern | None
+    narrowed: bool = False
 
 
 def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> list[_Part]:
@@ -162,19 +169,31 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
         and _conf(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
         fold=fold,
     )
-    parts = [_Part(c.sql(dialect="spark"), _best(c, scope, request, options)) for c in conjuncts(request.predicate)]
     # Two half-open ranges over one column are one narrow range together.
-    whole = _derived(request.predicate, scope, request, options)
+    together = derive(request.predicate, scope)
+    ranges = {
+        fact.target: fact
+        for fact in together.parts
+        if isinstance(fact, Between) and _encoded(AllOf((fact,)), request, options)
+    }
+    parts = [_part(conjunct, scope, ranges, request, options) for conjunct in conjuncts(request.predicate)]
     known = {part.pattern for part in parts}
+    whole = _encoded(together, request, options)
     return parts + [_Part("", pattern) for pattern in whole if pattern not in known]
 
 
-def _best(conjunct: exp.Expr, scope: Scope, request: ScanRequest, options: TextOptions) -> BytePattern | None:
-    return min(_derived(conjunct, scope, request, options), key=lambda p: p.size, default=None)
+def _part(
+    conjunct: exp.Expr, scope: Scope, ranges: Mapping[Target, Between], request: ScanRequest, options: TextOptions
+) -> _Part:
+    facts = derive(conjunct, scope)
+    pattern = min(_encoded(facts, request, options), key=lambda p: p.size, default=None)
+    narrowed = bool(facts.parts) and all(
+        isinstance(fact, Between) and ranges.get(fact.target, fact) != fact for fact in facts.parts
+    )
+    return _Part(conjunct.sql(dialect="spark"), pattern, narrowed)
 
 
-def _derived(predicate: exp.Expr, scope: Scope, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
-    facts = derive(predicate, scope)
+def _encoded(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv, request.schema.fieldNames())
     return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
@@ -196,19 +215,25 @@ def _chosen(
     forbidden: BytePattern | None,
     options: TextOptions,
 ) -> TextPlan | Refusal:
-    searchers = [Searcher(part.pattern) for part in parts if part.pattern is not None]
+    searchers = [Searcher(part.pattern) for part in parts if part.pattern is not None and not part.narrowed]
     refused = None if forbidden is None else Searcher(forbidden)
     seen = sample(files, searchers, refused, options.lines)
     if seen.problem:
         return Refusal(seen.problem)
     share, wanted = min(zip(seen.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
+    conjunct_reports = _conjunct_reports(parts, wanted.pattern)
+    if wanted.pattern.general and share > _UNUSUAL:
+        general = Searcher(wanted.pattern.general)
+        less = sample(files, [general], refused, options.lines).shares[0]
+        if less < share / 2:
+            share, wanted = less, general
     stored = sum(file.size for file in files)
     verdict = f"about {share:.2%} of the lines can match (sample of {seen.lines:,} lines)"
     if request.source.reader is ReaderChoice.AUTO and not _pays(request.source.format, stored, seen, share):
         return Refusal(f"byte search would not pay for {stored:,} bytes: {verdict}")
     if request.source.reader is ReaderChoice.PUSHDOWN:
         verdict = f"asked for with reader='pushdown'; {verdict}"
-    return TextPlan(files, wanted, refused, options, verdict, _conjunct_reports(parts, wanted.pattern))
+    return TextPlan(files, wanted, refused, options, verdict, conjunct_reports)
 
 
 def _pays(source_format: SourceFormat, stored: int, seen: Sampled, share: float) -> bool:

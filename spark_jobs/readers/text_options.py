@@ -139,6 +139,7 @@ def text_options(
         quote=options.get("quote", '"'),
         escape=options.get("escape", "\\"),
         empty_value=options.get("emptyvalue", ""),
+        trims=_true(options, "ignoreleadingwhitespace") or _true(options, "ignoretrailingwhitespace"),
         plain_dates=plain_dates,
         plain_timestamps=plain_timestamps,
         today=today,

@@ -24,9 +24,9 @@ from spark_jobs.predicates.derive import Scope, derive
 from spark_jobs.predicates.json_bytes import json_patterns
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.predicates.pattern import BytePattern
-from spark_jobs.readers.candidates import Finder
+from spark_jobs.readers.candidates import Finder, LineSyntax
 from spark_jobs.readers.files import Compression, Split
-from spark_jobs.readers.lines import LineReader
+from spark_jobs.readers.lines import LineReader, Window
 from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.text_options import TextOptions, text_options, why_unsafe
 from spark_jobs.session import PushdownSession
@@ -207,14 +207,20 @@ def byte_patterns(case: Case, asked: str) -> list[BytePattern]:
     facts = derive(tree, Scope(case.read_schema, plain_strings="\\" not in asked))
     options = case.text_options
     if case.source_format is SourceFormat.CSV:
-        return csv_patterns(facts, options.csv)
+        found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
+        return [*found, *(pattern.general for pattern in found if pattern.general)]
     return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
 
 
 def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
-    """Whether the pattern lets a single line through."""
-    data = bytearray(line + terminator)
-    return bool(Searcher(pattern).hits(data, len(data)))
+    """Whether the pattern lets a single line through, by its matches and by the fields they lie in."""
+    window = Window()
+    window.length = len(line + terminator)
+    window.data[: window.length] = line + terminator
+    if b"\x00" in line:
+        return bool(Searcher(pattern).hits(window.data, window.length))
+    finder = Finder(Searcher(pattern), None, LineSyntax(carriage_returns=False))
+    return bool(finder.lines(window, "line", at_start=False))
 
 
 def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) -> Counter[bytes]:

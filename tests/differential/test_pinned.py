@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from oracle import Case, byte_patterns, judge, matches
+from oracle import Case, byte_patterns, candidates, judge, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -173,6 +175,54 @@ CSV_PINS: tuple[tuple[dict[str, str], str, bytes], ...] = (
 )
 
 
+MANY = f"i IN (0, {', '.join(str(n) for n in range(197, 19_701, 197))})"
+MANY_LAST = MANY.replace("i IN", "z IN")
+MANY_NEGATIVE = f"l IN ({', '.join(str(-n) for n in range(197, 19_701, 197))})"
+WIDE_SCHEMA = "i int, s string, l bigint, d date, z int"
+WIDE_PINS: tuple[tuple[str, bytes], ...] = (
+    (MANY, b"197"),
+    (MANY, b"197,x"),
+    (MANY, b"00197,x,,,"),
+    (MANY, b"+197,x"),
+    (MANY, b"+00197"),
+    (MANY, b'"197",x'),
+    (MANY, b'"+197",x'),
+    (MANY, b'"00197"'),
+    (MANY, b'"197'),
+    (MANY, b"0"),
+    (MANY, b"000,"),
+    (MANY, b"-0,"),
+    (MANY, b'"-0",'),
+    (MANY, "\u0661\u0669\u0667,".encode()),
+    (MANY, "1\uff197,".encode()),
+    (MANY_LAST, b"1,x,1,,19700"),
+    (MANY_LAST, b"1,x,1,,+19700"),
+    (MANY_LAST, b"1,x,1,,019700"),
+    (MANY_LAST, b'1,x,1,,"19700"'),
+    (MANY_LAST, b'1,"x,y,z",1,,19700'),
+    (MANY_LAST, b'1,"x,\\",y",1,,19700'),
+    (MANY_LAST, b"1,x,1,,19700,more"),
+    (MANY_LAST, b"197,x,1,,19700"),
+    (MANY_NEGATIVE, b"1,x,-394"),
+    (MANY_NEGATIVE, b"1,x,-00394,"),
+    (MANY_NEGATIVE, b'1,x,"-394",'),
+    (MANY_NEGATIVE, b'"1",x,-394,'),
+    ("d >= '1995-03-02' AND d < '2003-02-03'", b"1,x,1,1995-03-02"),
+    ("d >= '1995-03-02' AND d < '2003-02-03'", b"1,x,1,1996"),
+    ("d >= '1995-03-02' AND d < '2003-02-03'", b"1,x,1,02002-1-1,"),
+    ("d >= '1995-03-02' AND d < '2003-02-03'", b'1,"x, 1995-03-01",1,2003-02-02'),
+    ("d >= '1995-03-02'", b"1,x,1,9999-12-31"),
+    ("d >= '1995-03-02'", b"1,x,1,+294246-12-31"),
+    ("d < '1995-03-02'", b"1,x,1,0000-01-01"),
+    ("d < '1995-03-02'", b"1,x,1,0999-01-01,5"),
+    ("s = 'abc'", b"abc,abc"),
+    ("s LIKE '%abc%'", b"abc,xabcx,abc"),
+    ("s LIKE '%abc%'", b'1,"x,abc",1'),
+    ("s = 'abc' OR i = 197", b"197"),
+    ("s = 'abc' OR i = 197", b"1,abc"),
+)
+
+
 def _case(source_format: SourceFormat, schema: str, options: dict[str, str], pins: list[tuple[str, bytes]]) -> Case:
     lines = tuple(line for _, line in pins)
     asked = tuple(dict.fromkeys(where for where, _ in pins))
@@ -209,6 +259,43 @@ def test_csv_lines_that_spark_keeps_match(spark: SparkSession, text: str, tmp_pa
     pins = [(where, line) for _, where, line in group]
     case = _case(SourceFormat.CSV, CSV_SCHEMA, group[0][0], pins)
     assert _check(spark, case, pins, tmp_path / "data.csv") == []
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"])
+def test_fields_of_many_lines_are_told_apart(spark: SparkSession, ends: bytes, tmp_path: Path) -> None:
+    """With all kinds of line ends, no end behind the last line, and splits that begin anywhere."""
+    path = tmp_path / "data.csv"
+    pins = list(WIDE_PINS)
+    case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, pins)
+    case = replace(case, terminators=(*(ends for _ in pins[1:]), b""))
+    assert _check(spark, case, pins, path) == []
+    verdicts = judge(spark, case, path)
+    for where, kept in verdicts.kept.items():
+        lines = Counter(case.lines[verdicts.origins[row]] for row in kept)
+        for pattern in byte_patterns(case, where):
+            for split in (path.stat().st_size, 1, 7, 60):
+                assert not lines - candidates(case, pattern, path, split), (where[:60], pattern.label, split)
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        (MANY, b"198,197,197,,197"),
+        (MANY_LAST, b"197,197,197,,198"),
+        (MANY_LAST, b"+197,x,1,,198"),
+        (MANY_LAST, b'1,x,1,197,198,"197"'.replace(b'"', b"")),
+        ("d >= '1995-03-02' AND d < '1995-04-01'", b"1,1995-03-05,1,1996-01-01,"),
+        ("d >= '1995-03-02' AND d < '1995-04-01'", b'1,1995-03-05,1,1996-01-01,"x"'),
+        ("d < '1995-03-02'", b"1,x,1,1996-01-01,"),
+        ("s = 'abc'", b"1,abcd,abc"),
+        ("s LIKE '%abc%'", b"1,abd,abc"),
+    ],
+)
+def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
+    case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, [(where, line)])
+    found = byte_patterns(case, where)
+    assert found
+    assert not any(matches(pattern, line, b"\n") for pattern in found)
 
 
 @pytest.mark.parametrize(

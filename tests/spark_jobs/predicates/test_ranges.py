@@ -6,7 +6,7 @@ import random
 import re
 from datetime import date, timedelta
 
-from spark_jobs.predicates.ranges import magnitude_regex, periods, widened
+from spark_jobs.predicates.ranges import fixed_width_regex, magnitude_regex, periods, widened
 
 
 def test_digits_match_exactly_the_interval() -> None:
@@ -15,6 +15,15 @@ def test_digits_match_exactly_the_interval() -> None:
         low, high = sorted((rng.randrange(3000), rng.randrange(3000)))
         pattern = re.compile(magnitude_regex(low, high))
         assert [n for n in range(3200) if pattern.fullmatch(str(n))] == list(range(low, high + 1))
+
+
+def test_digits_of_a_fixed_width_match_exactly_the_interval() -> None:
+    rng = random.Random(6)
+    for _ in range(300):
+        low, high = sorted((rng.randrange(3000), rng.randrange(3000)))
+        pattern = re.compile(fixed_width_regex(low, high, 4))
+        assert [n for n in range(3200) if pattern.fullmatch(f"{n:04d}")] == list(range(low, high + 1))
+        assert not pattern.fullmatch(str(low)) or low > 999
 
 
 def test_the_whole_range_of_bigint_is_short() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types as t
 
 from spark_jobs.errors import UnsafeInputError
-from spark_jobs.predicates.pattern import BytePattern
+from spark_jobs.predicates.pattern import BytePattern, Fields
 from spark_jobs.readers.candidates import CandidateScan, Finder, LineSyntax
 from spark_jobs.readers.files import Compression, Split, Task
 from spark_jobs.readers.lines import LineReader, Window
@@ -44,6 +44,22 @@ def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePatter
 )
 def test_lines_around_matches(content: bytes, lines: list[bytes]) -> None:
     assert [line for line in _found(content) if line] == lines
+
+
+def test_a_match_counts_only_in_its_field() -> None:
+    pattern = BytePattern(("x[^0-9]",), fields=Fields(b",", b"'\\", frozenset({1})))
+    lines = [b"x,y,x", b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b"y,y,x,'", b"xx", b",x", b"x,"]
+    kept = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
+    for end in (b"\n", b"\r\n", b"\r"):
+        found = _found(b"".join(line + end for line in lines), pattern=pattern)
+        assert [line for line in found if line] == kept
+
+
+def test_alternatives_lie_in_either_field_or_anywhere() -> None:
+    one = BytePattern(("x",), fields=Fields(b",", b"'", frozenset({0})))
+    two = BytePattern(("y",), fields=Fields(b",", b"'", frozenset({2})))
+    assert _found(b"x,,\n,x,\n,,y\n,y,\n", pattern=one | two) == [b"x,,", b",,y"]
+    assert _found(b",x,\n,z,\n", pattern=one | BytePattern(("z",))) == [b",x,", b",z,"]
 
 
 def test_only_a_file_s_first_line_is_its_header() -> None:
