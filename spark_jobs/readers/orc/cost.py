@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from spark_jobs.readers.files import InputFile
 from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.scan import OrcFile, OrcQuery, StripeSample
+from spark_jobs.readers.orc.scan import OrcQuery, StripeSample, opened
 
 _SAMPLED_FILES = 4
 _SAMPLED_STRIPES = 2
@@ -119,15 +118,9 @@ def _sampled(files: Sequence[InputFile], query: OrcQuery) -> Sample | None:
     seen: list[StripeSample] = []
     rows = 0
     for file in chosen:
-        with open(file.path, "rb", buffering=0) as raw:  # noqa: PTH123
-            descriptor = raw.fileno()
-
-            def read(offset: int, length: int, descriptor: int = descriptor) -> bytes:
-                return os.pread(descriptor, length, offset)
-
-            opened = OrcFile(file.path, query, OrcCount(), read, file.size)
-            rows += opened.tail.footer.number_of_rows
-            seen += opened.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)
+        with opened(file.path, file.storage, query, OrcCount()) as source:
+            rows += source.tail.footer.number_of_rows
+            seen += source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)
     size = sum(file.size for file in chosen)
     if rows == 0:
         return None

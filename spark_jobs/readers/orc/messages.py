@@ -50,7 +50,9 @@ _TABLE = {
         "maximum_length uint32 4",
         "precision uint32 5",
         "scale uint32 6",
+        "attributes +StringPair 7",
     ),
+    "StringPair": ("key bytes 1", "value bytes 2"),
     "IntegerStatistics": ("minimum sint64 1", "maximum sint64 2"),
     "DoubleStatistics": ("minimum double 1", "maximum double 2"),
     "StringStatistics": ("minimum bytes 1", "maximum bytes 2", "lower_bound bytes 4", "upper_bound bytes 5"),
@@ -116,6 +118,13 @@ class StripeInformation(Protocol):
     number_of_rows: int
 
 
+class StringPair(Protocol):
+    """An attribute of a type."""
+
+    key: bytes
+    value: bytes
+
+
 class Type(Protocol):
     """One node of the type tree."""
 
@@ -125,6 +134,7 @@ class Type(Protocol):
     maximum_length: int
     precision: int
     scale: int
+    attributes: Sequence[StringPair]
 
 
 class Presence(Protocol):

@@ -18,10 +18,11 @@ from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Fold, Scope
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.files import InputFile, input_uris, is_local, local_files
+from spark_jobs.readers.files import InputFile, input_files, input_uris
 from spark_jobs.readers.orc.cost import Verdict, estimate
 from spark_jobs.readers.orc.scan import OrcQuery
 from spark_jobs.readers.protocol import ScanRequest, unsupported
+from spark_jobs.readers.storage import Storage, storage_for
 
 _ATOMS = (
     t.BooleanType,
@@ -37,7 +38,7 @@ _ATOMS = (
     t.TimestampType,
     t.TimestampNTZType,
 )
-_UTC = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
+UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
 
@@ -90,7 +91,10 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     if request.where is not None and not usable:
         return NativePlan("no conjunct can be evaluated over columns: " + _first_reason(parts), configured)
     combined = _combined(spark, request, fold, [part.conjunct for part in usable])
-    files = _files(request)
+    storage = storage_for(spark, input_uris(request.native), source.options)
+    if isinstance(storage, str):
+        return NativePlan(storage, configured)
+    files = _files(request, storage)
     query = _query(spark, request, combined)
     reports = tuple(_report(part) for part in parts)
     exact = len(usable) == len(parts) and all(r.exactness is Exactness.EXACT for r in reports)
@@ -131,7 +135,7 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
     if len(request.native.columns) != len(request.schema.fields):
         return "partition columns come from directory names"
     for field in _read_fields(request):
-        if unknown := _unknown(field.dataType):
+        if unknown := unknown_type(field.dataType):
             return f"column {field.name} has type {unknown.simpleString()}, which only Spark reads"
         if any("DEFAULT" in key for key in field.metadata):
             return f"column {field.name} has a default for missing values"
@@ -150,14 +154,12 @@ def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
     for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
         if hadoop.get(key) is not None or key in options:
             return f"{key} is set, and only Spark's reader knows it"
-    if any(_has_times(field.dataType) for field in _read_fields(request)):
+    if any(has_times(field.dataType) for field in _read_fields(request)):
         jvm = spark.sparkContext._jvm
         assert jvm is not None
         zone = str(jvm.java.util.TimeZone.getDefault().getID())
-        if zone not in _UTC:
+        if zone not in UTC_ZONES:
             return f"the JVM's time zone is {zone}: timestamps are read lazily only in UTC"
-    if foreign := next((uri for uri in input_uris(request.native) if not is_local(uri)), None):
-        return f"{foreign} is not on a local file system"
     return None
 
 
@@ -169,25 +171,26 @@ def _read_fields(request: ScanRequest) -> list[t.StructField]:
     return [field for field in request.schema.fields if field.name in set(request.columns)]
 
 
-def _unknown(kind: t.DataType) -> t.DataType | None:
+def unknown_type(kind: t.DataType) -> t.DataType | None:
     """A type in a column's type that is not read lazily."""
     if isinstance(kind, t.StructType):
-        return next((found for f in kind.fields if (found := _unknown(f.dataType))), None)
+        return next((found for f in kind.fields if (found := unknown_type(f.dataType))), None)
     if isinstance(kind, t.ArrayType):
-        return _unknown(kind.elementType)
+        return unknown_type(kind.elementType)
     if isinstance(kind, t.MapType):
-        return _unknown(kind.keyType) or _unknown(kind.valueType)
+        return unknown_type(kind.keyType) or unknown_type(kind.valueType)
     known = type(kind) in _ATOMS or (type(kind) is t.StringType and kind.collation == "UTF8_BINARY")
     return None if known else kind
 
 
-def _has_times(kind: t.DataType) -> bool:
+def has_times(kind: t.DataType) -> bool:
+    """Whether a type has timestamps in it, whose values depend on time zones."""
     if isinstance(kind, t.StructType):
-        return any(_has_times(f.dataType) for f in kind.fields)
+        return any(has_times(f.dataType) for f in kind.fields)
     if isinstance(kind, t.ArrayType):
-        return _has_times(kind.elementType)
+        return has_times(kind.elementType)
     if isinstance(kind, t.MapType):
-        return _has_times(kind.keyType) or _has_times(kind.valueType)
+        return has_times(kind.keyType) or has_times(kind.valueType)
     return isinstance(kind, t.TimestampType)
 
 
@@ -238,22 +241,26 @@ def _report(part: _Part) -> ConjunctReport:
     return ConjunctReport(sql=sql, exactness=exactness, pushed_as="vector filter over ORC columns")
 
 
-def _files(request: ScanRequest) -> tuple[InputFile, ...]:
+def _files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...]:
     try:
-        return local_files(input_uris(request.native))
+        return input_files(request.native, storage)
     except FileNotFoundError as problem:
         raise MissingPathError(
             f"{problem.filename} vanished while the scan was planned; run the task again"
         ) from problem
 
 
+def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+    """The Arrow schema in which Spark takes some columns."""
+    return pa.schema([pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in fields])
+
+
 def _query(spark: SparkSession, request: ScanRequest, combined: VectorFilter | None) -> OrcQuery:
     wanted = set(request.columns)
     places = [place for place, field in enumerate(request.schema.fields) if field.name in wanted]
     fields = [request.schema.fields[place] for place in places]
-    schema = pa.schema([pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in fields])
     return OrcQuery(
-        schema,
+        wanted_schema(fields),
         tuple(places),
         combined,
         request.source.orc.partial_reads,

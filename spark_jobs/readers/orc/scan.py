@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_jobs.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from spark_jobs.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.orc.columns import matched
@@ -20,6 +19,7 @@ from spark_jobs.readers.orc.prune import Pruner
 from spark_jobs.readers.orc.ranges import Purpose, Ranges
 from spark_jobs.readers.orc.stripe import Stripe
 from spark_jobs.readers.orc.tail import FileTail, ReadRange, read_tail
+from spark_jobs.readers.storage import Storage
 
 Report = Callable[[int, OrcCount], None]
 """Receives a task's number and its figures when the task is done."""
@@ -172,14 +172,26 @@ class OrcScan:
         self.report(number, count)
 
     def _split(self, split: Split, count: OrcCount) -> Iterator[pa.RecordBatch]:
-        with open(split.path, "rb", buffering=0) as raw:  # noqa: PTH123
-            descriptor = raw.fileno()
+        with opened(split.path, split.storage, self.query, count) as file:
+            yield from file.batches(file.stripes(split.start, split.end))
+
+
+@contextmanager
+def opened(path: str, storage: Storage, query: OrcQuery, count: OrcCount) -> Iterator[OrcFile]:
+    """A file to read lazily; what is read of it is added to `count`. Raises typed errors that name the file."""
+    try:
+        with storage.open(path, ahead=0) as raw:
 
             def read(offset: int, length: int) -> bytes:
-                return os.pread(descriptor, length, offset)
+                raw.seek(offset)
+                return raw.read(length)
 
-            file = OrcFile(split.path, self.query, count, read, os.fstat(descriptor).st_size)
+            file = OrcFile(path, query, count, read, raw.size)
             try:
-                yield from file.batches(file.stripes(split.start, split.end))
+                yield file
             finally:
                 file.close()
+    except FileNotFoundError as problem:
+        raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
+    except OSError as problem:
+        raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem
