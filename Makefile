@@ -41,7 +41,7 @@ SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-.PHONY: help demo test lint test-airflow test-spark nightly bench docs lock java python clean
+.PHONY: help demo test lint test-airflow test-spark nightly bench bench-orc docs lock java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -50,6 +50,7 @@ help:
 	@echo "make lint      ruff and mypy only"
 	@echo "make nightly   the long sweeps of the differential tests, and scans of objects against Hadoop's S3A"
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
+	@echo "make bench-orc measure lazy ORC scans against Spark's own reader"
 	@echo "make docs      write docs/parameters.md from the parameter table"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
 	@echo "make clean     remove the environments, the demo's data and all caches"
@@ -134,6 +135,9 @@ nightly: $(SPARK)/.checks java
 
 bench: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.text
+
+bench-orc: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.orc
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.parameters docs/parameters.md

@@ -1,0 +1,220 @@
+"""ORC scans: the lazy reader against Spark's own, with and without its lazy filter (`orc.sarg.to.filter`).
+
+Every round runs all readers once, in turn; ratios are medians of those within rounds. Bytes are what the processes read
+by system calls. The wide table has the shape of the search job that ORC's lazy filter was made for: 120 columns, three
+of them searched by IN lists of 1,000 values under OR, very few rows found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.session import PushdownSession
+
+_SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
+_SEARCHED = ("c0", "c1", "c8")
+_DOMAIN = 3_000_000_000
+"""Searched values are drawn from so many, so that 3,000 of them find about one row in a million."""
+_WIDE_ROWS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Query:
+    """One line of the table: which data, which rows, which columns (None for all)."""
+
+    name: str
+    table: str
+    where: str
+    columns: tuple[str, ...] | None = None
+
+
+def _lineitem_queries(scale: int) -> list[Query]:
+    """Matches by number: scattered over all row groups by part, side by side by order."""
+    parts = ", ".join(map(str, range(1, 33 * 197 * scale, 197 * scale)))
+    start = 3_000_001
+    two, eight = ("l_orderkey", "l_comment"), ("l_orderkey", "l_partkey", "l_quantity", "l_tax", "l_shipdate")
+    eight = (*eight, "l_shipmode", "l_returnflag", "l_comment")
+    scattered = [
+        ("1 scattered", "l_partkey = 12345 AND l_suppkey = 2346 AND l_quantity = 50"),
+        ("20 scattered", f"l_partkey = {12345 * scale}"),
+        ("1,000 scattered", f"l_partkey IN ({parts})"),
+        ("60,000 scattered", f"l_partkey <= {2_000}"),
+        ("3,000,000 scattered", f"l_partkey <= {100_000}"),
+    ]
+    clustered = [
+        (f"{name} clustered", f"l_orderkey BETWEEN {start} AND {start + width}")
+        for name, width in (("1-7", 0), ("20", 16), ("1,000", 1_000), ("60,000", 60_000), ("3,000,000", 3_000_000))
+    ]
+    queries = [Query(name, "lineitem", where) for name, where in (*scattered, *clustered)]
+    needle = scattered[1][1]
+    queries += [Query(f"20 scattered, {len(c)} columns", "lineitem", needle, c) for c in (two, eight)]
+    half = f"l_partkey <= {100_000 * scale}"
+    return [
+        *queries,
+        Query("half the rows", "lineitem", half),
+        Query("half the rows, 2 columns", "lineitem", half, two),
+    ]
+
+
+def _wide_queries() -> list[Query]:
+    step = _DOMAIN // 1_000
+    among = " OR ".join(
+        f"{name} IN ({', '.join(str(value * step + offset) for value in range(1_000))})"
+        for offset, name in enumerate(_SEARCHED)
+    )
+    return [Query("wide, 16 columns", "wide", among, _SIXTEEN), Query("wide, all columns", "wide", among)]
+
+
+def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
+    """Directories of the two tables, made if they are not there yet."""
+    lineitem, wide = cache / f"lineitem-orc-{scale}", cache / "wide-orc"
+    if not (lineitem / "_SUCCESS").exists():
+        parquet = cache / "parquet"
+        tool = Path(sys.executable).with_name("tpchgen-cli")
+        print(f"lineitem at scale {scale}: generating", flush=True)
+        subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", parquet], check=True)
+        # In the order of l_orderkey, as it is generated.
+        frame = spark.read.parquet(str(parquet / "lineitem.parquet"))
+        frame.coalesce(4 * scale).write.mode("overwrite").orc(str(lineitem))
+        shutil.rmtree(parquet)
+    if not (wide / "_SUCCESS").exists():
+        print("wide table: generating", flush=True)
+        rows = spark.range(0, _WIDE_ROWS, 1, 8).selectExpr(*(_wide_column(number) for number in range(120)))
+        rows.write.mode("overwrite").orc(str(wide))
+    return {"lineitem": lineitem, "wide": wide}
+
+
+def _wide_column(number: int) -> str:
+    """Columns of six kinds, all pseudo-random; the searched ones are long."""
+    seed = f"xxhash64(id, {number})"
+    if f"c{number}" in _SEARCHED:
+        return f"pmod({seed}, {_DOMAIN}) AS c{number}"
+    kinds = (
+        f"pmod({seed}, 1000000)",
+        f"CAST(pmod({seed}, 1000) AS INT)",
+        f"concat('name ', pmod({seed}, 100000))",
+        f"pmod({seed}, 100000) / 8.0D",
+        f"date_add(DATE'2000-01-01', CAST(pmod({seed}, 9000) AS INT))",
+        f"CAST(pmod({seed}, 1000000) / 100 AS DECIMAL(12, 2))",
+    )
+    return f"{kinds[number % len(kinds)]} AS c{number}"
+
+
+class Bench:
+    """The readers over one set of data."""
+
+    def __init__(self, spark: SparkSession, data: dict[str, Path]) -> None:
+        self._spark = spark
+        self._data = data
+
+    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+        """What to run for a query, by reader."""
+        return {
+            "pushdown": lambda: self._ours(query, "pushdown"),
+            "auto": lambda: self._ours(query, "auto"),
+            "spark": lambda: self._spark_reader(query, lazy=False),
+            "sarg": lambda: self._spark_reader(query, lazy=True),
+        }
+
+    def _ours(self, query: Query, reader: str) -> int:
+        session = PushdownSession(self._spark)
+        session.add_source("t", path=str(self._data[query.table]), format="orc", reader=reader)
+        result = session.scan("t", columns=query.columns, where=query.where)
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+        return result.rows or 0
+
+    def _spark_reader(self, query: Query, *, lazy: bool) -> int:
+        """Spark alone, as its users write it."""
+        frame = self._spark.read.option("orc.sarg.to.filter", str(lazy).lower()).orc(str(self._data[query.table]))
+        rows = frame.where(query.where)
+        if query.columns is not None:
+            rows = rows.select(*query.columns)
+        rows.write.format("noop").mode("overwrite").save()
+        return 0
+
+
+_COLUMNS = (
+    ("ours / Spark: CPU", "spark", "pushdown", "cpu"),
+    ("wall", "spark", "pushdown", "wall"),
+    ("bytes", "spark", "pushdown", "read"),
+    ("ours / Spark with sarg.to.filter: CPU", "sarg", "pushdown", "cpu"),
+    ("wall", "sarg", "pushdown", "wall"),
+    ("bytes", "sarg", "pushdown", "read"),
+    ("auto / Spark: CPU", "spark", "auto", "cpu"),
+    ("auto / sarg.to.filter: CPU", "sarg", "auto", "cpu"),
+)
+
+
+def _line(query: Query, measured: dict[str, Measured]) -> str:
+    ours = measured["pushdown"]
+    cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
+    cells.append(f"{statistics.median(ours.read) / 1e6:,.0f}")
+    cells += [f"{ratio(measured, other, mine, kind):.2f}" for _, other, mine, kind in _COLUMNS]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _head() -> list[str]:
+    titles = ["query", "rows", "our CPU s", "our wall s", "our MB", *(title for title, *_ in _COLUMNS)]
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
+def main() -> None:
+    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "4g")
+        .getOrCreate()
+    )
+    bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
+    lines, raw = _head(), {}
+    print(*lines, sep="\n", flush=True)
+    for query in (*_wide_queries(), *_lineitem_queries(arguments.scale)):
+        if not any(text in query.name for text in arguments.only):
+            continue
+        measured = measure(bench.engines(query), arguments.rounds, warm_up=2)
+        raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
+        lines.append(_line(query, measured))
+        print(lines[-1], flush=True)
+        _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+    spark.stop()
+
+
+def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
+    """After every query: a run that is stopped keeps what it measured."""
+    results.mkdir(parents=True, exist_ok=True)
+    about = (
+        f"TPC-H lineitem, scale {scale}, and a table of {_WIDE_ROWS:,} rows and 120 columns, zstd; two rounds to warm "
+        f"up and {rounds} interleaved rounds, medians of ratios within rounds (above 1: ours takes less); "
+        f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, load average at the "
+        f"end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+    )
+    (results / f"orc-sf{scale}.md").write_text("\n".join(["# ORC scans", "", about, "", *lines]) + "\n")
+    (results / f"orc-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
