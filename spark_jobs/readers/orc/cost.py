@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from spark_jobs.readers.files import InputFile
 from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.scan import OrcQuery, StripeSample, opened
+from spark_jobs.readers.orc.scan import OrcFile, OrcQuery, opened
 
-_SAMPLED_FILES = 4
+_SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2
-_SAMPLED_GROUPS = 3
+_SAMPLED_GROUPS = 2
 """Row groups of each sampled stripe."""
 
 
@@ -73,9 +74,17 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, *, may_filter: bool) -
 
     Raises PushdownError where a file cannot be read, or only by Spark.
     """
-    sample = _sampled(files, query)
-    if sample is None:
-        return Estimate(Verdict.SPARK, "there are no rows")
+    with ExitStack() as stack:
+        step = max(1, len(files) // _SAMPLED_FILES)
+        chosen = files[::step][:_SAMPLED_FILES]
+        sources = [stack.enter_context(opened(file.path, file.storage, query, OrcCount())) for file in chosen]
+        seen = sum(file.size for file in chosen)
+        rows = sum(source.tail.footer.number_of_rows for source in sources)
+        rows = rows * sum(file.size for file in files) // max(seen, 1)
+        most = rows * len(query.schema) * _COSTS.spark
+        if _MARGIN * most < _COSTS.fixed:
+            return Estimate(Verdict.SPARK, f"about {rows:,} rows are too few to make up for starting another reader")
+        sample = _sampled(sources, rows)
     costs = costs_of(sample, len(query.schema), len(query.filter_names))
     if not may_filter:
         del costs[Verdict.SPARK_WITH_FILTER]
@@ -111,25 +120,14 @@ def costs_of(sample: Sample, columns: int, filters: int) -> dict[Verdict, float]
     }
 
 
-def _sampled(files: Sequence[InputFile], query: OrcQuery) -> Sample | None:
-    """Judge some row groups of some files, evenly spread; None where there is no row."""
-    step = max(1, len(files) // _SAMPLED_FILES)
-    chosen = list(files)[::step][:_SAMPLED_FILES]
-    seen: list[StripeSample] = []
-    rows = 0
-    for file in chosen:
-        with opened(file.path, file.storage, query, OrcCount()) as source:
-            rows += source.tail.footer.number_of_rows
-            seen += source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)
-    size = sum(file.size for file in chosen)
-    if rows == 0:
-        return None
+def _sampled(sources: Sequence[OrcFile], rows: int) -> Sample:
+    """Judge some row groups of some files, evenly spread."""
+    seen = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
     groups, alive, tried, hit, judged, passed = (sum(numbers) for numbers in zip(*map(astuple, seen), strict=True))
-    total = rows * sum(file.size for file in files) / size
     per_group = judged / tried if tried else 1.0
     return Sample(
-        total,
-        total / max(per_group, 1.0),
+        rows,
+        rows / max(per_group, 1.0),
         passed / judged if judged else 0.0,
         hit / tried if tried else 0.0,
         alive / groups if groups else 0.0,

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, ReaderChoice
 from spark_jobs.errors import MissingPathError, PushdownError
-from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.compile import all_of, compile_filter
 from spark_jobs.predicates.derive import Fold, Scope
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.vector import VectorFilter
@@ -90,7 +90,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     usable = [part for part in parts if isinstance(part.compiled, VectorFilter)]
     if request.where is not None and not usable:
         return NativePlan("no conjunct can be evaluated over columns: " + _first_reason(parts), configured)
-    combined = _combined(spark, request, fold, [part.conjunct for part in usable])
+    combined = all_of([part.compiled for part in parts if isinstance(part.compiled, VectorFilter)]) if parts else None
     storage = storage_for(spark, input_uris(request.native), source.options)
     if isinstance(storage, str):
         return NativePlan(storage, configured)
@@ -221,16 +221,6 @@ def _parts(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[_Part]
 
 def _first_reason(parts: Sequence[_Part]) -> str:
     return next((part.compiled for part in parts if isinstance(part.compiled, str)), "there is none")
-
-
-def _combined(spark: SparkSession, request: ScanRequest, fold: Fold, usable: Sequence[exp.Expr]) -> VectorFilter | None:
-    """One filter of all usable conjuncts."""
-    if not usable:
-        return None
-    together = exp.and_(*(exp.paren(part.copy()) for part in usable), copy=False)
-    compiled = compile_filter(together, _scope(spark, request, fold))
-    assert isinstance(compiled, VectorFilter)
-    return compiled
 
 
 def _report(part: _Part) -> ConjunctReport:
