@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.predicates.vector import Value
+from spark_jobs.readers.orc.columns import GREGORIAN_START
 from spark_jobs.readers.orc.messages import BloomFilter, Footer
 from spark_jobs.readers.orc.tail import Kind
 
@@ -34,6 +35,8 @@ class Hashed:
     def __init__(self, values: Sequence[Value], kind: Kind) -> None:
         """Raises ValueError for kinds whose hashes are not known here."""
         self._values = tuple(values)
+        if kind is Kind.DATE and any(isinstance(v, int) and v < GREGORIAN_START for v in values):
+            raise ValueError("dates before 1582-10-15 are stored as days of another calendar")
         if kind in _INTEGERS:
             hashes = _long_hashes([int(v) for v in values if not isinstance(v, str | bytes)])
         elif kind in _FLOATS:

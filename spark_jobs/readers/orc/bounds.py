@@ -2,39 +2,64 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, InvalidOperation
 
 from spark_jobs.predicates.statistics import ColumnBounds
 from spark_jobs.predicates.vector import Value
 from spark_jobs.readers.orc.columns import GREGORIAN_START
 from spark_jobs.readers.orc.messages import ColumnStatistics, Presence
-from spark_jobs.readers.orc.tail import Kind
+from spark_jobs.readers.orc.tail import FileTail, Kind
 
 _MICROS_PER_DAY = 86_400_000_000
 _Ends = tuple[Value | None, Value | None]
 _UNKNOWN: _Ends = (None, None)
+_JAVA = 0
+_RIGHT_MAXIMA, _RIGHT_SHORT_DECIMALS = 1, 7
+"""Versions of Java's writer since which statistics are right; the latter of decimals that fit 64 bits (ORC-517)."""
+_SHORT_DECIMALS = 18
 
 ALL_NULL = ColumnBounds(None, None, True, 0)
 """A column that a file lacks."""
 
 
-def column_bounds(statistics: ColumnStatistics, kind: Kind, *, nested: bool) -> ColumnBounds:
+def are_consistent(statistics: ColumnStatistics, rows: int) -> bool:
+    """Whether statistics are about a column of so many rows (of a member: of so many structs that are not null).
+
+    Writers that keep no row index leave some or all of a file's statistics at zero values and no null.
+    """
+    if not statistics.HasField("number_of_values"):
+        return False
+    values = statistics.number_of_values
+    if not statistics.HasField("has_null"):
+        return values <= rows
+    return values < rows if statistics.has_null else values == rows
+
+
+def are_merged_rightly(tail: FileTail) -> bool:
+    """Whether the statistics of stripes and of the file are right: the first writer got maxima wrong (HIVE-8732)."""
+    return tail.footer.writer != _JAVA or tail.post_script.writer_version >= _RIGHT_MAXIMA
+
+
+def column_bounds(tail: FileTail, column: int, statistics: ColumnStatistics, *, nested: bool) -> ColumnBounds:
     """The bounds of one column in one unit.
 
     A member's own statistics do not count rows whose parent is null, so nothing is known of a nested column's nulls.
     """
-    low, high = _ends(statistics, kind)
+    node = tail.types[column]
+    kind = Kind(node.kind)
+    is_short = kind is Kind.DECIMAL and node.precision <= _SHORT_DECIMALS
+    old = tail.footer.writer == _JAVA and tail.post_script.writer_version < _RIGHT_SHORT_DECIMALS
+    low, high = _UNKNOWN if is_short and old else _ends(statistics, kind)
     has_null = None if nested or not statistics.HasField("has_null") else statistics.has_null
-    values = statistics.number_of_values if statistics.HasField("number_of_values") else None
-    return ColumnBounds(low, high, has_null, values)
+    return ColumnBounds(low, high, has_null, statistics.number_of_values)
 
 
 def _ends(statistics: ColumnStatistics, kind: Kind) -> _Ends:
     if statistics.HasField("int_statistics"):
         return _pair(statistics.int_statistics.minimum, statistics.int_statistics.maximum, statistics.int_statistics)
     if statistics.HasField("double_statistics"):
-        ends = statistics.double_statistics
-        return (ends.minimum, ends.maximum) if ends.HasField("minimum") and ends.HasField("maximum") else _UNKNOWN
+        return _doubles(statistics)
     if statistics.HasField("string_statistics") and kind is not Kind.CHAR:
         return _texts(statistics)
     if statistics.HasField("decimal_statistics"):
@@ -54,6 +79,14 @@ def _pair(low: int, high: int, ends: Presence) -> _Ends:
     return (low, high) if ends.HasField("minimum") and ends.HasField("maximum") else _UNKNOWN
 
 
+def _doubles(statistics: ColumnStatistics) -> _Ends:
+    """Writers compare with NaN as it comes, so bounds may miss what follows one; the sum tells that there is one."""
+    ends = statistics.double_statistics
+    if not (ends.HasField("minimum") and ends.HasField("maximum")) or math.isnan(ends.sum):
+        return _UNKNOWN
+    return ends.minimum, ends.maximum
+
+
 def _texts(statistics: ColumnStatistics) -> _Ends:
     """Long texts have bounds that are cut short: a lower one by leaving off its end, an upper one by rounding up."""
     ends = statistics.string_statistics
@@ -63,10 +96,12 @@ def _texts(statistics: ColumnStatistics) -> _Ends:
 
 
 def _text(end: bytes | None) -> str | None:
+    """A bound as text; None where the values are not all UTF-8: Java's writer puts U+FFFD for what is not."""
     try:
-        return None if end is None else end.decode()
+        text = "" if end is None else end.decode()
     except UnicodeDecodeError:
         return None
+    return None if end is None or "\ufffd" in text else text
 
 
 def _decimal(end: bytes) -> Decimal | None:

@@ -6,7 +6,7 @@ A chunk is three bytes of header (its stored length, and whether it is stored as
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -14,6 +14,8 @@ import cramjam
 
 HEADER = 3
 """Bytes of a chunk's header."""
+LARGEST_BLOCK = 1 << 23
+"""Chunks tell their stored length in 23 bits, and writers refuse blocks that are longer than that."""
 
 
 class Compression(IntEnum):
@@ -50,14 +52,15 @@ class Codec:
             raise ValueError(f"a chunk does not decompress ({problem})") from problem
 
     def _inflated(self, stored: bytes) -> bytes:
+        """A chunk's content, never more than a block however large a damaged one claims to be."""
         if self.compression is Compression.ZLIB:
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(stored)
-        if self.compression is Compression.SNAPPY:
-            return bytes(cramjam.snappy.decompress_raw(stored))
-        if self.compression is Compression.ZSTD:
-            return bytes(cramjam.zstd.decompress(stored))
+            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+            data = inflater.decompress(stored, self.block_size)
+            if not inflater.eof and (inflater.unconsumed_tail or len(data) < self.block_size):
+                raise ValueError("a chunk does not end where its content does")
+            return data
         room = bytearray(self.block_size)
-        length = cramjam.lz4.decompress_block_into(stored, room)
+        length = _DECOMPRESSORS[self.compression](stored, room)
         return bytes(memoryview(room)[:length])
 
     def packed(self, data: bytes) -> bytes:
@@ -67,6 +70,13 @@ class Codec:
         size = min(self.block_size, (1 << 23) - 1)
         pieces = (data[start : start + size] for start in range(0, len(data), size))
         return b"".join((len(piece) << 1 | 1).to_bytes(HEADER, "little") + piece for piece in pieces)
+
+
+_DECOMPRESSORS: dict[Compression, Callable[[bytes, bytearray], int]] = {
+    Compression.SNAPPY: cramjam.snappy.decompress_raw_into,
+    Compression.LZ4: cramjam.lz4.decompress_block_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}
 
 
 def spans(data: bytes) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,8 @@ from spark_jobs.readers.orc.tail import FileTail, Kind
 
 _POSITIONAL = re.compile(r"_col\d+")
 """Names that Hive gave to columns before it kept their real ones; such files are read by position, as Spark does."""
+_MAYBE_POSITIONAL = "_col"
+"""What Spark goes by, though the ORC library below it does not."""
 GREGORIAN_START = -141_427
 """1582-10-15 in days since 1970: Spark takes earlier dates for Julian ones and converts them."""
 
@@ -40,9 +42,13 @@ def matched(
     UnsafeInputError for types that only Spark's reader converts.
     """
     names = tail.top_level
-    if names and all(map(_POSITIONAL.fullmatch, names)):
+    if not names:
+        raise UnsafeInputError("it has no columns, and Spark takes such a file for one without rows")
+    if all(map(_POSITIONAL.fullmatch, names)):
         ids = list(names.values())
         found = [ids[place] if place < len(ids) else None for place in positions]
+    elif all(name.startswith(_MAYBE_POSITIONAL) for name in names):
+        raise UnsafeInputError("all its columns' names begin with _col, which Spark reads partly by position")
     else:
         found = [_by_name(names, field.name, case_sensitive) for field in wanted]
     for field, column in zip(wanted, found, strict=True):
@@ -60,16 +66,33 @@ def _by_name(names: dict[str, int], name: str, case_sensitive: bool) -> int | No
     return found[0] if found else None
 
 
+def member(node: Type, name: str, *, case_sensitive: bool) -> int | None:
+    """The column id of a struct's member, None where there is none. Raises UnsafeInputError where there are several."""
+    names = [known.decode("utf-8", "replace") for known in node.field_names]
+    found = _places(names, name, case_sensitive)
+    return node.subtypes[found[0]] if found else None
+
+
+def _places(names: Sequence[str], name: str, case_sensitive: bool) -> list[int]:
+    """Where a member's name is among others: once or nowhere."""
+    if case_sensitive:
+        found = [place for place, known in enumerate(names) if known == name]
+    else:
+        found = [place for place, known in enumerate(names) if known.lower() == name.lower()]
+    if len(found) > 1:
+        raise UnsafeInputError(f"member {name!r} fits {len(found)} members of a struct; read it with reader='spark'")
+    return found
+
+
 def _check(types: Sequence[Type], column: int, wanted: pa.DataType, name: str, case_sensitive: bool) -> None:
     """Raises UnsafeInputError unless the file's values are the wanted ones, or become so without any loss."""
     node = types[column]
     kind = Kind(node.kind)
     if pa.types.is_struct(wanted) and kind is Kind.STRUCT:
-        members = {n.decode("utf-8", "replace"): c for n, c in zip(node.field_names, node.subtypes, strict=True)}
         for field in wanted:
-            member = _by_name(members, field.name, case_sensitive)
-            if member is not None:
-                _check(types, member, field.type, f"{name}.{field.name}", case_sensitive)
+            child = member(node, field.name, case_sensitive=case_sensitive)
+            if child is not None:
+                _check(types, child, field.type, f"{name}.{field.name}", case_sensitive)
     elif pa.types.is_list(wanted) and kind is Kind.LIST:
         _check(types, node.subtypes[0], wanted.value_type, f"{name}.element", case_sensitive)
     elif pa.types.is_map(wanted) and kind is Kind.MAP:
@@ -105,18 +128,19 @@ def has_times(types: Sequence[Type], columns: Iterable[int]) -> bool:
     return any(types[column].kind == Kind.TIMESTAMP for column in columns)
 
 
-def conformed(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+def conformed(values: pa.Array, wanted: pa.DataType, *, case_sensitive: bool) -> pa.Array:
     """A file's values in the wanted type; members that the file lacks are null.
 
     Raises UnsafeInputError for dates that Spark reads in another calendar.
     """
     if pa.types.is_struct(wanted):
-        return _conformed_struct(values, wanted)
+        return _conformed_struct(values, wanted, case_sensitive)
     if pa.types.is_list(wanted):
-        inner = conformed(values.values, wanted.value_type)
+        inner = conformed(values.values, wanted.value_type, case_sensitive=case_sensitive)
         return pa.ListArray.from_arrays(values.offsets, inner, type=wanted, mask=_mask(values))
     if pa.types.is_map(wanted):
-        keys, items = conformed(values.keys, wanted.key_type), conformed(values.items, wanted.item_type)
+        keys = conformed(values.keys, wanted.key_type, case_sensitive=case_sensitive)
+        items = conformed(values.items, wanted.item_type, case_sensitive=case_sensitive)
         return pa.MapArray.from_arrays(values.offsets, keys, items, type=wanted, mask=_mask(values))
     if pa.types.is_date32(wanted):
         earliest = pc.min(values.cast(pa.int32())).as_py()
@@ -134,13 +158,13 @@ def _mask(values: pa.Array) -> pa.Array | None:
     return values.is_null() if values.null_count else None
 
 
-def _conformed_struct(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    names = {field.name.lower(): number for number, field in enumerate(values.type)}
+def _conformed_struct(values: pa.Array, wanted: pa.DataType, case_sensitive: bool) -> pa.Array:
+    names = [field.name for field in values.type]
     members = []
     for field in wanted:
-        number = names.get(field.name.lower())
-        if number is None:
-            members.append(pa.nulls(len(values), field.type))
+        places = _places(names, field.name, case_sensitive)
+        if places:
+            members.append(conformed(values.field(places[0]), field.type, case_sensitive=case_sensitive))
         else:
-            members.append(conformed(values.field(number), field.type))
+            members.append(pa.nulls(len(values), field.type))
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_mask(values))

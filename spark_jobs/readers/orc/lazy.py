@@ -38,6 +38,7 @@ class Wanted:
     filter: VectorFilter | None
     filter_names: frozenset[str]
     partial_reads: int | None
+    case_sensitive: bool
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -189,7 +190,9 @@ class LazyStripe:
         if not columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
         values = [
-            pa.nulls(rows, c.field.type) if c.column is None else conformed(arrays[c.column], c.field.type)
+            pa.nulls(rows, c.field.type)
+            if c.column is None
+            else conformed(arrays[c.column], c.field.type, case_sensitive=self._wanted.case_sensitive)
             for c in columns
         ]
         return pa.RecordBatch.from_arrays(values, schema=schema)

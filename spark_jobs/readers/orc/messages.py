@@ -54,7 +54,7 @@ _TABLE = {
     ),
     "StringPair": ("key bytes 1", "value bytes 2"),
     "IntegerStatistics": ("minimum sint64 1", "maximum sint64 2"),
-    "DoubleStatistics": ("minimum double 1", "maximum double 2"),
+    "DoubleStatistics": ("minimum double 1", "maximum double 2", "sum double 3"),
     "StringStatistics": ("minimum bytes 1", "maximum bytes 2", "lower_bound bytes 4", "upper_bound bytes 5"),
     "BucketStatistics": ("count *uint64 1",),
     "DecimalStatistics": ("minimum bytes 1", "maximum bytes 2"),
@@ -152,6 +152,7 @@ class _Bounds(Presence, Protocol):
 class _DoubleBounds(Presence, Protocol):
     minimum: float
     maximum: float
+    sum: float
 
 
 class _TextBounds(Presence, Protocol):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from spark_jobs.predicates.statistics import ColumnBounds, Probe, can_match, may_contain, probes
 from spark_jobs.predicates.vector import Path, Value, VectorFilter
 from spark_jobs.readers.orc.bloom import Hashed, trustworthy
-from spark_jobs.readers.orc.bounds import ALL_NULL, column_bounds
+from spark_jobs.readers.orc.bounds import ALL_NULL, are_consistent, are_merged_rightly, column_bounds
+from spark_jobs.readers.orc.columns import member
 from spark_jobs.readers.orc.counts import Fate, OrcCount
 from spark_jobs.readers.orc.lazy import Wanted
 from spark_jobs.readers.orc.messages import BloomFilterIndex, ColumnStatistics, Metadata
@@ -23,28 +24,28 @@ class Pruner:
         self._tail = tail
         self._filter: VectorFilter | None = wanted.filter
         self._read = read
+        self._case_sensitive = wanted.case_sensitive
         roots = {column.field.name: column.column for column in wanted.columns}
         paths = wanted.filter.columns if wanted.filter else ()
-        self._columns: dict[Path, int | None] = {path: self._member(roots.get(path[0]), path[1:]) for path in paths}
+        self._chains: dict[Path, tuple[int, ...]] = {path: self._chain(roots.get(path[0]), path[1:]) for path in paths}
+        self._columns = {path: chain[-1] if chain else None for path, chain in self._chains.items()}
 
-    def _member(self, column: int | None, names: Path) -> int | None:
-        """The column id of a struct member, in whatever case its names are; None where the file lacks it."""
+    def _chain(self, column: int | None, names: Path) -> tuple[int, ...]:
+        """Column ids from the top to a struct member; empty where the file lacks it."""
+        chain = []
         for name in names:
             if column is None or self._tail.types[column].kind != Kind.STRUCT:
-                return None
-            node = self._tail.types[column]
-            members = {
-                n.decode("utf-8", "replace").lower(): c for n, c in zip(node.field_names, node.subtypes, strict=True)
-            }
-            column = members.get(name.lower())
-        return column
+                return ()
+            chain.append(column)
+            column = member(self._tail.types[column], name, case_sensitive=self._case_sensitive)
+        return () if column is None else (*chain, column)
 
     def admits(self, stripe: int, count: OrcCount) -> bool:
         """Whether a stripe may hold a matching row, by the file's and the stripe's statistics."""
         count.stripes[Fate.TOTAL] += 1
-        if self._file_may_match and self._may_match(self._of_stripe(stripe)):
-            return True
         rows, stride = self._tail.stripes[stripe].number_of_rows, self._tail.stride
+        if self._file_may_match and self._may_match(self._of_stripe(stripe), rows):
+            return True
         groups = -(-rows // stride) if stride else 1
         count.groups[Fate.TOTAL] += groups
         count.prune(Fate.BY_STATISTICS, groups)
@@ -52,7 +53,7 @@ class Pruner:
 
     @cached_property
     def _file_may_match(self) -> bool:
-        return self._may_match(self._tail.statistics)
+        return self._may_match(self._tail.statistics, self._tail.footer.number_of_rows)
 
     def _of_stripe(self, stripe: int) -> Sequence[ColumnStatistics]:
         found = self._metadata.stripe_stats
@@ -78,30 +79,36 @@ class Pruner:
         count.stripes[Fate.BY_BLOOM_FILTER] += not kept
         return kept
 
-    def _may_match(self, statistics: Sequence[ColumnStatistics]) -> bool:
-        """By statistics of all columns; True where there are none."""
-        if self._filter is None or len(statistics) != len(self._tail.types):
+    def _may_match(self, statistics: Sequence[ColumnStatistics], rows: int) -> bool:
+        """By statistics of all columns over so many rows; True where there are none."""
+        if self._filter is None or len(statistics) != len(self._tail.types) or not are_merged_rightly(self._tail):
             return True
-        return can_match(self._filter, lambda path: self._bounds(path, statistics))
+        return can_match(self._filter, lambda path: self._bounds(path, statistics.__getitem__, rows))
 
-    def _bounds(self, path: Path, statistics: Sequence[ColumnStatistics]) -> ColumnBounds:
-        column = self._columns[path]
-        return ALL_NULL if column is None else self._column_bounds(path, column, statistics[column])
-
-    def _column_bounds(self, path: Path, column: int, statistics: ColumnStatistics) -> ColumnBounds:
-        return column_bounds(statistics, Kind(self._tail.types[column].kind), nested=len(path) > 1)
+    def _bounds(
+        self, path: Path, statistics: Callable[[int], ColumnStatistics | None], rows: int
+    ) -> ColumnBounds | None:
+        """What is known of a column or member; None where its statistics, or a parent's, cannot be right."""
+        chain = self._chains[path]
+        if not chain:
+            return ALL_NULL
+        for column in chain:
+            found = statistics(column)
+            if found is None or not are_consistent(found, rows):
+                return None
+            rows = found.number_of_values
+        assert found is not None
+        return column_bounds(self._tail, chain[-1], found, nested=len(path) > 1)
 
     def _group_may_match(self, stripe: Stripe, group: int) -> bool:
         assert self._filter is not None
 
-        def bounds(path: Path) -> ColumnBounds | None:
-            column = self._columns[path]
-            if column is None:
-                return ALL_NULL
+        def statistics(column: int) -> ColumnStatistics | None:
             index = stripe.row_index(column)
-            return None if index is None else self._column_bounds(path, column, index.entry[group].statistics)
+            return None if index is None else index.entry[group].statistics
 
-        return can_match(self._filter, bounds)
+        rows = stripe.rows_before(group + 1) - stripe.rows_before(group)
+        return can_match(self._filter, lambda path: self._bounds(path, statistics, rows))
 
     def _not_excluded_by_bloom_filters(self, stripe: Stripe, alive: Sequence[int]) -> list[int]:
         filters = self._bloom_filters(stripe)

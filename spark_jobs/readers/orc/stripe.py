@@ -108,8 +108,8 @@ class StreamIndex:
             return begin.byte, min(length, end.byte + (0 if exact else MAX_PENDING_BYTES))
         if end.byte == 0 and end.start == Start():
             return begin.chunk, end.chunk
-        stop = self._chunk_behind(end.chunk, last + 1, length)
-        if not exact and end.byte + MAX_PENDING_BYTES > block:
+        stop = end.chunk
+        for _ in range(1 if exact else 1 + (end.byte + MAX_PENDING_BYTES) // block):
             stop = self._chunk_behind(stop, last + 1, length)
         return begin.chunk, stop
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
-from spark_jobs.readers.orc.chunks import Codec, Compression
+from spark_jobs.errors import UnsafeInputError
+from spark_jobs.readers.orc.chunks import LARGEST_BLOCK, Codec, Compression
 from spark_jobs.readers.orc.messages import (
     ColumnStatistics,
     Footer,
@@ -23,6 +24,8 @@ from spark_jobs.readers.orc.messages import (
 _GUESS = 16 << 10
 """Bytes read from the end of a file at first; enough for the tail of most."""
 _MAGIC = b"ORC"
+_ONLY_JAVA = {3: "LZO", 6: "Brotli"}
+_NEWEST_VERSION = (0, 12)
 
 ReadRange = Callable[[int, int], bytes]
 """Reads `length` bytes from an offset of a file."""
@@ -105,7 +108,8 @@ class FileTail:
 def read_tail(read: ReadRange, size: int) -> FileTail:
     """Read the tail of a file of `size` bytes, in one read where it is short.
 
-    Raises ValueError for what is no ORC file or is compressed or encrypted in a way that is not known here.
+    Raises ValueError for what is no ORC file, and UnsafeInputError for one that is compressed or encrypted as only
+    Spark's reader knows.
     """
     if size <= len(_MAGIC) + 1:
         raise ValueError(f"it has {size} bytes, too few for an ORC file")
@@ -117,10 +121,9 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     script = parse_post_script(end[-1 - script_length : -1])
     if bytes(script.magic) != _MAGIC:
         raise ValueError("its postscript has no ORC magic")
-    try:
-        codec = Codec(Compression(script.compression), script.compression_block_size or 1 << 18)
-    except ValueError as problem:
-        raise ValueError(f"its compression (number {script.compression}) is not known") from problem
+    if tuple(script.version) > _NEWEST_VERSION:
+        raise UnsafeInputError(f"it is of version {'.'.join(map(str, script.version))}; read it with reader='spark'")
+    codec = _codec(script)
     needed = script.footer_length + script_length + 1
     metadata_start = size - needed - script.metadata_length
     if metadata_start < 0:
@@ -132,10 +135,21 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     return FileTail(script, footer, codec, size, (metadata_start, script.metadata_length))
 
 
+def _codec(script: PostScript) -> Codec:
+    number, size = script.compression, script.compression_block_size or 1 << 18
+    if number in _ONLY_JAVA:
+        raise UnsafeInputError(f"it is compressed by {_ONLY_JAVA[number]}; read it with reader='spark'")
+    if number not in set(Compression):
+        raise ValueError(f"its compression (number {number}) is not known")
+    if size > LARGEST_BLOCK:
+        raise ValueError(f"its blocks are of {size} bytes, more than chunks can have")
+    return Codec(Compression(number), size)
+
+
 def _check(footer: Footer, limit: int) -> None:
     """Raises ValueError where the footer cannot be right, before anything is read by it."""
     if footer.HasField("encryption"):
-        raise ValueError("it is encrypted")
+        raise UnsafeInputError("it is encrypted; read it with reader='spark'")
     count = len(footer.types)
     if count == 0 or footer.types[0].kind != Kind.STRUCT:
         raise ValueError("its footer has no row type")
