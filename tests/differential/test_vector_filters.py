@@ -1,0 +1,300 @@
+"""Vector filters answer what Spark answers, for every row and predicate, and statistics never rule out a row it keeps.
+
+Spark evaluates all predicates of a case in one job, as columns of one table. Hypothesis draws the seeds only: a
+failure names a predicate and a row, so there is nothing left to shrink.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from random_predicates import Leaf, leaves
+from sqlglot import exp
+from typed_rows import ROW, random_predicate, random_rows, random_schema
+
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Scope
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.statistics import ColumnBounds, can_match, may_contain, probes
+from spark_jobs.predicates.vector import Path, Rows, Value, VectorFilter
+
+ROWS = 120
+PREDICATES = 120
+COPIES = 160
+"""Batches of so many times the rows take the ways that are for large batches only."""
+SLICES = 6
+NIGHTLY_CASES = 400
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
+SEEDS = st.integers(0, 2**32 - 1)
+BATCHES = {
+    "deadline": None,
+    "database": None,
+    "phases": [Phase.explicit, Phase.generate],
+    "suppress_health_check": list(HealthCheck),
+}
+Answers = tuple[bool | None, ...]
+
+
+@dataclass
+class Tally:
+    """What was really compared, so that the test cannot become vacuous unnoticed."""
+
+    judged: int = 0
+    exact: int = 0
+    inexact: int = 0
+    kept: int = 0
+    dropped: int = 0
+    slices: int = 0
+    ruled_out: int = 0
+    ruled_out_by_values: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+class Folder:
+    """Evaluates constants in Spark, those of many predicates in one query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._known: dict[str, object] = {}
+
+    def __call__(self, sql: str) -> object:
+        if sql not in self._known:
+            self._fetch([sql])
+        return self._known[sql]
+
+    def prepare(self, predicates: Iterable[exp.Expr], schema: t.StructType) -> None:
+        """Ask for all that compiling the predicates will ask for."""
+        wanted: dict[str, None] = {}
+
+        def note(sql: str) -> None:
+            wanted[sql] = None
+
+        for predicate in predicates:
+            compile_filter(predicate, Scope(schema, fold=note))
+        self._fetch(list(wanted))
+
+    def _fetch(self, texts: list[str]) -> None:
+        try:
+            row = self._spark.sql(f"SELECT {', '.join(texts)}").head()
+        except (PySparkException, ValueError, OverflowError):
+            half = len(texts) // 2
+            if half:
+                self._fetch(texts[:half])
+                self._fetch(texts[half:])
+            else:
+                self._known[texts[0]] = None
+            return
+        assert row is not None
+        self._known.update(zip(texts, row, strict=True))
+
+
+@contextmanager
+def settings_of(spark: SparkSession, **values: str) -> Iterator[None]:
+    keys = {"zone": "spark.sql.session.timeZone", "ansi": "spark.sql.ansi.enabled"}
+    before = {name: spark.conf.get(keys[name]) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(keys[name], value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(keys[name], str(value))
+
+
+def answers(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
+    """Spark's answer of each predicate for each row; predicates that raise are left out."""
+    try:
+        rows = frame.selectExpr(ROW, *(f"({text}) AS p{number}" for number, text in enumerate(predicates))).collect()
+    except (PySparkException, Py4JJavaError):
+        half = len(predicates) // 2
+        return {**answers(frame, predicates[:half]), **answers(frame, predicates[half:])} if half else {}
+    rows.sort(key=lambda row: row[0])
+    return {text: tuple(row[number + 1] for row in rows) for number, text in enumerate(predicates)}
+
+
+def check_case(spark: SparkSession, seed: int, tally: Tally) -> None:
+    rng = random.Random(seed)
+    schema = random_schema(rng)
+    table = random_rows(rng, schema, ROWS)
+    columns = list(leaves(t.StructType(schema.fields[1:])))
+    ansi = rng.random() < 0.75
+    with settings_of(spark, zone=rng.choice(ZONES), ansi=str(ansi).lower()):
+        check_predicates(spark, rng, schema, table, columns, ansi, tally, f"seed {seed}")
+
+
+def check_predicates(
+    spark: SparkSession,
+    rng: random.Random,
+    schema: t.StructType,
+    table: pa.Table,
+    columns: list[Leaf],
+    ansi: bool,
+    tally: Tally,
+    about: str,
+) -> None:
+    asked = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
+    parsed = {text: parse_predicate(text) for text in asked}
+    folder = Folder(spark)
+    folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
+    batch = table.combine_chunks().to_batches()[0]
+    large = pa.concat_tables([table] * COPIES).combine_chunks().to_batches()[0]
+    frame = spark.createDataFrame(table)
+    judged = answers(frame, asked)
+    check_where(frame, rng.sample(sorted(judged), min(2, len(judged))), judged)
+    for text, expected in judged.items():
+        tally.judged += 1
+        predicate = parsed[text]
+        assert predicate is not None, text
+        compiled = compile_filter(predicate, Scope(schema, fold=folder, plain_strings="\\" not in text))
+        if isinstance(compiled, str):
+            tally.reasons[compiled] = tally.reasons.get(compiled, 0) + 1
+            continue
+        shown = f"{about}: {text} as {compiled.root}"
+        compiled = pickle.loads(pickle.dumps(compiled))
+        check_answers(compiled, batch, expected, tally, shown)
+        check_ways(compiled, batch, large, shown)
+        for _ in range(SLICES):
+            check_slice(rng, compiled, batch, expected, tally, shown)
+
+
+def check_where(frame: DataFrame, predicates: list[str], judged: dict[str, Answers]) -> None:
+    """As a condition a predicate keeps the rows for which it is true as a column."""
+    for text in predicates:
+        kept = {row[0] for row in frame.where(text).select(ROW).collect()}
+        assert kept == {number for number, answer in enumerate(judged[text]) if answer}, text
+
+
+def check_answers(compiled: VectorFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str) -> None:
+    found = compiled.mask(batch).to_pylist()
+    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        is_right = ours == theirs if compiled.is_exact else ours or not theirs
+        assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(batch, compiled, number)}"
+    tally.exact += compiled.is_exact
+    tally.inexact += not compiled.is_exact
+    tally.kept += sum(answer is True for answer in expected)
+    tally.dropped += sum(answer is not True for answer in expected)
+
+
+def row_text(batch: pa.RecordBatch, compiled: VectorFilter, number: int) -> str:
+    names = dict.fromkeys(path[0] for path in compiled.columns)
+    return ", ".join(f"{name}={batch.column(name)[number]!r}" for name in names)
+
+
+def check_ways(compiled: VectorFilter, batch: pa.RecordBatch, large: pa.RecordBatch, about: str) -> None:
+    """However the rows come, the answers are the same."""
+    mask = compiled.mask(batch).to_pylist()
+    kept = [answer is True for answer in mask]
+    assert compiled.keep(batch).to_pylist() == kept, about
+    assert compiled.mask(batch.slice(7, 50)).to_pylist() == mask[7:57], about
+    assert compiled.keep(large).to_pylist() == kept * COPIES, about
+    assert compiled.mask(large).to_pylist() == mask * COPIES, about
+    assert compiled.mask(encoded(batch)).to_pylist() == mask, about
+    assert compiled.mask(batch.slice(0, 0)).to_pylist() == [], about
+
+
+def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Strings as dictionaries."""
+    arrays = [array.dictionary_encode() if array.type == pa.string() else array for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def check_slice(
+    rng: random.Random, compiled: VectorFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
+) -> None:
+    """Statistics and value sets of some rows must not rule out a row among them that Spark keeps."""
+    start, length = rng.randrange(ROWS), rng.choice((1, 2, 5, 30))
+    part = batch.slice(start, length)
+    is_kept = any(answer is True for answer in expected[start : start + length])
+    values = {path: stored(part, path) for path in compiled.columns}
+    bounds = {path: bounds_of(rng, found) for path, found in values.items()}
+    may = can_match(compiled, bounds.get)
+    assert may or not is_kept, f"{about}: {bounds}"
+    contained = may_contain(compiled, contains(values))
+    assert contained or not is_kept, f"{about}: {values}"
+    asked = {probe.path for probe in probes(compiled)}
+    assert contained or asked or not compiled.columns, about
+    tally.slices += 1
+    tally.ruled_out += not may
+    tally.ruled_out_by_values += not contained
+
+
+def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
+    """The values as filters know them: days, microseconds."""
+    array = Rows(batch).array(path)
+    if pa.types.is_date32(array.type):
+        array = array.view(pa.int32())
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    return array.to_pylist()
+
+
+def bounds_of(rng: random.Random, found: list[object]) -> ColumnBounds | None:
+    """True bounds, some of them forgotten, texts cut short now and then."""
+    if rng.random() < 0.05:
+        return None
+    values = [value for value in found if value is not None]
+    has_null = len(values) < len(found)
+    if any(isinstance(value, dict) for value in values):
+        return ColumnBounds(has_null=has_null, values=len(values))
+    ordered = sorted(value for value in values if value == value)
+    low, high = (ordered[0], ordered[-1]) if ordered else (None, None)
+    if isinstance(low, str) and isinstance(high, str) and rng.random() < 0.3:
+        low, high = low[:1], high[:1] + "\U0010ffff"
+    if any(value != value for value in values) and rng.random() < 0.3:
+        low = high = math.nan
+    return ColumnBounds(
+        low if rng.random() < 0.9 else None,
+        high if rng.random() < 0.9 else None,
+        has_null if rng.random() < 0.9 else None,
+        len(values) if rng.random() < 0.9 else None,
+    )
+
+
+def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
+    """As a bloom filter that never errs: bit patterns count, so 0.0 is not -0.0."""
+    known = {path: {repr(value) for value in found} for path, found in values.items()}
+    return lambda path, value: repr(value) in known[path]
+
+
+def _not_vacuous(tally: Tally) -> None:
+    assert tally.exact > tally.judged * 0.5, tally
+    assert tally.inexact > 10, tally
+    assert tally.kept > tally.judged * ROWS * 0.1, tally
+    assert tally.dropped > tally.judged * ROWS * 0.3, tally
+    assert tally.ruled_out > tally.slices * 0.1, tally
+    assert tally.ruled_out_by_values > tally.slices * 0.05, tally
+
+
+def _run(spark: SparkSession, cases: int) -> Tally:
+    tally = Tally()
+
+    @settings(max_examples=cases, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        check_case(spark, seed, tally)
+
+    run()
+    _not_vacuous(tally)
+    return tally
+
+
+def test_filters_answer_as_spark_does(spark: SparkSession) -> None:
+    _run(spark, 4)
+
+
+@pytest.mark.nightly
+def test_filters_answer_as_spark_does_in_many_cases(spark: SparkSession) -> None:
+    _run(spark, NIGHTLY_CASES)

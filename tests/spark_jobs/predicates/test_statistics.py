@@ -1,0 +1,255 @@
+"""What is known of a unit of rows rules it out where no row can pass, and never else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import types as t
+
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Scope
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.statistics import ColumnBounds, Probe, can_match, may_contain, probes
+from spark_jobs.predicates.vector import Path, Value, VectorFilter
+
+SCHEMA = t.StructType(
+    [
+        t.StructField("i", t.IntegerType()),
+        t.StructField("j", t.IntegerType()),
+        t.StructField("x", t.DoubleType()),
+        t.StructField("y", t.DoubleType()),
+        t.StructField("m", t.DecimalType(10, 2)),
+        t.StructField("s", t.StringType()),
+        t.StructField("d", t.DateType()),
+        t.StructField("b", t.BooleanType()),
+        t.StructField("n", t.StructType([t.StructField("k", t.LongType())])),
+    ]
+)
+
+
+def _filter(where: str) -> VectorFilter:
+    tree = parse_predicate(where)
+    assert tree is not None
+    compiled = compile_filter(tree, Scope(SCHEMA))
+    assert isinstance(compiled, VectorFilter), compiled
+    return compiled
+
+
+def _known(**columns: ColumnBounds) -> Callable[[Path], ColumnBounds | None]:
+    return {tuple(name.split("__")): bounds for name, bounds in columns.items()}.get
+
+
+SOME = ColumnBounds(10, 20, False, 100)
+"""Integers from 10 to 20 and no null."""
+
+
+@pytest.mark.parametrize(
+    ("where", "may"),
+    [
+        ("i = 9", False),
+        ("i = 10", True),
+        ("i <=> 21", False),
+        ("i < 10", False),
+        ("i <= 10", True),
+        ("i > 20", False),
+        ("i >= 20", True),
+        ("i <> 15", True),
+        ("NOT (i < 21)", False),
+        ("NOT (i >= 10)", False),
+        ("NOT (i > 10)", True),
+        ("i BETWEEN 21 AND 30", False),
+        ("i NOT BETWEEN 5 AND 30", False),
+        ("i IN (1, 2, 30)", False),
+        ("i IN (1, 12, 30)", True),
+        ("i NOT IN (1, 12, NULL)", False),
+        ("i IS NULL", False),
+        ("i IS NOT NULL", True),
+        ("i = 15.5", False),
+        ("i > 20 OR i < 10", False),
+        ("i > 20 OR j = 1", True),
+        ("i > 20 AND j = 1", False),
+        ("(i > 20 OR i = 5) IS NULL", False),
+        ("(i > 20 OR i = 5) IS TRUE", False),
+        ("(i > 20 OR i = 5) IS NOT TRUE", True),
+        ("i < 99999999999999999999", True),
+        ("i = NULL", False),
+        ("FALSE", False),
+        ("i = 5 AND s RLIKE 'x'", False),
+    ],
+)
+def test_integers(where: str, may: bool) -> None:
+    assert can_match(_filter(where), _known(i=SOME)) is may
+
+
+def test_one_value_alone() -> None:
+    only = _known(i=ColumnBounds(7, 7, False, 3))
+    assert not can_match(_filter("i <> 7"), only)
+    assert not can_match(_filter("i NOT IN (5, 7)"), only)
+    assert can_match(_filter("i <> 8"), only)
+    assert not can_match(_filter("i IS DISTINCT FROM 7"), only)
+    nullable = _known(i=ColumnBounds(7, 7, True, 3))
+    assert can_match(_filter("i IS DISTINCT FROM 7"), nullable)
+    assert not can_match(_filter("i <> 7"), nullable)
+
+
+def test_nulls() -> None:
+    all_null = _known(i=ColumnBounds(None, None, True, 0))
+    for where in ("i = 1", "i <> 1", "NOT (i = 1)", "i IN (1, 2)", "i NOT IN (1)", "i IS NOT NULL", "i < j"):
+        assert not can_match(_filter(where), all_null), where
+    for where in ("i IS NULL", "i <=> NULL", "NOT (i <=> 1)", "(i = 1 OR i = 2) IS NULL"):
+        assert can_match(_filter(where), all_null), where
+
+
+def test_nothing_known_rules_nothing_out() -> None:
+    for where in ("i = 1", "i IS NULL", "i IS NOT NULL", "i NOT IN (1)", "s LIKE 'a%'", "i < j", "x > 1", "NOT b"):
+        assert can_match(_filter(where), lambda path: None), where
+        assert can_match(_filter(where), lambda path: ColumnBounds()), where
+
+
+def test_half_open_bounds() -> None:
+    assert not can_match(_filter("i < 10"), _known(i=ColumnBounds(low=10)))
+    assert can_match(_filter("i > 1000"), _known(i=ColumnBounds(low=10)))
+    assert not can_match(_filter("i > 20"), _known(i=ColumnBounds(high=20)))
+
+
+def test_nan_may_be_above_any_bound() -> None:
+    bounds = _known(x=ColumnBounds(1.0, 2.0, False, 9))
+    for where in (
+        "x > 5",
+        "x >= 5",
+        "isnan(x)",
+        "x = double('NaN')",
+        "x <> 1.5",
+        "NOT (x < 5)",
+        "NOT (x <= 5)",
+        "x > y",
+    ):
+        tree = parse_predicate(where)
+        assert tree is not None
+        compiled = compile_filter(tree, Scope(SCHEMA, fold=_fold_nan))
+        assert isinstance(compiled, VectorFilter), compiled
+        assert can_match(compiled, bounds), where
+    for where in ("x < 1", "x = 5", "x IN (0, 3)", "NOT (x >= 1)", "NOT (x > 0.5)", "x <=> 0"):
+        assert not can_match(_filter(where), bounds), where
+
+
+def _fold_nan(sql: str) -> object:
+    return [("double", "NaN")] if "NaN" in sql else None
+
+
+def test_bounds_that_are_nan_are_none() -> None:
+    for bounds in (
+        ColumnBounds(math.nan, math.nan, False, 9),
+        ColumnBounds(1.0, math.nan),
+        ColumnBounds(math.nan, 1.0),
+    ):
+        assert can_match(_filter("x = 5"), _known(x=bounds))
+        assert can_match(_filter("x < -5"), _known(x=bounds))
+
+
+def test_zeros_are_one() -> None:
+    assert can_match(_filter("x = 0"), _known(x=ColumnBounds(-0.0, -0.0, False, 1)))
+    assert can_match(_filter("x >= 0"), _known(x=ColumnBounds(-5.0, -0.0, False, 1)))
+
+
+def test_other_kinds() -> None:
+    assert not can_match(_filter("m > 2.005"), _known(m=ColumnBounds(Decimal("1.00"), Decimal("2.00"))))
+    assert can_match(_filter("m >= 1.995"), _known(m=ColumnBounds(Decimal("1.00"), Decimal("2.00"))))
+    assert not can_match(_filter("d < DATE '1970-01-11'"), _known(d=ColumnBounds(10, 20)))
+    assert can_match(_filter("d <= DATE '1970-01-11'"), _known(d=ColumnBounds(10, 20)))
+    assert not can_match(_filter("b"), _known(b=ColumnBounds(False, False)))
+    assert not can_match(_filter("NOT b"), _known(b=ColumnBounds(True, True)))
+    assert not can_match(_filter("n.k = 5"), _known(n__k=SOME))
+
+
+@pytest.mark.parametrize(
+    ("where", "may"),
+    [
+        ("s LIKE 'ab%'", False),
+        ("s LIKE 'b%'", True),
+        ("s LIKE 'bb%'", True),
+        ("s LIKE 'm%'", True),
+        ("s LIKE 'x%'", True),
+        ("s LIKE 'y%'", False),
+        ("s LIKE 'a%z'", False),
+        ("s LIKE 'a_'", False),
+        ("s LIKE '%z'", True),
+        ("s NOT LIKE 'ab%'", True),
+        ("startswith(s, 'ab')", False),
+        ("s = 'ba'", False),
+        ("s = 'bb'", True),
+        ("s > 'xy'", False),
+        ("s IN ('a', 'z')", False),
+    ],
+)
+def test_texts(where: str, may: bool) -> None:
+    assert can_match(_filter(where), _known(s=ColumnBounds("bb", "xy", False, 50))) is may
+
+
+def test_texts_are_ordered_by_their_bytes() -> None:
+    bounds = _known(s=ColumnBounds("\uffee", "\U0001f600"))
+    assert can_match(_filter("s = '\uffef'"), bounds)
+    assert not can_match(_filter("s = 'z'"), bounds)
+
+
+def test_columns_against_each_other() -> None:
+    low, high = ColumnBounds(1, 5, False, 9), ColumnBounds(6, 9, False, 9)
+    assert not can_match(_filter("i = j"), _known(i=low, j=high))
+    assert not can_match(_filter("i > j"), _known(i=low, j=high))
+    assert not can_match(_filter("j <= i"), _known(i=low, j=high))
+    assert can_match(_filter("i < j"), _known(i=low, j=high))
+    assert can_match(_filter("i = j"), _known(i=low))
+    assert not can_match(_filter("i < j"), _known(i=ColumnBounds(5, 5), j=ColumnBounds(5, 5)))
+    assert can_match(_filter("i <= j"), _known(i=ColumnBounds(5, 5), j=ColumnBounds(5, 5)))
+
+
+def _holds(*values: Value) -> Callable[[Path, Value], bool]:
+    return lambda path, value: repr(value) in {repr(known) for known in values}
+
+
+@pytest.mark.parametrize(
+    ("where", "may"),
+    [
+        ("i = 1", False),
+        ("i = 5", True),
+        ("i <=> 1", False),
+        ("i IN (1, 2)", False),
+        ("i IN (1, 5)", True),
+        ("i IN (1, NULL)", False),
+        ("i = 1 AND j > 0", False),
+        ("i = 1 OR j > 0", True),
+        ("i = 1 OR j = 2", False),
+        ("NOT (i = 1)", True),
+        ("NOT (i <> 1)", False),
+        ("NOT (i <> 1 OR j > 0)", False),
+        ("NOT (i <> 1 AND j > 0)", True),
+        ("i > 1", True),
+        ("i IS NULL", True),
+        ("(i = 1 OR i = 2) IS TRUE", False),
+        ("(i = 1 OR i = 2) IS NOT TRUE", True),
+        ("(i = 1 OR i = 2) IS NULL", True),
+        ("i = 1.5", False),
+        ("x = 0", False),
+        ("x IN (0, 1)", False),
+        ("b = true", True),
+        ("s LIKE 'abc'", False),
+        ("s LIKE 'abc%'", True),
+    ],
+)
+def test_values_that_are_not_there(where: str, may: bool) -> None:
+    assert may_contain(_filter(where), _holds(5, "xyz")) is may
+
+
+def test_both_zeros_are_asked_for() -> None:
+    assert may_contain(_filter("x = 0"), _holds(-0.0))
+    assert may_contain(_filter("x IN (0, 7)"), _holds(-0.0))
+    assert may_contain(_filter("x = 0"), _holds(0.0))
+
+
+def test_probes_name_columns_and_values() -> None:
+    found = probes(_filter("(i = 1 OR n.k IN (3, 2)) AND NOT (i <> 4) AND j > 7 AND NOT (j = 3) AND s = 'a'"))
+    assert set(found) == {Probe(("i",), (1, 4)), Probe(("n", "k"), (2, 3)), Probe(("s",), ("a",))}
+    assert probes(_filter("i > 1 OR x IS NULL OR b")) == ()
