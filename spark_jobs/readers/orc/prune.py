@@ -25,7 +25,7 @@ class Pruner:
         self._filter: VectorFilter | None = wanted.filter
         self._read = read
         self._case_sensitive = wanted.case_sensitive
-        roots = {column.field.name: column.column for column in wanted.columns}
+        roots = {column.field.name: column.column for column in wanted.everything.columns}
         paths = wanted.filter.columns if wanted.filter else ()
         self._chains: dict[Path, tuple[int, ...]] = {path: self._chain(roots.get(path[0]), path[1:]) for path in paths}
         self._columns = {path: chain[-1] if chain else None for path, chain in self._chains.items()}

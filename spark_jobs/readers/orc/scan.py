@@ -47,7 +47,7 @@ class OrcQuery:
     def of(self, tail: FileTail) -> Wanted:
         """What is wanted of one file."""
         columns = matched(tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive)
-        return Wanted(tuple(columns), self.filter, self.filter_names, self.partial_reads, self.case_sensitive)
+        return Wanted(tail, columns, self.filter, self.partial_reads, case_sensitive=self.case_sensitive)
 
 
 class OrcFile:
