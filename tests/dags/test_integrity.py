@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.operators.base import PushdownBaseOperator
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "dags", ROOT / "tests" / "dags" / "must_fail", ROOT / "tests" / "e2e" / "dags"]
@@ -29,7 +29,7 @@ def test_every_file_holds_a_dag_of_its_name(bag: DagBag) -> None:
     assert {dag.dag_id for dag in bag.dags.values()} == {file.stem for file in folder.glob("*.py")}
 
 
-def test_every_dag_uses_the_operator_and_starts_nothing_by_itself(bag: DagBag) -> None:
+def test_every_dag_uses_an_operator_and_starts_nothing_by_itself(bag: DagBag) -> None:
     for dag in bag.dags.values():
-        assert any(isinstance(task, PushdownScanOperator) for task in dag.tasks), dag.dag_id
+        assert any(isinstance(task, PushdownBaseOperator) for task in dag.tasks), dag.dag_id
         assert dag.catchup is False, dag.dag_id

@@ -23,12 +23,12 @@ class Airflow:
     def database(self) -> Path:
         return self.home / "airflow.db"
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command of Airflow's command line; its output goes to the file `log` of the home."""
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        """Start a command of Airflow's command line, with more variables; its output goes to `log` in the home."""
         with (self.home / "log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "airflow", *arguments],
-                env=self.environment,
+                env={**self.environment, **variables},
                 cwd=self.home,
                 stdout=log,
                 stderr=subprocess.STDOUT,

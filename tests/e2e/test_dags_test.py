@@ -7,12 +7,21 @@ import os
 import sqlite3
 import subprocess
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
+import pyarrow.parquet as parquet
 import pytest
 from airflow_cli import SECRET, TOKEN, Airflow  # type: ignore[import-not-found]
 
 pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = (
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
+    "dest,air_time,distance,hour,minute,time_hour"
+)
+NEEDLE, RARE = "N328AA", "N503US"
 
 
 class Seen:
@@ -47,17 +56,25 @@ def run(airflow: Airflow) -> Seen:
 
 @pytest.fixture(scope="module")
 def result(airflow: Airflow, run: Seen) -> dict[str, object]:
+    return results(airflow, "small_scan")["scan"]
+
+
+def results(airflow: Airflow, dag_id: str) -> dict[str, dict[str, Any]]:
+    """What the tasks of a DAG returned."""
     with sqlite3.connect(airflow.database) as database:
-        ((value,),) = database.execute("SELECT value FROM xcom WHERE key = 'return_value'").fetchall()
-    found = json.loads(value)
-    return json.loads(found) if isinstance(found, str) else found
+        query = "SELECT task_id, value FROM xcom WHERE key = 'return_value' AND dag_id = ?"
+        found = {task: json.loads(value) for task, value in database.execute(query, (dag_id,))}
+    return {task: json.loads(value) if isinstance(value, str) else value for task, value in found.items()}
 
 
-def test_the_rows_are_written(airflow: Airflow, run: Seen, spark_python: str) -> None:
-    code = "import pyarrow.parquet as p, sys; print(p.read_table(sys.argv[1]).to_pylist())"
-    folder = airflow.data / "out" / "2026-01-01"
-    read = subprocess.run([spark_python, "-c", code, str(folder)], capture_output=True, text=True, check=True)
-    assert sorted(row["id"] for row in eval(read.stdout)) == [0, 1, 2]
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a Parquet output."""
+    return parquet.read_table(folder).to_pylist()
+
+
+def test_the_rows_are_written(airflow: Airflow, run: Seen) -> None:
+    rows = rows_of(airflow.data / "out" / "2026-01-01")
+    assert sorted(row["id"] for row in rows) == [0, 1, 2]
 
 
 def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Airflow) -> None:
@@ -114,3 +131,71 @@ def test_nothing_of_the_job_is_left_in_the_temporary_directory(airflow: Airflow,
     specs = {word for line in run.command_lines for word in line.split("\0") if word.endswith("spec.json")}
     assert specs
     assert [spec for spec in specs if Path(spec).parent.exists()] == []
+
+
+class Flight(NamedTuple):
+    """What tells the flights of the small ORC files apart."""
+
+    number: int
+    month: int
+    day: int
+    tailnum: str
+
+    @property
+    def line(self) -> str:
+        """The flight as a line of the demo's CSV files."""
+        date = f"2013-{self.month:02}-{self.day:02}"
+        return f"2013,{self.month},{self.day},,,,,,1,AA,{self.number},{self.tailnum},JFK,BOS,,,,,{date}T05:00:00Z\n"
+
+
+FLIGHTS = [
+    Flight(
+        number,
+        month=5 + number // 1000,
+        day=1 + number % 1000 // 40,
+        tailnum=NEEDLE if number % 400 == 7 else RARE if number in (1203, 1204) else f"T{number}",
+    )
+    for number in range(4000)
+]
+"""Four months of a thousand flights: of the needle there are ten, of the rare aircraft two, of all others one."""
+
+
+@pytest.fixture(scope="module")
+def orc_run(airflow: Airflow) -> Path:
+    """The demo's home after `dags/flights_orc.py` ran over a few flights."""
+    demo = airflow.data / "demo"
+    folder = demo / "data" / "flights_csv" / "2013" / "all"
+    folder.mkdir(parents=True)
+    (folder / "flights.csv").write_text("".join([HEADER, "\n", *(flight.line for flight in FLIGHTS)]), encoding="utf-8")
+    process = airflow.start(
+        *("dags", "test", "flights_orc", "2026-01-01"),
+        AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+        AIRFLOW_PUSHDOWN_DEMO_DIR=str(demo),
+    )
+    assert process.wait() == 0, airflow.log()
+    return demo / "output" / "2026-01-01"
+
+
+def test_orc_files_that_one_task_writes_are_read_lazily_by_the_next(orc_run: Path) -> None:
+    in_the_week = [
+        flight.number for flight in FLIGHTS if flight.tailnum == NEEDLE and flight.month == 7 and flight.day < 8
+    ]
+    assert [row["flight"] for row in rows_of(orc_run / "needle_orc")] == in_the_week == [2007]
+    assert sorted(row["flight"] for row in rows_of(orc_run / "rarely_seen_orc")) == [1203, 1204]
+
+
+@pytest.mark.parametrize(
+    ("task", "fate"), [("needle", "pruned by statistics"), ("rarely_seen", "pruned by bloom filter")]
+)
+def test_row_groups_of_orc_files_without_a_match_are_not_decoded(
+    task: str, fate: str, airflow: Airflow, orc_run: Path
+) -> None:
+    source = results(airflow, "flights_orc")[task]["sources"]["source"]
+    assert source["reader"] == "pushdown"
+    assert source["residual"] == []
+    groups = source["units"]["row groups"]
+    assert groups["total"] == 4
+    assert groups[fate] > 1
+    assert groups["select columns read"] == 1
+    assert source["rows_decoded"] < len(FLIGHTS)
+    assert sum(source["bytes_by_purpose"].values()) == source["bytes_read"]
