@@ -1,7 +1,8 @@
 """JSON and CSV scans: this package against Spark's own reader with pushdown on and off, DuckDB and Polars.
 
 Every round runs all engines once, in turn, so that a change in the machine's speed meets all of them; the figures are
-medians of the ratios within rounds. CPU seconds of the whole process tree are the judge, wall seconds stand beside.
+medians of the ratios within rounds. The session is warm: many small queries run first. CPU seconds of the whole process
+tree are the judge, wall seconds stand beside.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from spark_jobs.session import PushdownSession
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))
 _TWO = ("l_orderkey", "l_comment")
+WARM_UP = 40
+"""Queries of each kind before the first that counts."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,18 @@ def measure(bench: Bench, query: Query, rounds: int, skip: Sequence[str]) -> dic
     return measured
 
 
+def warm_up(bench: Bench) -> None:
+    """Many small queries, so that the JVM has compiled what every query runs: planner, schedulers, parsers.
+
+    A fresh JVM spends most of a short query on compiling, of either reader's code; `measure` is about warm sessions.
+    """
+    for _ in range(WARM_UP):
+        for name in ("json", "csv"):
+            engines = bench.engines(Query("warm-up", name, "l_partkey = 12345"))
+            for engine in ("pushdown", "spark on", "spark off"):
+                engines[engine]()
+
+
 def _ratio(measured: dict[str, Measured], other: str, ours: str, kind: str) -> float | None:
     if other not in measured or ours not in measured:
         return None
@@ -200,12 +215,16 @@ def _head() -> list[str]:
     return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
 
 
-def fixed_cost(spark: SparkSession, cache: Path, rounds: int) -> list[str]:
-    """What a query costs before the first byte: both readers over a file of one line."""
+def one_line(cache: Path) -> dict[str, Path]:
+    """Files of one line in each format."""
     tiny = {name: cache / f"one-line.{name}" for name in ("json", "csv")}
     tiny["json"].write_text('{"l_partkey":12345}\n')
     tiny["csv"].write_text("l_orderkey,l_partkey\n1,12345\n")
-    bench = Bench(spark, tiny)
+    return tiny
+
+
+def fixed_cost(bench: Bench, rounds: int) -> list[str]:
+    """What a query costs before the first byte: both readers over a file of one line."""
     lines = []
     for name in ("json", "csv"):
         query = Query("fixed cost", name, "l_partkey = 12345")
@@ -235,6 +254,8 @@ def main() -> None:
         .getOrCreate()
     )
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
+    tiny = Bench(spark, one_line(arguments.cache))
+    warm_up(tiny)
     lines, raw = _head(), {}
     print(*lines, sep="\n", flush=True)
     for query in _queries():
@@ -246,7 +267,7 @@ def main() -> None:
         print(lines[-1], flush=True)
         # After every query: a run that is stopped keeps what it measured.
         _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
-    lines += ["", "Fixed cost of a query (a file of one line):", *fixed_cost(spark, arguments.cache, arguments.rounds)]
+    lines += ["", "Fixed cost of a query (a file of one line):", *fixed_cost(tiny, arguments.rounds)]
     _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
     spark.stop()
 
@@ -254,7 +275,8 @@ def main() -> None:
 def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
     results.mkdir(parents=True, exist_ok=True)
     about = (
-        f"TPC-H lineitem, scale {scale}; {rounds} interleaved rounds, medians of ratios within rounds (above 1: faster "
+        f"TPC-H lineitem, scale {scale}; one round to warm up and {rounds} interleaved rounds in a JVM that ran "
+        f"{WARM_UP} queries of each kind over one line before, medians of ratios within rounds (above 1: faster "
         f"than the peer); {os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, "
         f"load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )

@@ -16,7 +16,6 @@ from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from spark_jobs.errors import MissingPathError
-from spark_jobs.gateway import byte_size
 from spark_jobs.predicates.csv_bytes import csv_patterns
 from spark_jobs.predicates.derive import Fold, Scope, derive
 from spark_jobs.predicates.facts import AllOf, Between, Target
@@ -377,16 +376,11 @@ _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compress
 
 
 def _packing(spark: SparkSession) -> Packing:
+    # Spark's own getters: looking up one of its classes by name makes the JVM go through all its jars.
+    conf = spark._jsparkSession.sessionState().conf()
     return Packing(
-        _size(spark, "spark.sql.files.maxPartitionBytes"),
-        _size(spark, "spark.sql.files.openCostInBytes"),
-        spark.sparkContext.defaultParallelism,
+        int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes()), spark.sparkContext.defaultParallelism
     )
-
-
-def _size(spark: SparkSession, key: str) -> int:
-    text = _conf(spark, key, "128m" if "max" in key else "4m")
-    return byte_size(spark, text)
 
 
 def _sql_text(value: str | None) -> str:

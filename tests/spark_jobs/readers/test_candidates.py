@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from spark_jobs.errors import UnsafeInputError
@@ -150,6 +152,20 @@ def _numbered(tmp_path: Path, count: int) -> Path:
     path = tmp_path / "data"
     path.write_bytes(b"".join(b"%d %s\n" % (n, b"x" if n % 3 == 0 else b"y") for n in range(count)))
     return path
+
+
+def test_spark_s_workers_collect_no_imported_modules(spark: SparkSession, tmp_path: Path) -> None:
+    path = _numbered(tmp_path, 3)
+    task = Task((Split(str(path), 0, path.stat().st_size, Compression.NONE),))
+    scan = CandidateScan((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
+
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from scan(batches)
+        yield pa.RecordBatch.from_arrays([pa.array([f"{gc.get_freeze_count()}"])], ["value"])
+
+    found = [row.value for row in spark.range(0, 1, 1, 1).mapInArrow(frozen, "value string").collect()]
+    assert found[:-1] == ["0 x"]
+    assert int(found[-1]) > 10_000
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 50])
