@@ -16,11 +16,6 @@ def jvm(spark: SparkSession) -> JVMView:
     return view
 
 
-def byte_size(spark: SparkSession, text: str) -> int:
-    """A size such as `128m` in bytes, as Spark reads it."""
-    return int(jvm(spark).org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
-
-
 def java_rows(spark: SparkSession) -> JavaObject:
     """An empty Java list to gather rows in without bringing them to Python."""
     return jvm(spark).java.util.ArrayList()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import pyarrow as pa
 
@@ -14,6 +12,7 @@ from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.lines import LineReader, Window
 from spark_jobs.readers.metrics import TaskCount
 from spark_jobs.readers.search import Searcher
+from spark_jobs.readers.worker import spare_the_collector
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
@@ -53,7 +52,7 @@ class CandidateScan:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidate lines of the tasks whose numbers come in, as batches of one string column."""
-        _spare_the_collector()
+        spare_the_collector()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self._run(number)
@@ -83,16 +82,6 @@ class CandidateScan:
         count.add(split.path, reader)
         if lines:
             yield find.batch(lines, split.path)
-
-
-@cache
-def _spare_the_collector() -> None:
-    """Take what this worker has imported out of garbage collection, once for all its tasks.
-
-    Spark's Python daemon collects all garbage after every task, and going through the objects of the imported modules
-    took 30 ms of processor time each time, as much as searching 100 MB.
-    """
-    gc.freeze()
 
 
 class _Counter:

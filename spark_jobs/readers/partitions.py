@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.gateway import byte_size
 from spark_jobs.projection.implicit import implicit_values, root_of
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.files import Packing, decoded
@@ -14,15 +13,11 @@ from spark_jobs.readers.files import Packing, decoded
 
 def packing(spark: SparkSession) -> Packing:
     """Spark's own settings for cutting files into tasks."""
+    # Spark's own getters: looking up one of its classes by name makes the JVM go through all its jars.
+    conf = spark._jsparkSession.sessionState().conf()
     return Packing(
-        _size(spark, "spark.sql.files.maxPartitionBytes", "128m"),
-        _size(spark, "spark.sql.files.openCostInBytes", "4m"),
-        spark.sparkContext.defaultParallelism,
+        int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes()), spark.sparkContext.defaultParallelism
     )
-
-
-def _size(spark: SparkSession, key: str, default: str) -> int:
-    return byte_size(spark, (spark.conf.get(key, default) or default).strip())
 
 
 def with_implicit(frame: DataFrame, names: Sequence[str], uris: Sequence[str], roots: Sequence[str]) -> DataFrame:

@@ -22,11 +22,10 @@ from spark_jobs.predicates.facts import AllOf, Between, Target
 from spark_jobs.predicates.json_bytes import json_patterns
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.pattern import BytePattern
-from spark_jobs.projection.implicit import implicit_values, root_of
-from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.candidates import CandidateScan
-from spark_jobs.readers.files import InputFile, Packing, Task, decoded, input_files, input_uris, pack
+from spark_jobs.readers.files import InputFile, Task, input_files, input_uris, pack
 from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
+from spark_jobs.readers.partitions import packing, with_implicit
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
 from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
@@ -288,7 +287,7 @@ class TextScan:
         self._plan = plan
         self._roots = roots
         self._counts = spark.sparkContext.accumulator({}, TaskCounts())
-        self._tasks = pack(plan.files, _packing(spark), one_file_per_task=bool(request.implicit))
+        self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -310,7 +309,8 @@ class TextScan:
         scan = CandidateScan(tasks, plan.wanted, plan.forbidden, plan.options.lines, report, skip, cap)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
-        return self._with_implicit(self._parsed(lines), tasks)
+        uris = [plan.files[task.file].uri for task in tasks]
+        return with_implicit(self._parsed(lines), self._request.implicit, uris, self._roots)
 
     def exhausted(self, wave: int, number: int) -> bool:
         """Whether a task of a wave came to the end of its splits."""
@@ -354,40 +354,9 @@ class TextScan:
             return reader.options(**options).json(lines)
         return reader.options(**options, header="false").csv(lines)
 
-    def _with_implicit(self, frame: DataFrame, tasks: Sequence[Task]) -> DataFrame:
-        """Every task reads one file when implicit columns are wanted, so the partition number tells the file."""
-        names = self._request.implicit
-        if not names:
-            return frame
-        values = [self._implicit(task.file) for task in tasks]
-        added = []
-        for name in names:
-            items = ", ".join(_sql_text(row.get(name)) for row in values)
-            added.append(f"get(array({items}), spark_partition_id()) AS {name}")
-        return frame.selectExpr(*map(quote_name, frame.columns), *added)
-
-    def _implicit(self, file: int) -> dict[str, str | None]:
-        uri = decoded(self._plan.files[file].uri)
-        return dict(implicit_values(uri, root_of(uri, self._roots) or uri))
-
 
 _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})
 """Options about files, not about the text of a line."""
-
-
-def _packing(spark: SparkSession) -> Packing:
-    # Spark's own getters: looking up one of its classes by name makes the JVM go through all its jars.
-    conf = spark._jsparkSession.sessionState().conf()
-    return Packing(
-        int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes()), spark.sparkContext.defaultParallelism
-    )
-
-
-def _sql_text(value: str | None) -> str:
-    if value is None:
-        return "CAST(NULL AS STRING)"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 class _Waves:

@@ -20,6 +20,7 @@ from spark_jobs.readers.orc.ranges import Purpose, Ranges
 from spark_jobs.readers.orc.stripe import Stripe
 from spark_jobs.readers.orc.tail import FileTail, ReadRange, read_tail
 from spark_jobs.readers.storage import Storage
+from spark_jobs.readers.worker import spare_the_collector
 
 Report = Callable[[int, OrcCount], None]
 """Receives a task's number and its figures when the task is done."""
@@ -152,6 +153,7 @@ class OrcScan:
         """Yield the matching rows of the tasks whose numbers come in."""
         # Spark runs as many tasks as there are cores; decoding in threads of its own would only get in their way.
         pa.set_cpu_count(1)
+        spare_the_collector()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self._run(number)
