@@ -61,8 +61,9 @@ def last_run(dag_id: str) -> list[TaskOutcome]:
 
 
 def sample(output: str) -> str:
-    """The first rows of a Parquet output as a table."""
-    table = ds.dataset(output, format="parquet").head(SAMPLE_ROWS)
+    """The first rows of an output in Parquet or ORC as a table."""
+    file_format = "orc" if any(Path(output).glob("*.orc")) else "parquet"
+    table = ds.dataset(output, format=file_format).head(SAMPLE_ROWS)
     lines = [table.column_names, *([str(cell) for cell in row.values()] for row in table.to_pylist())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

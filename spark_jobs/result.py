@@ -75,10 +75,17 @@ class PushdownResult:
             frame = self._bounded()
             outcome = action(frame.observe(observation, f.count(f.lit(1)).alias("rows")))
             self.rows = int(observation.get["rows"])
-        planned = self._shape.scan.report()
-        executed = planned if planned.bytes_read is not None else watch.completed(planned)
-        self._executed = executed.model_copy(update={"rows_returned": self.rows})
+        self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})
         return outcome
+
+    def _completed(self, watch: StageWatch) -> SourceReport:
+        """The report after a run: our readers count by themselves, Spark's are asked what they counted."""
+        scan = self._shape.scan
+        planned = scan.report()
+        if planned.bytes_read is not None:
+            return planned
+        counted = watch.completed(planned)
+        return counted if scan.spark_counts_bytes else counted.model_copy(update={"bytes_read": None})
 
     def _run_uncounted(self, action: Callable[[DataFrame], T]) -> T:
         """Run an action over every row of the source: the scan's own count is the result's.
@@ -87,7 +94,7 @@ class PushdownResult:
         """
         with StageWatch(self._spark) as watch:
             outcome = action(self.df)
-        executed = watch.completed(self._shape.scan.report())
+        executed = self._completed(watch)
         self.rows = executed.rows_decoded
         self._executed = executed.model_copy(update={"rows_returned": self.rows})
         return outcome

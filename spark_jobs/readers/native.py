@@ -7,7 +7,7 @@ from functools import cached_property
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from spark_jobs.contract import ConjunctReport, Exactness, SourceReport
+from spark_jobs.contract import ConjunctReport, Exactness, SourceFormat, SourceReport
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.implicit import location, max_depth, native_implicit_expressions
 from spark_jobs.projection.paths import quote_name
@@ -26,6 +26,11 @@ class NativeScan:
         self._roots = roots
         self._reason = reason
         self._notes = notes
+
+    @property
+    def spark_counts_bytes(self) -> bool:
+        """Not of ORC files: Spark leaves out what they read by vectored reads, which is nearly all."""
+        return self._request.source.format is not SourceFormat.ORC
 
     def frame(self) -> DataFrame:
         """Spark's frame, with the implicit columns asked for computed from file metadata."""

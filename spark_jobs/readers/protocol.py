@@ -52,6 +52,10 @@ class Scan(Protocol):
     def exact(self) -> bool:
         """Whether every row already satisfies the predicate, so that nobody needs to evaluate it again."""
 
+    @property
+    def spark_counts_bytes(self) -> bool:
+        """Whether Spark's input metrics tell the bytes that were read."""
+
     def frame(self) -> DataFrame:
         """The rows that may satisfy the predicate, lazily, with at least the requested columns."""
 

@@ -272,6 +272,7 @@ class TextScan:
     """A byte-search scan of one source."""
 
     exact = False
+    spark_counts_bytes = False
 
     def __init__(
         self,

@@ -8,8 +8,9 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.contract import SourceReport
 from spark_jobs.readers.files import Task, pack
-from spark_jobs.readers.orc.counts import OrcCount, total
+from spark_jobs.readers.orc.counts import Fate, OrcCount, total
 from spark_jobs.readers.orc.plan import OrcPlan
+from spark_jobs.readers.orc.ranges import Purpose
 from spark_jobs.readers.orc.scan import OrcScan
 from spark_jobs.readers.partitions import packing, with_implicit
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest
@@ -30,6 +31,8 @@ class _OrcCounts(AccumulatorParam[_Counts]):
 
 class OrcLazyScan:
     """A lazy scan of one ORC source."""
+
+    spark_counts_bytes = False
 
     def __init__(
         self,
@@ -105,10 +108,10 @@ class OrcLazyScan:
                     "bytes never read": planned.bytes_total - done.bytes_read,
                 },
                 "units": {
-                    "stripes": {str(fate): number for fate, number in done.stripes.items()},
-                    "row groups": {str(fate): number for fate, number in done.groups.items()},
+                    "stripes": {str(fate): done.stripes[fate] for fate in Fate},
+                    "row groups": {str(fate): done.groups[fate] for fate in Fate},
                 },
-                "bytes_by_purpose": {str(purpose): number for purpose, number in done.bytes.items()},
+                "bytes_by_purpose": {str(purpose): done.bytes[purpose] for purpose in Purpose},
             }
         )
 

@@ -101,10 +101,16 @@ class LazyStripe:
         if survivors:
             yield from self._selected(survivors, alive)
 
-    def search_columns(self, run: Groups) -> pa.RecordBatch:
-        """State one: read only the filter's columns."""
-        batch = self._read(self._wanted.search, run, self._fetched(self._wanted.search, [run], Purpose.FILTER))
-        self._count.groups[Fate.FILTERED] += run.last - run.first + 1
+    def judged(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+        """For each of some row groups its rows, and how many of them pass the filter."""
+        runs = [Groups(group, group) for group in groups]
+        fetched = self._fetched(self._wanted.search, runs, Purpose.FILTER)
+        batches = [self.search_columns(run, fetched) for run in runs]
+        return [(batch.num_rows, len(self.apply_filter(batch))) for batch in batches]
+
+    def search_columns(self, run: Groups, fetched: Fetched) -> pa.RecordBatch:
+        """State one: only the filter's columns, of a run of row groups that was fetched."""
+        batch = self._read(self._wanted.search, run, fetched)
         self._count.rows_decoded += batch.num_rows
         return batch
 
@@ -119,9 +125,10 @@ class LazyStripe:
 
     def _everything(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
         self._count.stripes[Fate.SELECTED] += 1
-        for piece in self._pieces(plan_reads(alive, alive, None).decoded, self._wanted.everything):
-            fetched = self._fetched(self._wanted.everything, [piece], Purpose.SELECT)
-            self._count.groups[Fate.SELECTED] += piece.last - piece.first + 1
+        self._count.groups[Fate.SELECTED] += len(alive)
+        runs = plan_reads(alive, alive, None).decoded
+        fetched = self._fetched(self._wanted.everything, runs, Purpose.SELECT)
+        for piece in self._pieces(runs, self._wanted.everything):
             batch = self._read(self._wanted.everything, piece, fetched)
             self._count.rows_decoded += batch.num_rows
             self._count.rows_returned += batch.num_rows
@@ -129,8 +136,11 @@ class LazyStripe:
 
     def _survivors(self, alive: Sequence[int]) -> Iterator[_Survivors]:
         self._count.stripes[Fate.FILTERED] += 1
-        for piece in self._pieces(plan_reads(alive, alive, None).decoded, self._wanted.search):
-            batch = self.search_columns(piece)
+        self._count.groups[Fate.FILTERED] += len(alive)
+        runs = plan_reads(alive, alive, None).decoded
+        fetched = self._fetched(self._wanted.search, runs, Purpose.FILTER)
+        for piece in self._pieces(runs, self._wanted.search):
+            batch = self.search_columns(piece, fetched)
             rows = self.apply_filter(batch)
             if len(rows):
                 numbers = rows.to_numpy().astype(np.int64) + self._stripe.rows_before(piece.first)

@@ -22,12 +22,15 @@ class Purpose(StrEnum):
 class Ranges:
     """A file to read ranges of. `counted` holds the bytes read by purpose, `reads` the number of reads.
 
-    Ranges that are at most `min_seek` bytes apart are read at once.
+    Ranges that are at most `min_seek` bytes apart are read at once. What was read of the file's end for its tail is
+    kept, so that the statistics before the footer, or all of a small file, are not read twice.
     """
 
-    def __init__(self, read: ReadRange, min_seek: int) -> None:
+    def __init__(self, read: ReadRange, size: int, min_seek: int) -> None:
         self._read = read
+        self._size = size
         self._min_seek = min_seek
+        self._end = b""
         self.counted: Counter[Purpose] = Counter()
         self.reads = 0
 
@@ -35,11 +38,16 @@ class Ranges:
         """A reader of single ranges."""
 
         def read(offset: int, length: int) -> bytes:
+            kept = offset - (self._size - len(self._end))
+            if kept >= 0 and offset + length <= self._size:
+                return self._end[kept : kept + length]
             data = self._read(offset, length)
             if len(data) != length:
                 raise ValueError(f"{length} bytes were wanted at byte {offset}, there are {len(data)}")
             self.counted[purpose] += length
             self.reads += 1
+            if purpose is Purpose.METADATA and offset + length == self._size:
+                self._end = data
             return data
 
         return read

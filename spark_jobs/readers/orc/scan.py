@@ -13,7 +13,6 @@ from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.orc.columns import matched
 from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.cut import Groups
 from spark_jobs.readers.orc.lazy import LazyStripe, Wanted
 from spark_jobs.readers.orc.prune import Pruner
 from spark_jobs.readers.orc.ranges import Purpose, Ranges
@@ -58,7 +57,7 @@ class OrcFile:
         self._path = path
         self._query = query
         self._count = count
-        self._ranges = Ranges(read, query.min_seek)
+        self._ranges = Ranges(read, size, query.min_seek)
         try:
             self.tail = read_tail(self._ranges.one(Purpose.METADATA), size)
             self._wanted = query.of(self.tail)
@@ -97,15 +96,14 @@ class OrcFile:
                 alive = self._pruner.groups(stripe, OrcCount()) if self._pruner.admits(number, OrcCount()) else []
                 lazy = LazyStripe(stripe, self._wanted, self._ranges, OrcCount())
                 tried = alive[:: max(1, len(alive) // groups)][:groups]
-                judged = [lazy.search_columns(Groups(group, group)) for group in tried]
-                passed = [len(lazy.apply_filter(batch)) for batch in judged]
+                judged = lazy.judged(tried)
                 yield StripeSample(
                     stripe.groups,
                     len(alive),
                     len(tried),
-                    sum(1 for count in passed if count),
-                    sum(batch.num_rows for batch in judged),
-                    sum(passed),
+                    sum(1 for _, passed in judged if passed),
+                    sum(rows for rows, _ in judged),
+                    sum(passed for _, passed in judged),
                 )
 
     @contextmanager
