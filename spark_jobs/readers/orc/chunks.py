@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import cramjam
+import pyarrow as pa
 
 HEADER = 3
 """Bytes of a chunk's header."""
 LARGEST_BLOCK = 1 << 23
 """Chunks tell their stored length in 23 bits, and writers refuse blocks that are longer than that."""
+_ZSTD_BLOCK = 1 << 17
+"""Zstandard decompresses so many bytes at a time: for fewer than these, the rest of a chunk need not be touched."""
 
 
 class Compression(IntEnum):
@@ -41,14 +44,17 @@ class Codec:
             return data
         return b"".join(self.chunk(data, start, stop) for start, stop in spans(data))
 
-    def chunk(self, data: bytes, start: int, stop: int) -> bytes:
-        """The bytes of the one chunk that is stored, header included, at data[start:stop]."""
+    def chunk(self, data: bytes, start: int, stop: int, at_most: int | None = None) -> bytes:
+        """The first `at_most` bytes of the one chunk that is stored, header included, at data[start:stop]."""
         stored = data[start + HEADER : stop]
         if data[start] & 1:
-            return stored
+            return stored if at_most is None else stored[:at_most]
         try:
-            return self._inflated(stored)
-        except (cramjam.DecompressionError, zlib.error) as problem:
+            if self.compression is Compression.ZSTD and at_most is not None and at_most <= _ZSTD_BLOCK:
+                with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
+                    return bytes(stream.read(at_most))
+            return self._inflated(stored)[:at_most]
+        except (cramjam.DecompressionError, zlib.error, OSError) as problem:
             raise ValueError(f"a chunk does not decompress ({problem})") from problem
 
     def _inflated(self, stored: bytes) -> bytes:

@@ -35,13 +35,25 @@ class Groups:
 
 @dataclass(frozen=True)
 class Cutting:
-    """A stream's share in a cut: which stored bytes of the file, and what to do about their beginning."""
+    """A stream's share in a cut: which stored bytes of the file, and what to do about their beginning and end.
+
+    `entry` is where the first row group begins, `next_entry` where the one behind the last does, None at the stream's
+    end.
+    """
 
     place: StreamPlace
     begin: int
     end: int
     coding: Coding
     entry: Entry
+    next_entry: Entry | None
+
+    def needed(self, start: int) -> int | None:
+        """How many bytes are needed of the content of the chunk stored at `begin + start`; None for all of them."""
+        behind = self.next_entry
+        if behind is None or self.place.offset + behind.chunk != self.begin + start:
+            return None
+        return behind.byte + (0 if self.coding is Coding.RAW else MAX_PENDING_BYTES)
 
 
 def cuttings(stripe: Stripe, columns: Iterable[int], groups: Groups) -> list[Cutting]:
@@ -53,13 +65,15 @@ def cuttings(stripe: Stripe, columns: Iterable[int], groups: Groups) -> list[Cut
         for place in stripe.data_streams(column):
             index = indexes.get(place.kind)
             if index is None:
-                found.append(Cutting(place, place.offset, place.offset + place.length, Coding.RAW, _BEGINNING))
+                whole_stream = (place.offset, place.offset + place.length)
+                found.append(Cutting(place, *whole_stream, Coding.RAW, _BEGINNING, None))
                 continue
             begin, end = index.extent(groups.first, groups.last, place.length, stripe.tail.codec.block_size)
             if not begin <= end <= place.length:
                 raise ValueError(f"column {column} has index entries that lie outside its stream")
             entry = index.entry(groups.first)
-            found.append(Cutting(place, place.offset + begin, place.offset + end, index.coding, entry))
+            behind = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
+            found.append(Cutting(place, place.offset + begin, place.offset + end, index.coding, entry, behind))
     return found
 
 
@@ -68,18 +82,29 @@ def cut_stream(stripe: Stripe, cutting: Cutting, stored: bytes) -> bytes:
     codec, entry = stripe.tail.codec, cutting.entry
     if codec.compression is Compression.NONE:
         return realigned(stored, cutting.coding, entry.start)
-    if entry.byte == 0 and entry.start == Start():
+    aligned = entry.byte == 0 and entry.start == Start()
+    if aligned and cutting.next_entry is None:
         return stored
-    head, rest = b"", 0
+    # Bits are shifted to the end of the stream; a run may go on in the next chunk.
+    shifted = cutting.coding is Coding.BITS and entry.start.bits
+    enough = 0 if aligned else None if shifted else entry.byte + MAX_PENDING_BYTES
+    head = b""
+    rest = []
     for start, stop in spans(stored):
-        head += codec.chunk(stored, start, stop)
-        rest = stop
-        # Bits are shifted to the end of the stream; a run may go on in the next chunk.
-        if len(head) >= entry.byte + MAX_PENDING_BYTES and not (cutting.coding is Coding.BITS and entry.start.bits):
+        needed = cutting.needed(start)
+        if needed is None and enough is not None and len(head) >= enough:
+            rest.append(stored[start:stop])
+            continue
+        content = codec.chunk(stored, start, stop, needed)
+        if enough is None or len(head) < enough:
+            head += content
+        else:
+            rest.append(codec.packed(content))
+        if needed is not None and len(content) >= needed:
             break
     if len(head) < entry.byte:
         raise ValueError(f"column {cutting.place.column} has an index entry beyond its stream")
-    return codec.packed(realigned(head[entry.byte :], cutting.coding, entry.start)) + stored[rest:]
+    return b"".join([codec.packed(realigned(head[entry.byte :], cutting.coding, entry.start)), *rest])
 
 
 @dataclass(frozen=True)

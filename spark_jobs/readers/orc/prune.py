@@ -44,7 +44,7 @@ class Pruner:
         """Whether a stripe may hold a matching row, by the file's and the stripe's statistics."""
         count.stripes[Fate.TOTAL] += 1
         rows, stride = self._tail.stripes[stripe].number_of_rows, self._tail.stride
-        if self._file_may_match and self._may_match(self._of_stripe(stripe), rows):
+        if self._filter is None or (self._file_may_match and self._may_match(self._of_stripe(stripe), rows)):
             return True
         groups = -(-rows // stride) if stride else 1
         count.groups[Fate.TOTAL] += groups

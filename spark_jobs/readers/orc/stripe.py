@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from spark_jobs.errors import UnsafeInputError
+from spark_jobs.readers.orc.bounds import are_consistent
 from spark_jobs.readers.orc.chunks import Compression
 from spark_jobs.readers.orc.messages import (
     BloomFilterIndex,
     ColumnEncoding,
+    ColumnStatistics,
     RowIndex,
     StripeFooter,
     StripeInformation,
@@ -197,6 +200,8 @@ class Stripe:
         index = parse_row_index(self.tail.codec.unpacked(data))
         if len(index.entry) != self.groups:
             raise ValueError(f"column {column} has {len(index.entry)} index entries for {self.groups} row groups")
+        if column in self.tail.types[0].subtypes and not _may_count(index.entry[0].statistics, self.rows_before(1)):
+            raise UnsafeInputError(f"column {column} has row groups of another size than the file")
         return index
 
     def row_index(self, column: int) -> RowIndex | None:
@@ -260,6 +265,11 @@ def _codings(kind: Kind, encoding: int) -> list[tuple[int, Coding]]:
         Kind.STRUCT: [],
     }
     return [(int(stream), coding) for stream, coding in simple[kind]]
+
+
+def _may_count(statistics: ColumnStatistics, rows: int) -> bool:
+    """Whether statistics may be those of so many rows: a stride that is wrong shows where no value is null."""
+    return not statistics.HasField("number_of_values") or are_consistent(statistics, rows)
 
 
 def _adjacent(places: Sequence[StreamPlace]) -> list[list[StreamPlace]]:
