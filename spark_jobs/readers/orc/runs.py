@@ -181,7 +181,9 @@ def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -
     start += base_bytes
     stop = start + (width * count + 7) // 8
     values: list[int] = _unpacked(_slice(data, start, stop), width, count).tolist()
-    entry = next(fixed for fixed in _WIDTHS if fixed >= gap_width + patch_width)
+    entry = next((fixed for fixed in _WIDTHS if fixed >= gap_width + patch_width), 0)
+    if not entry:
+        raise ValueError("a run's patches are wider than 64 bits")
     end = stop + (entry * patches + 7) // 8
     index = 0
     for patch in _unpacked(_slice(data, stop, end), entry, patches).tolist():

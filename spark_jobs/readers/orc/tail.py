@@ -150,16 +150,34 @@ def _check(footer: Footer, limit: int) -> None:
     """Raises ValueError where the footer cannot be right, before anything is read by it."""
     if footer.HasField("encryption"):
         raise UnsafeInputError("it is encrypted; read it with reader='spark'")
-    count = len(footer.types)
-    if count == 0 or footer.types[0].kind != Kind.STRUCT:
+    if not footer.types or footer.types[0].kind != Kind.STRUCT:
         raise ValueError("its footer has no row type")
-    for number, node in enumerate(footer.types):
-        if any(not number < child < count for child in node.subtypes):
-            raise ValueError(f"its type tree is broken at column {number}")
-    if len(footer.types[0].field_names) != len(footer.types[0].subtypes):
-        raise ValueError("its row type has not as many names as columns")
+    _check_types(footer.types)
     for number, stripe in enumerate(footer.stripes):
         if stripe.offset + stripe.index_length + stripe.data_length + stripe.footer_length > limit:
             raise ValueError(f"stripe {number} would reach beyond the file's content")
     if sum(stripe.number_of_rows for stripe in footer.stripes) != footer.number_of_rows:
         raise ValueError("its stripes have not as many rows as its footer says")
+
+
+def _check_types(types: Sequence[Type]) -> None:
+    """Raises ValueError unless the types are a tree whose nodes are numbered depth first."""
+    seen = 0
+    pending = [0]
+    while pending:
+        number = pending.pop()
+        if number != seen or number >= len(types) or not _has_right_children(types[number]):
+            raise ValueError(f"its type tree is broken at column {seen}")
+        pending.extend(reversed(types[number].subtypes))
+        seen += 1
+    if seen != len(types):
+        raise ValueError(f"its type tree is broken at column {seen}")
+
+
+def _has_right_children(node: Type) -> bool:
+    children = len(node.subtypes)
+    if node.kind == Kind.STRUCT:
+        return children == len(node.field_names)
+    if node.kind == Kind.UNION:
+        return True
+    return children == {Kind.LIST: 1, Kind.MAP: 2}.get(Kind(node.kind), 0)
