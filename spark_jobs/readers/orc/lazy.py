@@ -94,8 +94,10 @@ class LazyStripe:
         alive = prune(self._stripe, self._count)
         if not alive:
             return
-        if self._wanted.filter is None:
-            yield from self._everything(alive)
+        if not self._wanted.search.columns:
+            # Without a filter, or with one that is the same for every row, there is nothing to search.
+            if self._wanted.filter is None or len(self.apply_filter(_without_columns(1))):
+                yield from self._everything(alive)
             return
         survivors = list(self._survivors(alive))
         if survivors:
@@ -200,7 +202,7 @@ class LazyStripe:
         """Some columns of a run of row groups, decoded."""
         rows = self._stripe.rows_before(run.last + 1) - self._stripe.rows_before(run.first)
         if not columns.columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+            return _without_columns(rows)
         arrays: dict[int, pa.Array] = {}
         if columns.roots:
             cut = CutFile(self._stripe, columns.selection)
@@ -224,6 +226,10 @@ class LazyStripe:
             raise UnsafeInputError(
                 f"its timestamps were written in the time zone {zone.decode()}; read it with reader='spark'"
             )
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 def _decoded(cut: CutFile) -> pa.RecordBatch:
