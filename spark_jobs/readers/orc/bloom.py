@@ -34,6 +34,9 @@ class Hashed:
 
     def __init__(self, values: Sequence[Value], kind: Kind) -> None:
         """Raises ValueError for kinds whose hashes are not known here."""
+        if kind in _FLOATS and 0.0 in values:
+            # The two zeros are equal, though not to a bloom filter.
+            values = [*(value for value in values if value != 0.0), 0.0, -0.0]
         self._values = tuple(values)
         if kind is Kind.DATE and any(isinstance(v, int) and v < GREGORIAN_START for v in values):
             raise ValueError("dates before 1582-10-15 are stored as days of another calendar")
