@@ -10,10 +10,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from spark_jobs.codes import ErrorCode as ErrorCode  # part of the contract, defined apart
 
+LONGEST_CONJUNCT = 1_000
+"""Characters of a conjunct that a report shows."""
 CONTRACT_VERSION = 1
 """Raised whenever a spec or result of the old shape can no longer be read."""
 
@@ -154,6 +156,12 @@ class ConjunctReport(_Message):
     exactness: Exactness
     pushed_as: str | None = None
     reason: str | None = None
+
+    @field_validator("sql")
+    @classmethod
+    def _short(cls, sql: str) -> str:
+        """Lists of thousands of values have no place in a report."""
+        return sql if len(sql) <= LONGEST_CONJUNCT else f"{sql[: LONGEST_CONJUNCT - 3]}..."
 
 
 class SourceReport(_Message):

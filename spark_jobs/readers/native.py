@@ -15,6 +15,9 @@ from spark_jobs.readers.files import decoded, input_files, input_uris
 from spark_jobs.readers.protocol import ScanRequest
 from spark_jobs.readers.storage import LOCAL
 
+_LONGEST_ASKED = 10_000
+"""Characters of a conjunct that Spark's planner is asked about: thousands of values take it a third of a second."""
+
 
 class NativeScan:
     """A scan by Spark's reader. The reason says why it was taken."""
@@ -70,7 +73,7 @@ class NativeScan:
             return ()
         if request.predicate is None:
             return (self._conjunct(request.where),)
-        return tuple(self._conjunct(part.sql(dialect="spark")) for part in conjuncts(request.predicate))
+        return tuple(self._conjunct(part.sql(dialect="spark", copy=False)) for part in conjuncts(request.predicate))
 
     def _conjunct(self, sql: str) -> ConjunctReport:
         pushed = self._pushed(sql)
@@ -83,6 +86,8 @@ class NativeScan:
         """What Spark's planner pushes for one conjunct alone; null checks that it adds by itself do not count."""
         if not self._request.source.filter_pushdown:
             return ""
+        if len(sql) > _LONGEST_ASKED:
+            return "as it decides"
         try:
             plan = self.frame().where(sql)._jdf.queryExecution().executedPlan().toString()
         except PySparkException:

@@ -224,7 +224,7 @@ def _first_reason(parts: Sequence[_Part]) -> str:
 
 
 def _report(part: _Part) -> ConjunctReport:
-    sql = part.conjunct.sql(dialect="spark")
+    sql = part.conjunct.sql(dialect="spark", copy=False)
     if isinstance(part.compiled, str):
         return unsupported(sql, part.compiled)
     exactness = Exactness.EXACT if part.compiled.is_exact else Exactness.INEXACT
