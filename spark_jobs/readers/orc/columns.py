@@ -17,6 +17,9 @@ _POSITIONAL = re.compile(r"_col\d+")
 """Names that Hive gave to columns before it kept their real ones; such files are read by position, as Spark does."""
 _MAYBE_POSITIONAL = "_col"
 """What Spark goes by, though the ORC library below it does not."""
+PADDED = b"padded"
+"""Key in the metadata of a wanted field: its texts of fixed length are wanted as they are stored, with their padding.
+Spark's reader takes the padding off, and adds it again only where it knows the column as char(n)."""
 GREGORIAN_START = -141_427
 """1582-10-15 in days since 1970: Spark takes earlier dates for Julian ones and converts them."""
 
@@ -53,7 +56,8 @@ def matched(
         found = [_by_name(names, field.name, case_sensitive) for field in wanted]
     for field, column in zip(wanted, found, strict=True):
         if column is not None:
-            _check(tail.types, column, field.type, field.name, case_sensitive)
+            rules = _Rules(case_sensitive, PADDED in (field.metadata or {}))
+            _check(tail.types, column, field.type, field.name, rules)
     return [Matched(field, column) for field, column in zip(wanted, found, strict=True)]
 
 
@@ -84,21 +88,29 @@ def _places(names: Sequence[str], name: str, case_sensitive: bool) -> list[int]:
     return found
 
 
-def _check(types: Sequence[Type], column: int, wanted: pa.DataType, name: str, case_sensitive: bool) -> None:
+@dataclass(frozen=True)
+class _Rules:
+    """How a top-level column's members are matched, and whether texts of fixed length stay padded."""
+
+    case_sensitive: bool
+    padded: bool
+
+
+def _check(types: Sequence[Type], column: int, wanted: pa.DataType, name: str, rules: _Rules) -> None:
     """Raises UnsafeInputError unless the file's values are the wanted ones, or become so without any loss."""
     node = types[column]
     kind = Kind(node.kind)
     if pa.types.is_struct(wanted) and kind is Kind.STRUCT:
         for field in wanted:
-            child = member(node, field.name, case_sensitive=case_sensitive)
+            child = member(node, field.name, case_sensitive=rules.case_sensitive)
             if child is not None:
-                _check(types, child, field.type, f"{name}.{field.name}", case_sensitive)
+                _check(types, child, field.type, f"{name}.{field.name}", rules)
     elif pa.types.is_list(wanted) and kind is Kind.LIST:
-        _check(types, node.subtypes[0], wanted.value_type, f"{name}.element", case_sensitive)
+        _check(types, node.subtypes[0], wanted.value_type, f"{name}.element", rules)
     elif pa.types.is_map(wanted) and kind is Kind.MAP:
-        _check(types, node.subtypes[0], wanted.key_type, f"{name}.key", case_sensitive)
-        _check(types, node.subtypes[1], wanted.item_type, f"{name}.value", case_sensitive)
-    elif not _leaf_fits(node, kind, wanted):
+        _check(types, node.subtypes[0], wanted.key_type, f"{name}.key", rules)
+        _check(types, node.subtypes[1], wanted.item_type, f"{name}.value", rules)
+    elif not _leaf_fits(node, kind, wanted) or (kind is Kind.CHAR and not rules.padded):
         raise UnsafeInputError(
             f"column {name} is stored as {kind.name.lower()}, which only Spark turns into {wanted}; "
             "read it with reader='spark'"

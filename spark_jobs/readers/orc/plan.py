@@ -19,6 +19,7 @@ from spark_jobs.predicates.derive import Fold, Scope
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import InputFile, input_files, input_uris
+from spark_jobs.readers.orc.columns import PADDED
 from spark_jobs.readers.orc.cost import Verdict, estimate
 from spark_jobs.readers.orc.scan import OrcQuery
 from spark_jobs.readers.protocol import ScanRequest, unsupported
@@ -41,6 +42,9 @@ _ATOMS = (
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
+
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps the declared type of columns of char and varchar, which are strings in the schema."""
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """Switches on the lazy filter of Spark's own ORC reader."""
@@ -242,7 +246,13 @@ def _files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...]:
 
 def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """The Arrow schema in which Spark takes some columns."""
-    return pa.schema([pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in fields])
+    return pa.schema([_wanted_field(field) for field in fields])
+
+
+def _wanted_field(field: t.StructField) -> pa.Field:
+    declared = str(field.metadata.get(_DECLARED, "")).replace("varchar(", "")
+    padded = {PADDED: b""} if "char(" in declared else None
+    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined: VectorFilter | None) -> OrcQuery:

@@ -11,7 +11,7 @@ import pytest
 from orc_samples import Sample, written
 
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
-from spark_jobs.readers.orc.columns import conformed, has_times, matched
+from spark_jobs.readers.orc.columns import PADDED, conformed, has_times, matched
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 
@@ -117,6 +117,16 @@ def test_types_that_lose_nothing_fit(stored: str, wanted: pa.DataType) -> None:
 def test_other_types_are_left_to_spark(stored: str, wanted: pa.DataType) -> None:
     with pytest.raises(UnsafeInputError):
         columns(of(f"struct<a:{stored}>"), {"a": wanted})
+
+
+def test_padded_texts_fit_where_padding_is_wanted() -> None:
+    sample = of("struct<c:char(3),a:array<char(3)>>")
+    padded = {PADDED: b""}
+    fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
+    assert [column.column for column in matched(sample.tail, fields, (0, 1), case_sensitive=False)] == [1, 2]
+    for name, kind in (("c", TEXT), ("a", pa.list_(TEXT))):
+        with pytest.raises(UnsafeInputError, match="stored as char"):
+            columns(sample, {name: kind})
 
 
 def test_times_are_found_wherever_they_are() -> None:

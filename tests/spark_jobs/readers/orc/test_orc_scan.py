@@ -120,7 +120,7 @@ def test_row_groups_are_pruned_by_theirs_and_only_the_rest_is_read() -> None:
     assert found["n"].to_pylist() == [2999, 3000]
     assert +count.groups == {Fate.TOTAL: 10, Fate.BY_STATISTICS: 8, Fate.FILTERED: 2, Fate.SELECTED: 2}
     assert count.rows_decoded == 2 * STRIDE
-    assert count.bytes_read < len(plain.content) / 3
+    assert count.bytes[Purpose.SELECT] < len(plain.content) / 5
 
 
 def test_row_groups_are_pruned_by_bloom_filters() -> None:
@@ -197,7 +197,7 @@ def test_only_columns_that_the_file_lacks() -> None:
 
 def test_values_behind_nan_are_found() -> None:
     """A writer's bounds of numbers that follow NaN may miss them, in row groups and in what is merged of them."""
-    values = [1.0, 2.0] + [math.nan, 100.0] + [3.0, math.nan]
+    values = [1.0, 2.0, math.nan, 100.0, 3.0, math.nan]
     sample = written(pa.table({"x": values}), row_index_stride=2)
     schema = pa.schema([("x", pa.float64())])
     for value in (1.0, 2.0, 100.0, 3.0):
