@@ -24,9 +24,13 @@ _JAVA, _CPP = 0, 1
 _MASK = (1 << 64) - 1
 
 
-def trustworthy(footer: Footer) -> bool:
-    """Whether the writer's bloom filters are right: those of Java's writer, and of C++'s since version 2."""
-    return footer.writer == _JAVA or (footer.writer == _CPP and bytes(footer.software_version)[:2] == b"2.")
+def trustworthy(footer: Footer, kind: Kind) -> bool:
+    """Whether the writer's bloom filters of a kind are right.
+
+    Those of Java's writer are, and of C++'s since version 2, but for bytes: these it hashes after packing them.
+    """
+    is_new = footer.writer == _CPP and bytes(footer.software_version)[:2] == b"2."
+    return footer.writer == _JAVA or (is_new and kind is not Kind.BYTE)
 
 
 class Hashed:

@@ -138,7 +138,7 @@ class Pruner:
     @cached_property
     def _hashed(self) -> dict[Path, Hashed]:
         """The values to ask bloom filters for."""
-        if self._filter is None or not trustworthy(self._tail.footer):
+        if self._filter is None:
             return {}
         found = {}
         for probe in probes(self._filter):
@@ -151,7 +151,10 @@ class Pruner:
         column = self._columns[probe.path]
         if column is None:
             return None
+        kind = Kind(self._tail.types[column].kind)
+        if not trustworthy(self._tail.footer, kind):
+            return None
         try:
-            return Hashed(probe.values, Kind(self._tail.types[column].kind))
+            return Hashed(probe.values, kind)
         except (ValueError, OverflowError):
             return None
