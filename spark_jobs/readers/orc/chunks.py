@@ -78,9 +78,14 @@ class Codec:
         return b"".join((len(piece) << 1 | 1).to_bytes(HEADER, "little") + piece for piece in pieces)
 
 
+def _lz4(stored: bytes, room: bytearray) -> int:
+    # Without a length the first bytes are taken for one where they can be.
+    return int(cramjam.lz4.decompress_block_into(stored, room, output_len=len(room)))
+
+
 _DECOMPRESSORS: dict[Compression, Callable[[bytes, bytearray], int]] = {
     Compression.SNAPPY: cramjam.snappy.decompress_raw_into,
-    Compression.LZ4: cramjam.lz4.decompress_block_into,
+    Compression.LZ4: _lz4,
     Compression.ZSTD: cramjam.zstd.decompress_into,
 }
 

@@ -43,6 +43,18 @@ def test_chunks_are_unpacked(compression: Compression) -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
+def test_chunks_of_any_content_are_unpacked(compression: Compression) -> None:
+    """LZ4 blocks among them that begin with what might be their own length."""
+    rng = random.Random(1)
+    codec = Codec(compression, 1 << 18)
+    likely = bytes(5) + b"\x80" * 14
+    for _ in range(400):
+        content = bytes(rng.choices(range(rng.choice((1, 2, 3, 256))), k=rng.randint(1, 4000)))
+        assert codec.unpacked(stored(compression, content)) == content
+    assert codec.unpacked(stored(compression, likely)) == likely
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize("most", [0, 1, 999, 3000, 5000])
 def test_the_beginning_of_a_chunk_can_be_had_alone(compression: Compression, most: int) -> None:
     data = stored(compression, TEXT[:3000])
