@@ -1,113 +1,14 @@
-"""A real S3 server on a free port of this machine, with buckets and users made as tests need them."""
+"""The S3 server that tests of object stores read from."""
 
 from __future__ import annotations
 
-import json
-import logging
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count
-from urllib.request import Request, urlopen
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
-
-from spark_jobs.readers.object_store import KeyPair, S3Settings
-from spark_jobs.readers.storage import Storage
-
-REGION = "eu-central-1"
-ROOT = KeyPair("AKIAROOTOFTESTS", "secret+of/the=root", "token+of/the=root")
-"""What the server is sent where it does not ask who somebody is."""
-
-
-class _Requests(logging.Handler):
-    """Remembers the requests that the server logs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(re.sub(r"\x1b\[\d+m", "", record.getMessage()))
-
-
-@dataclass
-class ObjectStore:
-    """The running server."""
-
-    host: str
-    _requests: _Requests
-    _names: Iterator[int] = field(default_factory=lambda: count(1))
-
-    def settings(self, keys: KeyPair | None = ROOT) -> S3Settings:
-        return S3Settings(REGION, "http", self.host, virtual=False, keys=keys)
-
-    def storage(self, bucket: str, keys: KeyPair | None = ROOT) -> Storage:
-        return Storage({bucket: self.settings(keys)})
-
-    def client(self, service: str = "s3"):  # type: ignore[no-untyped-def]
-        return boto3.client(
-            service,
-            endpoint_url=f"http://{self.host}",
-            region_name=REGION,
-            aws_access_key_id=ROOT.access_key,
-            aws_secret_access_key=ROOT.secret_key,
-        )
-
-    def bucket(self) -> str:
-        """A new, empty bucket."""
-        name = f"bucket-{next(self._names)}"
-        self.client().create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
-        return name
-
-    def put(self, bucket: str, key: str, content: bytes) -> str:
-        """Store an object, and tell its path."""
-        self.client().put_object(Bucket=bucket, Key=key, Body=content)
-        return f"s3a://{bucket}/{key}"
-
-    def delete(self, bucket: str, key: str) -> None:
-        self.client().delete_object(Bucket=bucket, Key=key)
-
-    def reads(self, bucket: str, key: str) -> int:
-        """How many times bytes of an object were asked for."""
-        return sum(f'"GET /{bucket}/{key} ' in line for line in self._requests.lines)
-
-    def user(self, *actions: str) -> KeyPair:
-        """Credentials of a new user who may do these things and nothing else."""
-        iam, name = self.client("iam"), f"user-{next(self._names)}"
-        iam.create_user(UserName=name)
-        if actions:
-            statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
-            policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-            iam.put_user_policy(UserName=name, PolicyName="only", PolicyDocument=policy)
-        keys = iam.create_access_key(UserName=name)["AccessKey"]
-        return KeyPair(keys["AccessKeyId"], keys["SecretAccessKey"])
-
-    @contextmanager
-    def asking_who(self) -> Iterator[None]:
-        """Have the server check credentials and rights."""
-        self._free_requests("0")
-        try:
-            yield
-        finally:
-            self._free_requests("inf")
-
-    def _free_requests(self, number: str) -> None:
-        url = f"http://{self.host}/moto-api/reset-auth"
-        urlopen(Request(url, data=number.encode(), headers={"Content-Type": "text/plain"}, method="POST")).close()
+from s3_server import ObjectStore, running
 
 
 @pytest.fixture(scope="session")
 def store() -> Iterator[ObjectStore]:
-    log, requests = logging.getLogger("werkzeug"), _Requests()
-    log.addHandler(requests)
-    log.propagate = False
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield ObjectStore(f"{host}:{port}", requests)
-    server.stop()
-    log.removeHandler(requests)
+    with running() as server:
+        yield server

@@ -12,7 +12,7 @@ import traceback
 
 import pyarrow as pa
 import pytest
-from conftest import REGION, ROOT, ObjectStore
+from s3_server import REGION, ROOT, ObjectStore
 
 from spark_jobs.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError
 from spark_jobs.readers.files import Compression, InputFile, Split

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import REGION, ROOT, ObjectStore
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Row, SparkSession
+from s3_server import REGION, ROOT, ObjectStore
 
 from spark_jobs.contract import SourceReport
 from spark_jobs.failures import classify

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from orc_samples import Sample, loaded
+from orc_samples import Sample, SparkFile, loaded
 from pyspark.sql import DataFrame
-
-SparkFile = Callable[..., Sample]
 
 
 @pytest.fixture
 def by_spark(tmp_path: Path) -> SparkFile:
-    """Writes a frame as one file; keywords are the writer's options with `_` for `.`."""
     made: list[Path] = []
 
     def write(frame: DataFrame, **options: object) -> Sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,10 @@ class Sample:
     def file(self, query: OrcQuery, count: OrcCount | None = None) -> OrcFile:
         """The file as the reader opens it."""
         return OrcFile("f.orc", query, OrcCount() if count is None else count, self.read, len(self.content))
+
+
+SparkFile = Callable[..., Sample]
+"""Writes a frame as one file; keywords are the writer's options with `_` for `.`."""
 
 
 def written(table: pa.Table, **options: object) -> Sample:

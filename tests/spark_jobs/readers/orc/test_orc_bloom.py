@@ -10,8 +10,7 @@ from datetime import date, timedelta
 
 import pyorc
 import pytest
-from conftest import SparkFile
-from orc_samples import Sample
+from orc_samples import Sample, SparkFile
 from pyspark.sql import SparkSession
 
 from spark_jobs.predicates.vector import Value

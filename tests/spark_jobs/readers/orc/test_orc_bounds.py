@@ -10,8 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyorc
 import pytest
-from conftest import SparkFile
-from orc_samples import Sample, written
+from orc_samples import Sample, SparkFile, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 

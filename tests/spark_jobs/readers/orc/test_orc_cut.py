@@ -11,8 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyorc
 import pytest
-from conftest import SparkFile
-from orc_samples import CODECS, Sample, cut, written
+from orc_samples import CODECS, Sample, SparkFile, cut, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
