@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
+
+Count = TypeVar("Count")
+"""Figures of one task, of whatever reader."""
 
 
 @dataclass(frozen=True)
@@ -20,16 +24,16 @@ class TaskCount:
     exhausted: bool = True
 
 
-class TaskCounts(AccumulatorParam[dict[tuple[int, int], TaskCount]]):
+class TaskCounts(AccumulatorParam[dict[tuple[int, int], Count]], Generic[Count]):
     """Accumulates counts by wave and task, so that a task that Spark runs twice is counted once."""
 
-    def zero(self, value: dict[tuple[int, int], TaskCount]) -> dict[tuple[int, int], TaskCount]:
+    def zero(self, value: dict[tuple[int, int], Count]) -> dict[tuple[int, int], Count]:
         """No counts."""
         return {}
 
     def addInPlace(  # noqa: N802 -- the name is Spark's
-        self, value1: dict[tuple[int, int], TaskCount], value2: dict[tuple[int, int], TaskCount]
-    ) -> dict[tuple[int, int], TaskCount]:
+        self, value1: dict[tuple[int, int], Count], value2: dict[tuple[int, int], Count]
+    ) -> dict[tuple[int, int], Count]:
         """Take over the counts of further tasks."""
         value1.update(value2)
         return value1

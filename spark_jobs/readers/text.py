@@ -287,7 +287,7 @@ class TextScan:
         self._request = request
         self._plan = plan
         self._roots = roots
-        self._counts = spark.sparkContext.accumulator({}, TaskCounts())
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[TaskCount]())
         self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
 
     @property

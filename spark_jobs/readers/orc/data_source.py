@@ -49,9 +49,10 @@ from spark_jobs.predicates.compile import all_of, compile_filter
 from spark_jobs.predicates.derive import Scope
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.columnar import unknown_type
 from spark_jobs.readers.files import InputFile, Packing, Task, pack
 from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.plan import UTC_ZONES, has_times, unknown_type, wanted_schema
+from spark_jobs.readers.orc.plan import UTC_ZONES, has_times, wanted_schema
 from spark_jobs.readers.orc.scan import OrcQuery, OrcScan, opened
 from spark_jobs.readers.orc.types import spark_schema
 from spark_jobs.readers.storage import LOCAL

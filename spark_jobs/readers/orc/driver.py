@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.contract import SourceReport
 from spark_jobs.readers.files import Task, pack
+from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.orc.counts import Fate, OrcCount, total
 from spark_jobs.readers.orc.plan import OrcPlan
 from spark_jobs.readers.orc.ranges import Purpose
 from spark_jobs.readers.orc.scan import OrcScan
 from spark_jobs.readers.partitions import packing, with_implicit
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest
-
-_Counts = dict[tuple[int, int], OrcCount]
-
-
-class _OrcCounts(AccumulatorParam[_Counts]):
-    """Accumulates counts by wave and task, so that a task that Spark runs twice is counted once."""
-
-    def zero(self, value: _Counts) -> _Counts:
-        return {}
-
-    def addInPlace(self, value1: _Counts, value2: _Counts) -> _Counts:  # noqa: N802 -- the name is Spark's
-        value1.update(value2)
-        return value1
+from spark_jobs.readers.waves import GrowingWaves
 
 
 class OrcLazyScan:
@@ -47,7 +35,7 @@ class OrcLazyScan:
         self._plan = plan
         self._roots = roots
         self._notes = notes
-        self._counts = spark.sparkContext.accumulator({}, _OrcCounts())
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[OrcCount]())
         self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
 
     @property
@@ -117,23 +105,4 @@ class OrcLazyScan:
 
     def limited(self, limit: int) -> LimitedScan:
         """Run the tasks in waves until enough rows are found."""
-        return _Waves(self, limit)
-
-
-class _Waves:
-    """Runs a scan's tasks front to back, twice as many each time."""
-
-    def __init__(self, scan: OrcLazyScan, limit: int) -> None:
-        self._scan = scan
-        self._limit = limit
-        self._pending = scan.tasks
-        self._wave = 0
-
-    def next_frame(self) -> DataFrame | None:
-        """The next wave's rows, None behind the last task."""
-        size = 1 << min(self._wave, 10)
-        tasks, self._pending = self._pending[:size], self._pending[size:]
-        if not tasks:
-            return None
-        self._wave += 1
-        return self._scan.wave(tasks, self._wave, self._limit)
+        return GrowingWaves(self, limit)
