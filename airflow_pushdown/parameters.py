@@ -123,7 +123,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "format",
         "str",
         None,
-        "Format of the files: json, csv, orc, parquet or text.",
+        "Format of the files: json, csv, avro, orc, parquet or text.",
         operators=(SCAN,),
         required=True,
     ),

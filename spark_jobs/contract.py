@@ -25,6 +25,7 @@ class SourceFormat(StrEnum):
 
     JSON = "json"
     CSV = "csv"
+    AVRO = "avro"
     ORC = "orc"
     PARQUET = "parquet"
     TEXT = "text"

@@ -19,6 +19,7 @@ from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.output import JobOutput
+from airflow_pushdown.hooks.packages import GivenJars, packages_for
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialise_all
@@ -101,6 +102,10 @@ class PushdownSubmitHook(SparkSubmitHook):
             spark_python=submission.spark_python,
             environ=os.environ,
         )
+        given = GivenJars(
+            self._packages, self._jars, self._driver_class_path, serialise_all(conf), self._properties_file
+        )
+        self._packages = packages_for(submission.spec, given, self._installation)
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", str(self._exchange.spec_path)]
 

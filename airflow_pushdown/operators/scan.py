@@ -11,14 +11,14 @@ from airflow_pushdown.parameters import SCAN
 
 
 class PushdownScanOperator(PushdownFilesOperator):
-    """Scan JSON, CSV, ORC, Parquet or text files and read as little of them as the question allows.
+    """Scan JSON, CSV, Avro, ORC, Parquet or text files and read as little of them as the question allows.
 
     All parameters are keyword-only and may be mapped with `.partial().expand()`. On top of those below, every parameter
     of `SparkSubmitOperator` is taken with its name and meaning. The task returns what was pushed down, what was left to
     Spark, and what was read and skipped; it pushes the same to XCom when the job fails.
 
     :param path: Files, directories or globs to scan, local or on an object store. (templated)
-    :param format: Format of the files: json, csv, orc, parquet or text. (templated)
+    :param format: Format of the files: json, csv, avro, orc, parquet or text. (templated)
     :param schema: Schema of the files as Spark DDL; without it Spark infers one. (templated)
     :param options: Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
         (templated)

@@ -1,0 +1,90 @@
+"""Adds Spark's Avro source to a job's packages, in the version of the Spark that runs the job, unless it is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.environment import SparkInstallation
+from spark_jobs.contract import JobSpec, ReaderChoice, SourceFormat, SourceSpec
+
+_AVRO = "spark-avro"
+_PACKAGES = "spark.jars.packages"
+_JAR_SETTINGS = (_PACKAGES, "spark.jars", "spark.driver.extraClassPath")
+_CORE_JAR = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d.*)\.jar")
+_PROPERTY = re.compile(r"^\s*(?P<key>[^\s#!=:]+)\s*[\s=:]\s*(?P<value>.*?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class GivenJars:
+    """Where a user may have given jars: parameters of the operator, and settings in `conf` and properties files."""
+
+    packages: str | None
+    jars: str | None
+    driver_class_path: str | None
+    conf: Mapping[str, str]
+    properties_file: str | None
+
+
+def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallation) -> str | None:
+    """What to give spark-submit as `--packages`: the user's, and the Avro source where `reader='spark'` needs it.
+
+    Our reader, and with `reader='auto'` the choice between it and Spark's, need no package: since 4.0 the classes are
+    Spark's own, only the short name `avro` comes with the jar. So no repository is asked for it. Raises `ConfigError`
+    where the version of Spark cannot be told.
+    """
+    files = [source for source in spec.sources.values() if isinstance(source, SourceSpec)]
+    native = any(s.format is SourceFormat.AVRO and s.reader is ReaderChoice.SPARK for s in files)
+    settings = {**_defaults(given.properties_file, installation), **given.conf}
+    named = [given.packages, given.jars, given.driver_class_path, *(settings.get(key) for key in _JAR_SETTINGS)]
+    if not native or any(_AVRO in text for text in named if text):
+        return given.packages
+    jars = spark_jars(installation)
+    if any(_AVRO in name for name in jars):
+        return given.packages
+    release = next((match for name in jars if (match := _CORE_JAR.fullmatch(name))), None)
+    if release is None:
+        raise config_error(
+            "packages: format 'avro' with reader='spark' needs org.apache.spark:spark-avro, and the version of Spark "
+            f"cannot be told from {installation.binary}; give it in packages or jars"
+        )
+    avro = f"org.apache.spark:{_AVRO}_{release['scala']}:{release['spark']}"
+    # On the command line packages take the place of configured ones.
+    return ",".join(filter(None, (given.packages or settings.get(_PACKAGES), avro)))
+
+
+def spark_jars(installation: SparkInstallation) -> list[str]:
+    """Names of the jars of the Spark that an installation's spark-submit starts; empty where they are not found."""
+    for home in _homes(installation):
+        if (home / "jars").is_dir():
+            return sorted(entry.name for entry in (home / "jars").iterdir())
+    return []
+
+
+def _homes(installation: SparkInstallation) -> Iterator[Path]:
+    """Directories that spark-submit may take for Spark's home, in its own order."""
+    if installation.home is not None:
+        yield Path(installation.home)
+        return
+    beside = [Path(installation.binary).parent.parent, Path(installation.binary).resolve().parent.parent]
+    yield from beside
+    pythons = [installation.python] if installation.python and os.sep in installation.python else []
+    for environment in (*(Path(python).parent.parent for python in pythons), *beside):
+        yield from sorted(environment.glob("lib*/python3*/site-packages/pyspark"))
+
+
+def _defaults(properties_file: str | None, installation: SparkInstallation) -> dict[str, str]:
+    """Settings of the properties file that spark-submit reads: the user's, else the installation's own."""
+    places = [Path(properties_file)] if properties_file else _default_files(installation)
+    for place in places:
+        if place.is_file():
+            return {match["key"]: match["value"] for match in _PROPERTY.finditer(place.read_text(encoding="utf-8"))}
+    return {}
+
+
+def _default_files(installation: SparkInstallation) -> Iterable[Path]:
+    return (home / "conf" / "spark-defaults.conf" for home in _homes(installation))

@@ -1,0 +1,107 @@
+"""Which packages a job over Avro files gets, told from the files of the Spark that will run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.hooks.environment import SparkInstallation
+from airflow_pushdown.hooks.packages import GivenJars, packages_for, spark_jars
+from spark_jobs.contract import JobSpec, QuerySpec, SourceSpec
+
+AVRO = "org.apache.spark:spark-avro_2.13:4.9.1"
+OTHER = "org.example:other:1.0"
+NOTHING = GivenJars(None, None, None, {}, None)
+
+
+def spec(source_format: str = "avro", reader: str = "spark") -> JobSpec:
+    source = SourceSpec.model_validate({"format": source_format, "path": ["/x"], "reader": reader})
+    return JobSpec(run_key="d/t/r/-1", sources={"s": source}, query=QuerySpec(source="s"))
+
+
+def put(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    put(tmp_path / "spark" / "bin" / "spark-submit")
+    put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.9.1.jar")
+    put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.9.1-tests.jar.part")
+    return tmp_path / "spark"
+
+
+@pytest.fixture
+def installed(home: Path) -> SparkInstallation:
+    return SparkInstallation(str(home / "bin" / "spark-submit"), None, str(home))
+
+
+def test_spark_s_reader_gets_the_source_in_the_version_of_spark(installed: SparkInstallation) -> None:
+    assert packages_for(spec(), NOTHING, installed) == AVRO
+
+
+@pytest.mark.parametrize(("source_format", "reader"), [("json", "spark"), ("avro", "pushdown"), ("avro", "auto")])
+def test_nothing_is_added_where_nothing_is_needed(
+    installed: SparkInstallation, source_format: str, reader: str
+) -> None:
+    given = GivenJars(OTHER, None, None, {}, None)
+    assert packages_for(spec(source_format, reader), given, installed) == OTHER
+    assert packages_for(spec(source_format, reader), NOTHING, installed) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        GivenJars(f"{OTHER},org.apache.spark:spark-avro_2.13:4.9.0", None, None, {}, None),
+        GivenJars(None, "/opt/spark-avro_2.13-4.9.1.jar", None, {}, None),
+        GivenJars(None, None, "/opt/*:/opt/spark-avro_2.13-4.9.1.jar", {}, None),
+        GivenJars(None, None, None, {"spark.jars": "/opt/spark-avro_2.13-4.9.1.jar"}, None),
+        GivenJars(None, None, None, {"spark.jars.packages": AVRO}, None),
+        GivenJars(None, None, None, {"spark.driver.extraClassPath": "/opt/spark-avro_2.13-4.9.1.jar"}, None),
+    ],
+)
+def test_a_jar_that_is_given_is_enough(installed: SparkInstallation, given: GivenJars) -> None:
+    assert packages_for(spec(), given, installed) == given.packages
+
+
+def test_a_jar_of_the_installation_is_enough(home: Path, installed: SparkInstallation) -> None:
+    put(home / "jars" / "spark-avro_2.13-4.9.1.jar")
+    assert packages_for(spec(), NOTHING, installed) is None
+
+
+def test_other_packages_are_kept(installed: SparkInstallation) -> None:
+    assert packages_for(spec(), GivenJars(OTHER, None, None, {}, None), installed) == f"{OTHER},{AVRO}"
+    in_conf = GivenJars(None, None, None, {"spark.jars.packages": OTHER}, None)
+    assert packages_for(spec(), in_conf, installed) == f"{OTHER},{AVRO}"
+
+
+def test_the_user_s_properties_file_is_read(tmp_path: Path, installed: SparkInstallation) -> None:
+    file = put(tmp_path / "own.conf", f"# spark.jars.packages none\nspark.jars.packages   {OTHER}\n")
+    assert packages_for(spec(), GivenJars(None, None, None, {}, str(file)), installed) == f"{OTHER},{AVRO}"
+    file.write_text("spark.jars=/opt/spark-avro_2.13-4.9.1.jar\n")
+    assert packages_for(spec(), GivenJars(None, None, None, {}, str(file)), installed) is None
+
+
+def test_the_installation_s_defaults_are_read(home: Path, installed: SparkInstallation) -> None:
+    put(home / "conf" / "spark-defaults.conf", "spark.jars.packages: org.apache.spark:spark-avro_2.13:4.9.1\n")
+    assert packages_for(spec(), NOTHING, installed) is None
+
+
+def test_a_spark_from_pip_is_found_beside_its_python(tmp_path: Path) -> None:
+    binary = put(tmp_path / "venv" / "bin" / "spark-submit")
+    put(tmp_path / "venv" / "lib" / "python3.11" / "site-packages" / "pyspark" / "jars" / "spark-core_2.13-4.9.2.jar")
+    python = str(tmp_path / "venv" / "bin" / "python")
+    for installation in (SparkInstallation(str(binary), python, None), SparkInstallation(str(binary), None, None)):
+        assert packages_for(spec(), NOTHING, installation) == AVRO.replace("4.9.1", "4.9.2")
+    elsewhere = put(tmp_path / "bin" / "spark-submit")
+    assert spark_jars(SparkInstallation(str(elsewhere), python, None)) == ["spark-core_2.13-4.9.2.jar"]
+
+
+def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
+    binary = put(tmp_path / "bin" / "spark-submit")
+    with pytest.raises(ConfigError, match=r"packages: format 'avro' with reader='spark'.*give it in packages or jars"):
+        packages_for(spec(), NOTHING, SparkInstallation(str(binary), None, None))
