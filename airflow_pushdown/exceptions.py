@@ -57,6 +57,14 @@ class OutputExistsError(FinalPushdownError):
     """The output is there already and `output_mode` forbids touching it."""
 
 
+class RemoteRefusedError(FinalPushdownError):
+    """A database refuses credentials, TLS, a table or a right."""
+
+
+class RemoteFailedError(RetryablePushdownError):
+    """A database could not be reached, or a connection or statement broke off."""
+
+
 class InputError(RetryablePushdownError):
     """An input is missing or cannot be read; it may have been put right by the next try."""
 
@@ -97,6 +105,8 @@ _CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
     ErrorCode.MISSING_PATH: InputError,
     ErrorCode.UNREADABLE_FILE: InputError,
     ErrorCode.UNSAFE_INPUT: InputError,
+    ErrorCode.REMOTE_REFUSED: RemoteRefusedError,
+    ErrorCode.REMOTE_FAILED: RemoteFailedError,
     ErrorCode.DISK_FULL: DiskFullError,
     ErrorCode.WORKER_KILLED: WorkerKilledError,
     ErrorCode.DRIVER_KILLED: DriverKilledError,

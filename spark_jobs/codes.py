@@ -19,6 +19,8 @@ class ErrorCode(StrEnum):
     UNREADABLE_FILE = "unreadable_file"
     SCHEMA_CONFLICT = "schema_conflict"
     UNSAFE_INPUT = "unsafe_input"
+    REMOTE_REFUSED = "remote_refused"
+    REMOTE_FAILED = "remote_failed"
     DISK_FULL = "disk_full"
     WORKER_KILLED = "worker_killed"
     DRIVER_KILLED = "driver_killed"
@@ -42,5 +44,6 @@ _FINAL_CODES = frozenset(
         ErrorCode.UNSAFE_SETTING,
         ErrorCode.OUTPUT_EXISTS,
         ErrorCode.SCHEMA_CONFLICT,
+        ErrorCode.REMOTE_REFUSED,
     }
 )

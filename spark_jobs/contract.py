@@ -10,9 +10,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from spark_jobs.codes import ErrorCode as ErrorCode  # part of the contract, defined apart
+from spark_jobs.message import Message as _Message
+from spark_jobs.remote_spec import REMOTE, RemoteConnection
+from spark_jobs.remote_spec import RemoteSourceSpec as RemoteSourceSpec  # part of the contract, defined apart
 
 LONGEST_CONJUNCT = 1_000
 """Characters of a conjunct that a report shows."""
@@ -21,7 +24,7 @@ CONTRACT_VERSION = 1
 
 
 class SourceFormat(StrEnum):
-    """File formats a source may have."""
+    """File formats a source may have, and what stands in their place where a source is a remote table."""
 
     JSON = "json"
     CSV = "csv"
@@ -29,6 +32,7 @@ class SourceFormat(StrEnum):
     ORC = "orc"
     PARQUET = "parquet"
     TEXT = "text"
+    REMOTE = "remote"
 
 
 class ReaderChoice(StrEnum):
@@ -56,12 +60,6 @@ class Exactness(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-class _Message(BaseModel):
-    """Base of everything that crosses the wall: immutable, and strict about unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
 class OrcOptions(_Message):
     """How an ORC source is read lazily.
 
@@ -87,6 +85,25 @@ class SourceSpec(_Message):
     reader: ReaderChoice = ReaderChoice.AUTO
     filter_pushdown: bool = True
     orc: OrcOptions = OrcOptions()
+
+    @field_validator("format")
+    @classmethod
+    def _of_files(cls, given: SourceFormat) -> SourceFormat:
+        if given is SourceFormat.REMOTE:
+            raise ValueError("a remote table has no path; declare it as a remote source, with a `table` or a `query`")
+        return given
+
+
+def _place(source: object) -> str:
+    """Whether a source is files or a remote table."""
+    given = source.get("format") if isinstance(source, dict) else getattr(source, "format", None)
+    return "remote" if given == REMOTE else "files"
+
+
+AnySourceSpec = Annotated[
+    Annotated[SourceSpec, Tag("files")] | Annotated[RemoteSourceSpec, Tag("remote")], Discriminator(_place)
+]
+"""A source of any kind; the `format` tells which."""
 
 
 class QuerySpec(_Message):
@@ -128,7 +145,7 @@ class JobSpec(_Message):
 
     version: int = CONTRACT_VERSION
     run_key: str
-    sources: Annotated[dict[str, SourceSpec], Field(min_length=1)]
+    sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
     query: QuerySpec
     output: OutputSpec | None = None
     conf: dict[str, str] = Field(default_factory=dict)
@@ -145,9 +162,14 @@ class JobSpec(_Message):
 
 
 class SecretValues(_Message):
-    """Content of the secrets file: Hadoop configuration entries (credentials) to set inside the driver process."""
+    """Content of the secrets file, for the driver process alone.
+
+    `hadoop` are Hadoop configuration entries (credentials), `remote` how to reach the databases of remote sources, by
+    the sources' names.
+    """
 
     hadoop: dict[str, str] = Field(default_factory=dict)
+    remote: dict[str, RemoteConnection] = Field(default_factory=dict)
 
 
 class ConjunctReport(_Message):

@@ -77,3 +77,15 @@ class SchemaConflictError(PushdownError):
     """Files do not agree with each other or with the declared schema; the message names column and types."""
 
     code = ErrorCode.SCHEMA_CONFLICT
+
+
+class RemoteRefusedError(PushdownError):
+    """A database refuses what it is asked: credentials, TLS, a table that is not there, a right that is missing."""
+
+    code = ErrorCode.REMOTE_REFUSED
+
+
+class RemoteFailedError(PushdownError):
+    """A database cannot be reached, or a connection or statement broke off; another try may succeed."""
+
+    code = ErrorCode.REMOTE_FAILED

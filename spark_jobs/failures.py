@@ -205,11 +205,17 @@ def _invalid_spec(chain: Sequence[_Link]) -> _Finding | None:
     for link in chain:
         if isinstance(link.python, ValidationError):
             problems = [
-                f"{'.'.join(map(str, problem['loc'])) or 'spec'}: {problem['msg']}"
+                f"{_place(problem['loc']) or 'spec'}: {problem['msg']}"
                 for problem in link.python.errors(include_url=False, include_input=False)
             ]
             return _Finding(ErrorCode.BAD_SPEC, f"the job spec is not valid: {'; '.join(problems)}", link.kind)
     return None
+
+
+def _place(steps: Sequence[int | str]) -> str:
+    """Where a spec is wrong; without what tells the kinds of sources apart, which no spec says."""
+    kinds = ("files", "remote") if steps[:1] == ("sources",) else ()
+    return ".".join(str(step) for number, step in enumerate(steps) if number != 2 or step not in kinds)
 
 
 def _disk_full(chain: Sequence[_Link]) -> _Finding | None:

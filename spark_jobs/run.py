@@ -91,7 +91,7 @@ class JobRun:
         """The spec's query, planned over its sources; nothing has run yet."""
         session = PushdownSession(spark)
         for name, source in self._spec.sources.items():
-            session.add(name, source)
+            session.add(name, source, self._secrets.remote.get(name))
         return session.query(self._spec.query)
 
     def _work(self, spark: SparkSession) -> int | None:
@@ -227,10 +227,13 @@ def _run_through(frame: DataFrame) -> None:
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
     """The error without the values of credentials, should some library have put one into a message."""
     message, traceback = error.message, error.traceback
+    hidden = [connection.password for connection in secrets.remote.values() if connection.password]
     for key, value in secrets.hadoop.items():
         if value and _SECRET_KEY.search(key):
-            message = message.replace(value, "***")
-            traceback = traceback.replace(value, "***") if traceback is not None else None
+            hidden.append(value)
+    for value in hidden:
+        message = message.replace(value, "***")
+        traceback = traceback.replace(value, "***") if traceback is not None else None
     return error.model_copy(update={"message": message, "traceback": traceback})
 
 

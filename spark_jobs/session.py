@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import QuerySpec, ReaderChoice, SourceSpec
+from spark_jobs.contract import QuerySpec, ReaderChoice, RemoteSourceSpec, SourceSpec
 from spark_jobs.errors import BadSpecError
-from spark_jobs.readers.protocol import Source
+from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
+from spark_jobs.remote_spec import RemoteConnection
 from spark_jobs.result import PushdownResult, Shape, check
-from spark_jobs.source import OpenedSource
+from spark_jobs.source import open_source
 from spark_jobs.sql import SqlPlanner
 
 
@@ -25,7 +26,7 @@ class PushdownSession:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, AnySource] = {}
 
     def add_source(
         self,
@@ -58,8 +59,32 @@ class PushdownSession:
             raise BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from problem
         self.add(name, spec)
 
-    def add(self, name: str, source: SourceSpec) -> None:
-        """Declare a source from its part of a job spec. Raises BadSpecError for settings that contradict each other."""
+    def add_remote(self, name: str, connection: Mapping[str, object], **table: object) -> None:
+        """Declare a remote table: fields of `RemoteConnection`, then fields of `RemoteSourceSpec` by their names.
+
+        >>> session.add_remote("orders", {"kind": "sqlite", "database": "shop.db"}, table="orders")   # doctest: +SKIP
+
+        Raises BadSpecError, which never shows the connection's values, for what they cannot be.
+        """
+        try:
+            reached = RemoteConnection.model_validate(dict(connection))
+            spec = RemoteSourceSpec.model_validate(table)
+        except ValidationError as problem:
+            first = problem.errors(include_input=False)[0]
+            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise BadSpecError(f"source {name!r}: {what.removeprefix(': ')}") from None
+        self.add(name, spec, reached)
+
+    def add(self, name: str, source: SourceSpec | RemoteSourceSpec, connection: RemoteConnection | None = None) -> None:
+        """Declare a source from its part of a job spec, a remote one with its connection.
+
+        Raises BadSpecError for settings that contradict each other.
+        """
+        if isinstance(source, RemoteSourceSpec):
+            if connection is None:
+                raise BadSpecError(f"source {name!r}: a remote table needs a connection among the secrets")
+            self._sources[name] = RemoteSource(name, source, connection)
+            return
         if source.orc.use_selected and source.reader is not ReaderChoice.PUSHDOWN:
             raise BadSpecError(
                 f"source {name!r}: use_selected=True needs reader='pushdown': Spark's reader returns no rows at all "
@@ -102,15 +127,15 @@ class PushdownSession:
             return SqlPlanner(self._spark, self._sources).plan(query.sql)
         return _plan(self._spark, self._source(query.source or ""), query)
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> AnySource:
         if name not in self._sources:
             raise BadSpecError(f"no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}")
         return self._sources[name]
 
 
-def _plan(spark: SparkSession, source: Source, query: QuerySpec) -> PushdownResult:
+def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownResult:
     """Resolve columns, choose a reader, and shape its rows."""
-    opened = OpenedSource(spark, source)
+    opened = open_source(spark, source)
     projection = opened.projection(query.columns)
 
     outputs = [output.select_item for output in projection.outputs]

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ErrorCode, SourceFormat
+from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import parse_predicate
@@ -22,7 +23,7 @@ from spark_jobs.readers.files import decoded, has_plain_directories, input_uris
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.orc.driver import OrcLazyScan
 from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
-from spark_jobs.readers.protocol import Scan, ScanRequest, Source
+from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source
 from spark_jobs.readers.text import Refusal, TextScan, plan_text
 from spark_jobs.result import Shape
 
@@ -179,3 +180,10 @@ class OpenedSource:
             # An overflow in ANSI mode, or a date that Python's calendar has not.
             return None
         return None if row is None else row[0]
+
+
+def open_source(spark: SparkSession, source: AnySource) -> OpenedSource:
+    """A declared source of any kind, opened."""
+    if isinstance(source, Source):
+        return OpenedSource(spark, source)
+    raise BadSpecError(f"source {source.name!r}: remote tables cannot be read yet")

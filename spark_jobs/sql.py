@@ -11,15 +11,15 @@ from sqlglot.errors import SqlglotError
 
 from spark_jobs.errors import BadSpecError
 from spark_jobs.projection.implicit import implicit_references
-from spark_jobs.readers.protocol import ScanRequest, Source
+from spark_jobs.readers.protocol import AnySource, ScanRequest
 from spark_jobs.result import PushdownResult, Shape, check
-from spark_jobs.source import OpenedSource
+from spark_jobs.source import OpenedSource, open_source
 
 
 class SqlPlanner:
     """Plans SQL text over one source: Spark runs the query, its WHERE also reaches the source's reader."""
 
-    def __init__(self, spark: SparkSession, sources: Mapping[str, Source]) -> None:
+    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource]) -> None:
         self._spark = spark
         self._sources = sources
 
@@ -27,7 +27,7 @@ class SqlPlanner:
         """Raises BadSpecError where the text is no query over exactly one declared source."""
         tree = self._parsed(sql)
         source = self._only_source(tree)
-        opened = OpenedSource(self._spark, source)
+        opened = open_source(self._spark, source)
         where = self._where(sql, tree, opened)
         names = tuple(sorted(opened.mentioned(tree)))
         projection = opened.projection(names)
@@ -60,7 +60,7 @@ class SqlPlanner:
             raise BadSpecError("query: only SELECT is possible")
         return tree
 
-    def _only_source(self, tree: exp.Select) -> Source:
+    def _only_source(self, tree: exp.Select) -> AnySource:
         names = {table.name for table in tree.find_all(exp.Table)}
         known = [self._sources[name] for name in names if name in self._sources]
         if len(names) != 1 or not known:

@@ -57,4 +57,5 @@ def object_store_secrets(connection: Connection) -> SecretValues:
 
 def confidential(secrets: SecretValues) -> tuple[str, ...]:
     """The values that must not be seen anywhere; endpoints and regions are not among them."""
-    return tuple(secrets.hadoop[key] for key in _SECRET_KEYS if key in secrets.hadoop)
+    passwords = (connection.password for connection in secrets.remote.values() if connection.password)
+    return (*(secrets.hadoop[key] for key in _SECRET_KEYS if key in secrets.hadoop), *passwords)

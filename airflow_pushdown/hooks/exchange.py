@@ -78,7 +78,7 @@ class Exchange:
         """Write description and credentials for a new job; a result that an earlier try left is removed."""
         self.result_path.unlink(missing_ok=True)
         secrets_path = None
-        if secrets.hadoop:
+        if secrets.hadoop or secrets.remote:
             secrets_path = str(self.secrets_path)
             self.write(self.secrets_path, secrets.model_dump_json())
         placed = spec.model_copy(update={"result_path": str(self.result_path), "secrets_path": secrets_path})

@@ -27,7 +27,16 @@ from airflow_pushdown.parameters import (
     session_conf,
     template_fields_for,
 )
-from spark_jobs.contract import ErrorCode, JobResult, JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
+from spark_jobs.contract import (
+    AnySourceSpec,
+    ErrorCode,
+    JobResult,
+    JobSpec,
+    OutputSpec,
+    QuerySpec,
+    RemoteSourceSpec,
+    SecretValues,
+)
 from spark_jobs.report import render_text
 
 _OWN_PROGRAM = ("application", "application_args", "_java_class")
@@ -38,7 +47,7 @@ _SHOWN_INPUT = 60
 class Question:
     """What one operator asks: its sources by name, and the query over them."""
 
-    sources: Mapping[str, SourceSpec]
+    sources: Mapping[str, AnySourceSpec]
     query: QuerySpec
 
 
@@ -114,9 +123,11 @@ class PushdownBaseOperator(SparkSubmitOperator):
         with naming_parameters({"path": "output", "format": "output_format", "mode": "output_mode"}):
             output = self._output_spec()
         conf = entries("conf", self.conf)
-        formats = frozenset(source.format.value for source in question.sources.values())
+        formats = frozenset(str(source.format) for source in question.sources.values())
         try:
             for source in question.sources.values():
+                if isinstance(source, RemoteSourceSpec):
+                    continue
                 refuse_unsafe_settings(conf, source.options, source.format.value)
             mapped = session_conf(self.table_name, self._mapped_values(), conf, formats)
         except UnsafeSettingError as error:

@@ -10,7 +10,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from spark_jobs.contract import ConjunctReport, Exactness, OrcOptions, ReaderChoice, SourceFormat, SourceReport
+from spark_jobs.contract import (
+    ConjunctReport,
+    Exactness,
+    OrcOptions,
+    ReaderChoice,
+    RemoteSourceSpec,
+    SourceFormat,
+    SourceReport,
+)
+from spark_jobs.remote_spec import RemoteConnection
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,24 @@ class Source:
     reader: ReaderChoice
     filter_pushdown: bool
     orc: OrcOptions = field(default_factory=OrcOptions)
+
+
+@dataclass(frozen=True)
+class RemoteSource:
+    """A named remote table as declared, and how to reach its database."""
+
+    name: str
+    spec: RemoteSourceSpec
+    connection: RemoteConnection
+
+    @property
+    def as_files(self) -> Source:
+        """What stands for the table where requests name their source."""
+        pushdown = self.spec.filter_pushdown
+        return Source(self.name, SourceFormat.REMOTE, (), None, {}, ReaderChoice.PUSHDOWN, pushdown)
+
+
+AnySource = Source | RemoteSource
 
 
 @dataclass(frozen=True)
