@@ -13,6 +13,8 @@ from typing import Annotated, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from spark_jobs.codes import ErrorCode as ErrorCode  # part of the contract, defined apart
+from spark_jobs.join_spec import JoinOptions as JoinOptions  # part of the contract, defined apart
+from spark_jobs.join_spec import JoinReport as JoinReport
 from spark_jobs.message import Message as _Message
 from spark_jobs.remote_spec import REMOTE, RemoteConnection
 from spark_jobs.remote_spec import RemoteSourceSpec as RemoteSourceSpec  # part of the contract, defined apart
@@ -107,13 +109,17 @@ AnySourceSpec = Annotated[
 
 
 class QuerySpec(_Message):
-    """What is asked of the sources: SQL text over them, or columns, predicate and limit over one of them."""
+    """What is asked of the sources: SQL text over them, or columns, predicate and limit over one of them.
+
+    `joins` says how the joins of the SQL text may be changed.
+    """
 
     sql: str | None = None
     source: str | None = None
     columns: tuple[str, ...] | None = None
     where: str | None = None
     limit: Annotated[int, Field(ge=0)] | None = None
+    joins: JoinOptions = JoinOptions()
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -241,7 +247,7 @@ class JobResult(_Message):
     output: str | None = None
     application_id: str | None = None
     sources: dict[str, SourceReport] = Field(default_factory=dict)
-    joins: tuple[str, ...] = ()
+    joins: tuple[JoinReport, ...] = ()
     seconds: float = 0.0
     error: JobError | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
+from spark_jobs.joins.picture import joins_svg, joins_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _INDENT = "  "
@@ -24,7 +25,7 @@ def render_text(result: JobResult) -> str:
         lines += ["", f"Source {name}: reader {source.reader}, {source.reason}"]
         lines += [_INDENT + line for line in _source(source)]
     if result.joins:
-        lines += ["", "Joins", *(_INDENT + join for join in result.joins)]
+        lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
     return "\n".join(lines)
 
 
@@ -32,12 +33,16 @@ def render_svg(result: JobResult) -> str:
     """The report as a small stand-alone SVG: per source a bar of all bytes, filled as far as they were read.
 
     Where it is known what bytes were read for, the bar shows that in shades, and the lines below it what became of the
-    format's units.
+    format's units. Below, the trees of joins: as written, and as run where the order is another.
     """
     bars, height = "", 0
     for name, source in result.sources.items():
         bars += _bar(height, name, source)
         height += _ROW_HEIGHT + _DETAIL_HEIGHT * len(_details(source))
+    for join in result.joins:
+        drawing, taken = joins_svg(join, _WIDTH)
+        bars += f'<g transform="translate(0,{height})">{drawing}</g>'
+        height += taken
     height = height or _ROW_HEIGHT
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '

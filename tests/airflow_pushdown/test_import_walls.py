@@ -14,7 +14,10 @@ WALLS = [
     ("airflow_pushdown", {"pyspark", "py4j"}),
     ("spark_jobs", {"airflow", "airflow_pushdown"}),
 ]
-SHARED = ("contract.py", "codes.py", "errors.py", "message.py", "remote_spec.py", "report.py", "__init__.py")
+SHARED = (
+    *("contract.py", "codes.py", "errors.py", "message.py", "remote_spec.py", "join_spec.py", "report.py"),
+    *("joins/picture.py", "joins/__init__.py", "__init__.py"),
+)
 
 BLOCKER = """
 import importlib, pkgutil, sys

@@ -6,10 +6,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, SourceReport
+from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, JoinReport, SourceReport
+from spark_jobs.join_spec import JoinTree
 from spark_jobs.report import human_bytes, human_share, render_svg, render_text
 
 SVG = "{http://www.w3.org/2000/svg}"
+JOIN = JoinTree(
+    kind="INNER",
+    condition="o.id = c.id",
+    estimated=1200.4,
+    actual=1234,
+    left=JoinTree(relation="o", estimated=5e6),
+    right=JoinTree(relation="c", hint="BROADCAST", actual=7),
+)
 RESULT = JobResult(
     rows=1234,
     output="s3a://marts/refunds",
@@ -36,7 +45,7 @@ RESULT = JobResult(
             notes=("filename is a column of the table",),
         )
     },
-    joins=("o JOIN c first",),
+    joins=(JoinReport(before=JOIN, after=JOIN, reason="two relations keep their order"),),
 )
 
 
@@ -62,7 +71,10 @@ def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
         "    filename is a column of the table",
         "",
         "Joins",
-        "  o JOIN c first",
+        "  Not reordered: two relations keep their order",
+        "  INNER JOIN ON o.id = c.id (about 1,200 rows, 1,234 counted)",
+        "  ├ o (about 5,000,000 rows)",
+        "  └ c [BROADCAST] (7 counted)",
     ]
 
 
@@ -173,7 +185,7 @@ def test_shares_never_round_to_all_or_nothing(part: int, whole: int, text: str) 
 
 def test_the_picture_fills_each_bar_as_far_as_it_was_read() -> None:
     other = SourceReport(reader="spark", reason="asked for", bytes_total=10)
-    result = RESULT.model_copy(update={"sources": {"a<b&c": RESULT.sources["events"], "other": other}})
+    result = RESULT.model_copy(update={"sources": {"a<b&c": RESULT.sources["events"], "other": other}, "joins": ()})
     picture = ElementTree.fromstring(render_svg(result))
     assert [bar.get("width") for bar in picture.iter(f"{SVG}rect")] == ["640", "160.0", "640", "640.0"]
     assert [text.text for text in picture.iter(f"{SVG}text")] == [

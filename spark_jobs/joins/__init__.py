@@ -1,0 +1,1 @@
+"""Joins of several sources: flattened, estimated, ordered, and written as SQL again."""

@@ -1,0 +1,114 @@
+"""Draws join trees, before and after, as text and as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from spark_jobs.join_spec import JoinReport, JoinTree
+
+_LEAF_WIDTH = 150
+_LEVEL_HEIGHT = 58
+_BOX = (132, 34)
+_TITLE_HEIGHT = 22
+_JOIN_FILL = "#fbe3d6"
+_RELATION_FILL = "#dfe9f5"
+_LONGEST_LABEL = 22
+_LONGEST_CONDITION = 120
+
+
+def joins_text(report: JoinReport) -> list[str]:
+    """The trees of one SELECT as lines of text, one node a line."""
+    lines = [f"{'Reordered' if report.reordered else 'Not reordered'}: {report.reason}"]
+    if report.star:
+        lines.append(f"star: {report.star[0]} with {', '.join(report.star[1:])}")
+    if not report.reordered:
+        return [*lines, *_lines(report.after, "", "")]
+    return [*lines, "before", *_lines(report.before, "  ", "  "), "after", *_lines(report.after, "  ", "  ")]
+
+
+def joins_svg(report: JoinReport, width: int) -> tuple[str, int]:
+    """The trees of one SELECT as the content of an SVG, and its height; drawn to fit into the width, all in pixels."""
+    trees = [("before", report.before), ("after", report.after)] if report.reordered else [("as written", report.after)]
+    drawn, top = f'<text x="0" y="14">{escape(f"Joins: {report.reason}"[:110])}</text>', _TITLE_HEIGHT
+    for title, tree in trees:
+        drawn += f'<text x="0" y="{top + 12}" font-size="10">{title}</text>'
+        scale = min(1.0, width / (_LEAF_WIDTH * _leaves(tree)))
+        content, height = _drawn(tree)
+        drawn += f'<g transform="translate(0,{top + 18}) scale({scale:.3f})">{content}</g>'
+        top += 24 + round(height * scale)
+    return drawn, top
+
+
+def _lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:
+    yield first + _told(tree)
+    for place, side in enumerate(tree.sides):
+        is_last = place == len(tree.sides) - 1
+        yield from _lines(side, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
+
+
+def _told(tree: JoinTree) -> str:
+    if tree.relation is not None:
+        hint = f" [{tree.hint}]" if tree.hint else ""
+        return f"{tree.relation}{hint}{_rows(tree)}"
+    condition = f" ON {_short(tree.condition, _LONGEST_CONDITION)}" if tree.condition else ""
+    return f"{tree.kind} JOIN{condition}{_rows(tree)}"
+
+
+def _rows(tree: JoinTree) -> str:
+    facts = []
+    if tree.estimated is not None:
+        facts.append(f"about {round(tree.estimated):,} rows")
+    if tree.actual is not None:
+        facts.append(f"{tree.actual:,} counted")
+    return f" ({', '.join(facts)})" if facts else ""
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _leaves(tree: JoinTree) -> int:
+    return sum(_leaves(side) for side in tree.sides) or 1
+
+
+def _depth(tree: JoinTree) -> int:
+    return 1 + max((_depth(side) for side in tree.sides), default=0)
+
+
+def _drawn(tree: JoinTree) -> tuple[str, int]:
+    """The tree with its root on top, and its height."""
+    drawn, _ = _node(tree, 0, 0)
+    return drawn, _depth(tree) * _LEVEL_HEIGHT
+
+
+def _node(tree: JoinTree, left: int, level: int) -> tuple[str, float]:
+    """The drawing of a tree whose leaves start at a place, and where the middle of its root is."""
+    top = level * _LEVEL_HEIGHT
+    lines, boxes, middles = "", "", []
+    for side in tree.sides:
+        content, middle = _node(side, left, level + 1)
+        left += _leaves(side)
+        boxes += content
+        middles.append(middle)
+    middle = sum(middles) / len(middles) if middles else (left + 0.5) * _LEAF_WIDTH
+    for below in middles:
+        lines += (
+            f'<line x1="{middle:.0f}" y1="{top + _BOX[1]}" x2="{below:.0f}" y2="{top + _LEVEL_HEIGHT}" '
+            'stroke="#888888"/>'
+        )
+    return lines + _box(tree, middle, top) + boxes, middle
+
+
+def _box(tree: JoinTree, middle: float, top: int) -> str:
+    fill = _JOIN_FILL if tree.relation is None else _RELATION_FILL
+    title = tree.relation if tree.relation is not None else f"{tree.kind} JOIN"
+    hint = f" [{tree.hint.lower()}]" if tree.hint else ""
+    rows = _rows(tree).strip(" ()")
+    return (
+        f"<g><title>{escape(_told(tree))}</title>"
+        f'<rect x="{middle - _BOX[0] / 2:.0f}" y="{top}" width="{_BOX[0]}" height="{_BOX[1]}" rx="4" fill="{fill}"/>'
+        f'<text x="{middle:.0f}" y="{top + 14}" text-anchor="middle" font-size="11">'
+        f"{escape(_short(title + hint, _LONGEST_LABEL))}</text>"
+        f'<text x="{middle:.0f}" y="{top + 27}" text-anchor="middle" font-size="8">{escape(rows)}</text></g>'
+    )
