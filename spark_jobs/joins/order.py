@@ -1,0 +1,225 @@
+"""Finds the cheapest order of joins: dynamic programming over connected sub-graphs, greedy beyond a budget.
+
+Relations are numbered, sets of them are bit masks. Bushy trees are allowed; cross products only between parts of the
+graph that nothing connects. The enumeration is DPccp (Moerkotte and Neumann, VLDB 2006), which visits each pair of
+connected, disjoint and adjacent sets once; the greedy order is greedy operator ordering (Fegaras, 1998).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+Rows = Callable[[int], float]
+"""Estimated rows of the join of a set of relations."""
+
+MAX_PAIRS = 50_000
+"""Pairs of sets that dynamic programming looks at; a third of a second in plain Python."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A join of two trees; leaves are the numbers of relations."""
+
+    left: Shape
+    right: Shape
+
+
+Shape = int | Branch
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What a tree costs, in rows: what flows out of its joins, and what is moved for those that need a shuffle.
+
+    A join whose smaller side has at most `broadcast_rows` rows moves nothing to speak of.
+    """
+
+    rows: Rows
+    broadcast_rows: float = inf
+
+    def step(self, left: int, right: int) -> float:
+        """Cost of one join, without what its sides cost."""
+        sides = self.rows(left), self.rows(right)
+        moved = sum(sides) if min(sides) > self.broadcast_rows else 0.0
+        return self.rows(left | right) + moved
+
+    def cost(self, shape: Shape) -> float:
+        """Cost of a whole tree."""
+        if isinstance(shape, int):
+            return 0.0
+        return self.cost(shape.left) + self.cost(shape.right) + self.step(mask_of(shape.left), mask_of(shape.right))
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tree, its cost, how it was found and how many pairs of sets were looked at."""
+
+    shape: Shape
+    cost: float
+    method: str
+    pairs: int
+
+
+Allowed = Callable[[int], bool]
+"""Whether the join of a set of relations may be a part of the tree."""
+
+
+class _BudgetError(Exception):
+    """There are more pairs than dynamic programming may look at."""
+
+
+def cheapest(
+    edges: Sequence[int],
+    model: CostModel,
+    *,
+    threshold: int = 12,
+    max_pairs: int = MAX_PAIRS,
+    allowed: Allowed | None = None,
+) -> Found:
+    """The cheapest tree over all relations; `edges` holds for each relation the mask of those it is connected with.
+
+    Up to `threshold` relations, and `max_pairs` pairs, the tree is the cheapest there is without needless cross
+    products, and with every set of relations that `allowed` refuses left out; beyond, one found greedily.
+    """
+    parts = [_part(component, edges, model, threshold, max_pairs, allowed) for component in components(edges)]
+    parts.sort(key=lambda part: model.rows(mask_of(part.shape)))
+    shape, cost = parts[0].shape, parts[0].cost
+    for part in parts[1:]:
+        cost += part.cost + model.step(mask_of(shape), mask_of(part.shape))
+        shape = Branch(shape, part.shape)
+    largest = max(parts, key=lambda part: part.pairs)
+    return Found(shape, cost, largest.method, sum(part.pairs for part in parts))
+
+
+def components(edges: Sequence[int]) -> list[int]:
+    """The connected parts of a graph, as masks."""
+    found, left = [], (1 << len(edges)) - 1
+    while left:
+        part = left & -left
+        while (grown := part | _neighbours(part, edges)) != part:
+            part = grown
+        found.append(part)
+        left &= ~part
+    return found
+
+
+def mask_of(shape: Shape) -> int:
+    """The set of relations of a tree."""
+    return 1 << shape if isinstance(shape, int) else mask_of(shape.left) | mask_of(shape.right)
+
+
+def pairs(part: int, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Every pair of connected, disjoint sets inside a connected part that an edge connects, each once.
+
+    Sets come after all their subsets that matter, so that a caller may build on what it found for these.
+    """
+    for number in reversed(list(bits(part))):
+        start = 1 << number
+        lower = (start << 1) - 1
+        for subset in _connected(start, lower, part, edges):
+            yield from _complements(subset, part, edges)
+
+
+def _part(
+    part: int, edges: Sequence[int], model: CostModel, threshold: int, max_pairs: int, allowed: Allowed | None
+) -> Found:
+    if part.bit_count() == 1:
+        return Found(part.bit_length() - 1, 0.0, "single", 0)
+    if part.bit_count() <= threshold:
+        try:
+            return _dynamic(part, edges, model, max_pairs, allowed)
+        except _BudgetError:
+            pass
+    return _greedy(part, edges, model)
+
+
+def _dynamic(part: int, edges: Sequence[int], model: CostModel, max_pairs: int, allowed: Allowed | None) -> Found:
+    best: dict[int, tuple[float, Shape]] = {1 << number: (0.0, number) for number in bits(part)}
+    seen = 0
+    for left, right in pairs(part, edges):
+        both = left | right
+        if left not in best or right not in best or (allowed is not None and not allowed(both)):
+            continue
+        seen += 1
+        if seen > max_pairs:
+            raise _BudgetError
+        cost = best[left][0] + best[right][0] + model.step(left, right)
+        if both not in best or cost < best[both][0]:
+            best[both] = cost, Branch(best[left][1], best[right][1])
+    if part not in best:
+        return _greedy(part, edges, model)
+    cost, shape = best[part]
+    return Found(shape, cost, "dynamic programming", seen)
+
+
+def _greedy(part: int, edges: Sequence[int], model: CostModel) -> Found:
+    """Join those two trees next that give the fewest rows, until one is left."""
+    trees: dict[int, Shape] = {1 << number: number for number in bits(part)}
+    seen, cost = 0, 0.0
+    while len(trees) > 1:
+        left, right = _fewest_rows(trees, edges, model)
+        seen += 1
+        cost += model.step(left, right)
+        trees[left | right] = Branch(trees.pop(left), trees.pop(right))
+    return Found(trees[part], cost, "greedy", seen)
+
+
+def _fewest_rows(trees: Mapping[int, Shape], edges: Sequence[int], model: CostModel) -> tuple[int, int]:
+    candidates = [
+        (model.step(left, right), left, right)
+        for left in trees
+        for right in trees
+        if left < right and _neighbours(left, edges) & right
+    ]
+    _, left, right = min(candidates)
+    return left, right
+
+
+def _connected(start: int, excluded: int, part: int, edges: Sequence[int]) -> Iterator[int]:
+    """The connected sets that contain `start` and nothing excluded besides it."""
+    yield start
+    yield from _grown(start, excluded, part, edges)
+
+
+def _grown(subset: int, excluded: int, part: int, edges: Sequence[int]) -> Iterator[int]:
+    reach = _neighbours(subset, edges) & part & ~excluded
+    for more in _subsets(reach):
+        yield subset | more
+    for more in _subsets(reach):
+        yield from _grown(subset | more, excluded | reach, part, edges)
+
+
+def _complements(subset: int, part: int, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
+    lowest = subset & -subset
+    excluded = ((lowest << 1) - 1) | subset
+    reach = _neighbours(subset, edges) & part & ~excluded
+    for number in reversed(list(bits(reach))):
+        start = 1 << number
+        below = reach & ((start << 1) - 1)
+        for other in _connected(start, excluded | below, part, edges):
+            yield subset, other
+
+
+def _neighbours(subset: int, edges: Sequence[int]) -> int:
+    reach = 0
+    for number in bits(subset):
+        reach |= edges[number]
+    return reach & ~subset
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The numbers in a set, in ascending order."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _subsets(mask: int) -> Iterator[int]:
+    """The subsets of a set that are not empty, smaller ones first in the order of their bits."""
+    subset = -mask & mask
+    while subset:
+        yield subset
+        subset = (subset - mask) & mask
