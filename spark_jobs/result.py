@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.contract import ErrorCode, SourceReport
+from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
 from spark_jobs.readers.protocol import Scan
@@ -23,8 +24,40 @@ MAX_COLLECTED_LIMIT = 100_000
 """Limits up to this many rows are gathered piece by piece; larger ones are left to Spark's LIMIT."""
 
 
-class PushdownResult:
+class PushdownResult(ABC):
     """A planned query: a lazy frame, its explanation, and after a run the report of what happened."""
+
+    rows: int | None = None
+    """Rows of the result after run(), None before."""
+
+    @property
+    @abstractmethod
+    def df(self) -> DataFrame:
+        """The result as a lazy frame."""
+
+    @abstractmethod
+    def run(self, action: Callable[[DataFrame], T]) -> T:
+        """Run an action over the result, counting on the executors what it read and returned.
+
+        If a reader meets input that it must not judge by its bytes, the action is run again over Spark's own reader;
+        the action must therefore leave nothing behind when it fails.
+        """
+
+    @abstractmethod
+    def report(self) -> dict[str, SourceReport]:
+        """Per source what was planned, and after run() what happened."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """The plan in words: reader and reason, each conjunct and what becomes of it. Runs nothing."""
+
+    def joins(self) -> tuple[JoinReport, ...]:
+        """The joins of each SELECT that has any, as written and as run."""
+        return ()
+
+
+class ScanResult(PushdownResult):
+    """A planned query over one source."""
 
     def __init__(
         self,
@@ -43,8 +76,6 @@ class PushdownResult:
         self._fallback = fallback
         self._limit = limit
         self._executed: SourceReport | None = None
-        self.rows: int | None = None
-        """Rows of the result after run(), None before."""
 
     @property
     def df(self) -> DataFrame:
@@ -53,11 +84,7 @@ class PushdownResult:
         return frame if self._limit is None else frame.limit(self._limit)
 
     def run(self, action: Callable[[DataFrame], T]) -> T:
-        """Run an action over the result, counting on the executors what it read and returned.
-
-        If a reader meets input that it must not judge by its bytes, the action is run again over Spark's own reader;
-        the action must therefore leave nothing behind when it fails.
-        """
+        """Run an action over the result, again over Spark's own reader where ours gives up."""
         try:
             return self._run_once(action)
         except Exception as problem:
@@ -113,16 +140,20 @@ class PushdownResult:
 
     def explain(self) -> str:
         """The plan in words: reader and reason, each conjunct and what becomes of it. Runs nothing."""
-        report = self._shape.scan.report()
-        lines = [f"{self._name}: {report.reader} reader, because {report.reason}"]
-        lines.append(f"  columns read: {', '.join(report.columns) or 'none'}")
-        for conjunct in report.conjuncts:
-            fate = f"pushed as {conjunct.pushed_as}" if conjunct.pushed_as else f"left to Spark: {conjunct.reason}"
-            lines.append(f"  {conjunct.sql}: {conjunct.exactness}, {fate}")
+        lines = list(explained(self._name, self._shape.scan.report()))
         if self._limit is not None:
             lines.append(f"  limit {self._limit}: the scan stops early")
-        lines.extend(f"  note: {note}" for note in report.notes)
         return "\n".join(lines)
+
+
+def explained(name: str, report: SourceReport) -> Iterator[str]:
+    """The plan of one source in words, line by line."""
+    yield f"{name}: {report.reader} reader, because {report.reason}"
+    yield f"  columns read: {', '.join(report.columns) or 'none'}"
+    for conjunct in report.conjuncts:
+        fate = f"pushed as {conjunct.pushed_as}" if conjunct.pushed_as else f"left to Spark: {conjunct.reason}"
+        yield f"  {conjunct.sql}: {conjunct.exactness}, {fate}"
+    yield from (f"  note: {note}" for note in report.notes)
 
 
 def _gathered(spark: SparkSession, shape: Shape, limit: int) -> JavaObject:

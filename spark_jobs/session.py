@@ -11,7 +11,7 @@ from spark_jobs.contract import QuerySpec, ReaderChoice, RemoteSourceSpec, Sourc
 from spark_jobs.errors import BadSpecError
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
-from spark_jobs.result import PushdownResult, Shape, check
+from spark_jobs.result import PushdownResult, ScanResult, Shape, check
 from spark_jobs.source import open_source
 from spark_jobs.sql import SqlPlanner
 
@@ -151,4 +151,4 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     shape = Shape(planned.scan, selected if planned.scan.exact else filtered)
     check(Shape(planned.native("check"), filtered), "where")
     every_row = query.where is None and query.limit is None
-    return PushdownResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)
+    return ScanResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)

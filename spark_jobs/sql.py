@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from spark_jobs.errors import BadSpecError
 from spark_jobs.projection.implicit import implicit_references
 from spark_jobs.readers.protocol import AnySource, ScanRequest
-from spark_jobs.result import PushdownResult, Shape, check
+from spark_jobs.result import PushdownResult, ScanResult, Shape, check
 from spark_jobs.source import OpenedSource, open_source
 
 
@@ -49,7 +49,7 @@ class SqlPlanner:
 
         planned = opened.planned(request, projection.notes)
         check(Shape(planned.native("check"), shaped), "query")
-        return PushdownResult(self._spark, source.name, Shape(planned.scan, shaped), planned.fallback(shaped))
+        return ScanResult(self._spark, source.name, Shape(planned.scan, shaped), planned.fallback(shaped))
 
     def _parsed(self, sql: str) -> exp.Select:
         try:
