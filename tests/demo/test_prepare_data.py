@@ -1,4 +1,4 @@
-"""The demo's data layout: every flight in both formats, honest types, all or nothing, the same bytes each time."""
+"""The demo's data layout: every flight in all formats, honest types, all or nothing, the same bytes each time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import gzip
 import json
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import fastavro
 import pytest
 
 from demo.prepare_data import lay_out
@@ -46,6 +48,10 @@ def texts(root: Path) -> Iterator[tuple[str, str]]:
         yield path.relative_to(root).as_posix(), (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
 
 
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def json_rows(target: Path) -> list[dict[str, object]]:
     return [json.loads(line) for _, text in texts(target / "flights_json") for line in text.splitlines()]
 
@@ -54,11 +60,19 @@ def csv_rows(target: Path) -> list[dict[str, str]]:
     return [row for _, text in texts(target / "flights_csv") for row in csv.DictReader(text.splitlines())]
 
 
-def test_every_flight_is_in_both_formats_below_its_year_and_month(source: Path, tmp_path: Path) -> None:
+def avro_rows(target: Path) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for path in sorted((target / "flights_avro").iterdir()):
+        with path.open("rb") as file:
+            rows += fastavro.reader(file)
+    return rows
+
+
+def test_every_flight_is_in_all_formats_below_its_year_and_month(source: Path, tmp_path: Path) -> None:
     written = lay_out(source, tmp_path / "data")
 
     assert written.rows == len(FLIGHTS)
-    assert written.files == 8
+    assert written.files == 11
     assert [name for name, _ in texts(tmp_path / "data" / "flights_json")] == [
         "2013/01/days-01-15.json",
         "2013/01/days-16-31.json",
@@ -68,6 +82,7 @@ def test_every_flight_is_in_both_formats_below_its_year_and_month(source: Path, 
     expected = sorted(int(line.split(",")[10]) for line in FLIGHTS)
     assert sorted(row["flight"] for row in json_rows(tmp_path / "data")) == expected
     assert sorted(int(row["flight"]) for row in csv_rows(tmp_path / "data")) == expected
+    assert sorted(row["flight"] for row in avro_rows(tmp_path / "data")) == expected
 
 
 def test_one_csv_file_is_compressed_and_each_has_its_header(source: Path, tmp_path: Path) -> None:
@@ -107,6 +122,26 @@ def test_what_was_not_recorded_is_absent_in_json_and_empty_in_csv(source: Path, 
     assert (row["dep_time"], row["tailnum"], row["distance"]) == ("", "", "1096")
 
 
+def test_avro_files_hold_a_quarter_each_with_codecs_in_turn_and_null_for_what_was_not_recorded(
+    source: Path, tmp_path: Path
+) -> None:
+    lay_out(source, tmp_path / "data")
+
+    files = sorted((tmp_path / "data" / "flights_avro").iterdir())
+    assert [path.name for path in files] == ["quarter-1.avro", "quarter-2.avro", "quarter-4.avro"]
+    codecs = []
+    for path in files:
+        with path.open("rb") as file:
+            codecs.append(fastavro.reader(file).codec)
+    assert codecs == ["snappy", "deflate", "deflate"]
+    cancelled = next(row for row in avro_rows(tmp_path / "data") if row["flight"] == 7)
+    assert {name for name, value in cancelled.items() if value is None} == {
+        *("tailnum", "dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+    }
+    assert cancelled["time_hour"] == datetime(2013, 1, 16, 11, tzinfo=UTC)
+    assert cancelled["route"] == {"origin": "LGA", "dest": "MIA", "distance": 1096}
+
+
 def test_related_tables_keep_their_quoting_and_lose_the_na(source: Path, tmp_path: Path) -> None:
     lay_out(source, tmp_path / "data")
 
@@ -114,27 +149,23 @@ def test_related_tables_keep_their_quoting_and_lose_the_na(source: Path, tmp_pat
 
 
 def test_the_same_input_gives_the_same_bytes(source: Path, tmp_path: Path) -> None:
-    contents = []
     for name in ("one", "two"):
         lay_out(source, tmp_path / name)
-        contents.append(
-            {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*") if p.is_file()}
-        )
 
-    assert contents[0] == contents[1]
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_a_failure_leaves_the_earlier_data_and_nothing_half_built(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "out" / "data"
     lay_out(source, target)
-    before = dict(texts(target))
+    before = contents(target)
     with zipfile.ZipFile(source / "flights.csv.zip", "w") as archive:
         archive.writestr("flights.csv", "\n".join((HEADER, FLIGHTS[0], FLIGHTS[1].replace("2013,1,16", "2013,1,x"))))
 
     with pytest.raises(ValueError, match="invalid literal"):
         lay_out(source, target)
 
-    assert dict(texts(target)) == before
+    assert contents(target) == before
     assert [path.name for path in target.parent.iterdir()] == ["data"]
 
 
