@@ -89,3 +89,7 @@ class RemoteFailedError(PushdownError):
     """A database cannot be reached, or a connection or statement broke off; another try may succeed."""
 
     code = ErrorCode.REMOTE_FAILED
+
+
+class LostConnectionError(RemoteFailedError):
+    """The connection to a database was lost, or could not be made just now."""
