@@ -1,0 +1,1 @@
+"""Avro container files: blocks are skipped by their bytes, and only what survives is decoded."""

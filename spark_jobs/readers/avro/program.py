@@ -1,0 +1,368 @@
+"""Turns a writer's schema and the wanted columns into a program for `walk` and the shapes of what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from spark_jobs.errors import SchemaConflictError, UnsafeInputError
+from spark_jobs.readers.avro.defaults import default_value
+from spark_jobs.readers.avro.leaves import is_leaf, leaf, least_size
+from spark_jobs.readers.avro.schema import Field, Kind, Type
+from spark_jobs.readers.avro.shapes import (
+    Constant,
+    Either,
+    Leaf,
+    ListOf,
+    MapOf,
+    Shape,
+    Struct,
+    Validity,
+    slots,
+)
+from spark_jobs.readers.avro.walk import MAX_DEPTH, WIDTH, Op
+
+_NOWHERE = -1
+_READ_BY_SPARK = "read it with reader='spark'"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions, jump targets, and for each slot whether it belongs to items, of which nobody knows how many.
+
+    `whole` tells that the program walks records to their end.
+    """
+
+    code: tuple[int, ...]
+    jumps: tuple[int, ...]
+    slots: tuple[bool, ...]
+    columns: tuple[Shape, ...]
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Names:
+    """How wanted names are matched with those of the Avro schema."""
+
+    case_sensitive: bool
+
+    def find(self, fields: Sequence[Field], name: str) -> int | None:
+        """Where a field of that name is. Raises UnsafeInputError where there are several."""
+        found = [place for place, field in enumerate(fields) if self._same(field.name, name)]
+        if len(found) > 1:
+            raise UnsafeInputError(f"column {name!r} fits {len(found)} fields; set spark.sql.caseSensitive=true")
+        return found[0] if found else None
+
+    def _same(self, one: str, two: str) -> bool:
+        return one == two if self.case_sensitive else one.lower() == two.lower()
+
+
+def compile_program(
+    writer: Type, reader: Type | None, wanted: Sequence[pa.Field], names: Names, *, whole: bool = True
+) -> Program:
+    """A program that reads some columns of records of `writer`, as `reader` has them (None: as they were written).
+
+    Without `whole` it stops behind the last wanted field, which does not tell where the record ends. Raises
+    UnsafeInputError for types that only Spark's reader converts, and SchemaConflictError where the schemas do not
+    resolve.
+    """
+    compiler = _Compiler(names)
+    columns = compiler.record(writer, reader or writer, wanted, "", whole=whole)
+    compiler.emit(Op.END)
+    return Program(tuple(compiler.code), tuple(compiler.jumps), tuple(compiler.nested), columns, whole)
+
+
+class _Compiler:
+    def __init__(self, names: Names) -> None:
+        self.code: list[int] = []
+        self.jumps: list[int] = []
+        self.nested: list[bool] = []
+        self._names = names
+        self._depth = 0
+
+    def emit(self, op: Op, *arguments: int) -> int:
+        """Append an instruction; returns where it is."""
+        place = len(self.code)
+        self.code += [op, *arguments, *([0] * (WIDTH - 1 - len(arguments)))]
+        return place
+
+    def record(
+        self, writer: Type, reader: Type, wanted: Sequence[pa.Field], at: str, *, whole: bool = True
+    ) -> tuple[Shape, ...]:
+        """The wanted members of a record, in the order wanted; the others are walked over."""
+        if writer.kind is not Kind.RECORD or reader.kind is not Kind.RECORD:
+            raise UnsafeInputError(f"{at or 'the schema'} is {writer.kind}, not a record; {_READ_BY_SPARK}")
+        sources = _sources(writer, reader, at)
+        places: dict[int, list[int]] = {}
+        shapes: dict[int, Shape] = {}
+        for number, want in enumerate(wanted):
+            found = self._names.find(reader.fields, want.name)
+            if found is None:
+                shapes[number] = Constant(want.type, pa.scalar(None, want.type))
+            elif found in sources:
+                places.setdefault(sources[found], []).append(number)
+            else:
+                shapes[number] = Constant(
+                    want.type, default_value(reader.fields[found], want.type, _dot(at, want.name))
+                )
+        targets = {source: reader.fields[found] for found, source in sources.items()}
+        last = len(writer.fields) if whole else max(places, default=-1) + 1
+        for place, field in enumerate(writer.fields[:last]):
+            numbers = places.get(place)
+            if not numbers:
+                self.skip(field.type)
+                continue
+            want = wanted[numbers[0]]
+            shape = self.value(field.type, targets[place].type, want.type, _dot(at, want.name))
+            shapes.update((number, shape) for number in numbers)
+        return tuple(shapes[number] for number in range(len(wanted)))
+
+    def skip(self, writer: Type) -> None:
+        """Walk over a value."""
+        if writer.kind is Kind.NULL:
+            return
+        if is_leaf(writer):
+            self._leaf(writer, _NOWHERE)
+        elif writer.kind is Kind.RECORD:
+            for field in writer.fields:
+                self.skip(field.type)
+        elif writer.kind is Kind.UNION:
+            self._skip_union(writer)
+        else:
+            self._loop(writer, _NOWHERE, lambda: self._skip_item(writer))
+
+    def _skip_item(self, writer: Type) -> None:
+        if writer.kind is Kind.MAP:
+            self.skip(Type(Kind.STRING))
+        self.skip(writer.content)
+
+    def _skip_union(self, writer: Type) -> None:
+        null, others = _split(writer)
+        if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
+            self._leaf(writer.branches[others[0]], _NOWHERE, null)
+            return
+        self._switch(_NOWHERE, [lambda b=branch: self.skip(b) for branch in writer.branches])  # type: ignore[misc]
+
+    def value(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
+        """Read a value that is always there."""
+        if writer.kind is Kind.UNION or reader.kind is Kind.UNION:
+            return self._union(writer, reader, wanted, at)
+        if writer.kind is Kind.NULL:
+            return Constant(wanted, pa.scalar(None, wanted))
+        if is_leaf(writer):
+            shape = leaf(writer, reader, wanted, self._slot(), at)
+            self._leaf(writer, shape.slot)
+            return shape
+        if writer.kind is not reader.kind:
+            raise SchemaConflictError(f"{at} is {writer} in the file and {reader} in the reader's schema")
+        if writer.kind is Kind.RECORD and pa.types.is_struct(wanted):
+            return Struct(wanted, self.record(writer, reader, list(wanted), at))
+        if writer.kind is Kind.ARRAY and pa.types.is_list(wanted):
+            return self._list(writer, reader, wanted, at)
+        if writer.kind is Kind.MAP and pa.types.is_map(wanted):
+            return self._map(writer, reader, wanted, at)
+        raise UnsafeInputError(f"{at} is stored as {writer}, which only Spark may turn into {wanted}; {_READ_BY_SPARK}")
+
+    def _list(self, writer: Type, reader: Type, wanted: pa.ListType, at: str) -> Shape:
+        slot = self._slot()
+        found: list[Shape] = []
+        at = _dot(at, "element")
+        self._loop(
+            writer, slot, lambda: found.append(self.value(writer.content, reader.content, wanted.value_type, at))
+        )
+        return ListOf(wanted, slot, found[0])
+
+    def _map(self, writer: Type, reader: Type, wanted: pa.MapType, at: str) -> Shape:
+        slot = self._slot()
+        found: list[Shape] = []
+        text = Type(Kind.STRING)
+
+        def entry() -> None:
+            found.append(self.value(text, text, wanted.key_type, _dot(at, "key")))
+            found.append(self.value(writer.content, reader.content, wanted.item_type, _dot(at, "value")))
+
+        self._loop(writer, slot, entry)
+        key, item = found
+        return MapOf(wanted, slot, key, item)
+
+    def _union(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
+        if writer.kind is not Kind.UNION:
+            return self.value(writer, _only_branch(writer, reader, at), wanted, at)
+        null, others = _split(writer)
+        if len(others) > 1 and writer != reader:
+            raise UnsafeInputError(f"{at} is a union that the reader's schema has otherwise; {_READ_BY_SPARK}")
+        if not others:
+            self._switch(_NOWHERE, [_nothing for _ in writer.branches])
+            return Constant(wanted, pa.scalar(None, wanted))
+        if len(others) > 1:
+            return self._branches(writer, null, others, wanted, at)
+        if null is not None and reader.kind is not Kind.UNION:
+            raise UnsafeInputError(f"{at} may be null in the file and not in the reader's schema; {_READ_BY_SPARK}")
+        branch = writer.branches[others[0]]
+        inner = _only_branch(branch, reader, at) if reader.kind is Kind.UNION else reader
+        if null is not None and is_leaf(branch):
+            shape: Shape = leaf(branch, inner, wanted, self._slot(), at)
+            assert isinstance(shape, Leaf)
+            self._leaf(branch, shape.slot, null)
+            return shape
+        return self._nullable(writer, null, lambda: self.value(branch, inner, wanted, at))
+
+    def _nullable(self, writer: Type, null: int | None, read: _Read) -> Shape:
+        """A union of null and a type that is made of others, or of one type alone."""
+        slot = self._slot() if null is not None else _NOWHERE
+        found: list[Shape] = []
+        order = [place for place in range(len(writer.branches)) if place != null]
+        steps: dict[int, _Step] = {order[0]: lambda: found.append(read())}
+        if null is not None:
+            steps[null] = lambda: self._pad(found)
+        # The null branch comes last: its place-holders are those of what the other branch reads.
+        self._switch(slot, [steps[place] for place in range(len(writer.branches))], last=null)
+        shape = found[0]
+        if null is None or not isinstance(shape, Struct | ListOf | MapOf):
+            return shape
+        return replace(shape, validity=Validity(slot, null, True))
+
+    def _branches(self, writer: Type, null: int | None, others: Sequence[int], wanted: pa.DataType, at: str) -> Shape:
+        """A union of several types: one of its numbers' common type, or a struct with a member for each branch."""
+        kinds = {writer.branches[place].kind for place in others}
+        plain = not any(writer.branches[place].logical for place in others)
+        if plain and kinds in ({Kind.INT, Kind.LONG}, {Kind.FLOAT, Kind.DOUBLE}) and len(others) == 2:
+            types = [wanted] * len(others)
+            names = [at] * len(others)
+        elif pa.types.is_struct(wanted) and [f.name for f in wanted] == [f"member{n}" for n in range(len(others))]:
+            types = [field.type for field in wanted]
+            names = [_dot(at, field.name) for field in wanted]
+        else:
+            raise UnsafeInputError(f"{at} is a union, which only Spark turns into {wanted}; {_READ_BY_SPARK}")
+        slot = self._slot()
+        members: list[Shape] = []
+        readers: list[_Read] = []
+        for place, type_, name in zip(others, types, names, strict=True):
+            branch = writer.branches[place]
+            readers.append(lambda b=branch, t=type_, n=name: self.value(b, b, t, n))  # type: ignore[misc]
+        self._exclusive(slot, writer, others, readers, members)
+        valid = [_when(shape, Validity(slot, place, False)) for place, shape in zip(others, members, strict=True)]
+        if pa.types.is_struct(wanted):
+            return Struct(wanted, tuple(valid), Validity(slot, _NOWHERE if null is None else null, True))
+        return Either(wanted, slot, tuple(valid))
+
+    def _exclusive(
+        self, slot: int, writer: Type, others: Sequence[int], readers: Sequence[_Read], members: list[Shape]
+    ) -> None:
+        """One branch is read, the others' slots get place-holders; these are known once all branches are compiled."""
+        place_of = {place: number for number, place in enumerate(others)}
+        gaps: list[tuple[int, int | None]] = []
+
+        def step(place: int) -> None:
+            number = place_of.get(place)
+            if number is not None:
+                members.append(readers[number]())
+            gaps.append((self.emit(Op.JUMP, 0), number))
+
+        self._switch(slot, [lambda p=place: step(p) for place in range(len(writer.branches))])  # type: ignore[misc]
+        behind = len(self.code)
+        over = self.emit(Op.JUMP, 0)
+        for place, number in gaps:
+            self.code[place + 1] = len(self.code)
+            self._pad([shape for other, shape in enumerate(members) if other != number])
+            self.emit(Op.JUMP, behind)
+        self.code[over + 1] = len(self.code)
+
+    def _pad(self, shapes: Sequence[Shape]) -> None:
+        for slot in slots(shapes):
+            self.emit(Op.PAD, slot)
+
+    def _slot(self) -> int:
+        self.nested.append(self._depth > 0)
+        return len(self.nested) - 1
+
+    def _leaf(self, writer: Type, slot: int, null: int = _NOWHERE) -> None:
+        if writer.kind in (Kind.INT, Kind.ENUM):
+            self.emit(Op.VARINT, slot, null, 5)
+        elif writer.kind is Kind.LONG:
+            self.emit(Op.VARINT, slot, null, 10)
+        elif writer.kind is Kind.FIXED:
+            self.emit(Op.FIXED, slot, null, writer.size)
+        elif writer.kind in (Kind.BYTES, Kind.STRING):
+            self.emit(Op.BYTES, slot, null, 10)
+        else:
+            self.emit(Op.WORD, slot, null, least_size(writer))
+
+    def _switch(self, slot: int, branches: Sequence[_Step], last: int | None = None) -> None:
+        """Do what the branch of a union says; `last` is compiled behind all others."""
+        first = len(self.jumps)
+        self.jumps += [0] * len(branches)
+        self.emit(Op.UNION, slot, len(branches), first)
+        ends = []
+        for place in sorted(range(len(branches)), key=lambda place: place == last):
+            self.jumps[first + place] = len(self.code)
+            branches[place]()
+            ends.append(self.emit(Op.JUMP, 0))
+        for end in ends:
+            self.code[end + 1] = len(self.code)
+
+    def _loop(self, writer: Type, slot: int, item: _Step) -> None:
+        """Walk over all items of an array or a map."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise UnsafeInputError(f"arrays and maps lie more than {MAX_DEPTH} deep; {_READ_BY_SPARK}")
+        self.emit(Op.ITEMS)
+        least = least_size(writer.content) + (1 if writer.kind is Kind.MAP else 0)
+        head = self.emit(Op.NEXT, slot, 0, least)
+        item()
+        self.emit(Op.JUMP, head)
+        self.code[head + 2] = len(self.code)
+        self._depth -= 1
+
+
+_Step = Callable[[], None]
+_Read = Callable[[], Shape]
+
+
+def _nothing() -> None:
+    """A branch that has no bytes."""
+
+
+def _dot(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
+
+
+def _split(union: Type) -> tuple[int | None, list[int]]:
+    """The numbers of a union's null branch and of the others."""
+    nulls = [place for place, branch in enumerate(union.branches) if branch.kind is Kind.NULL]
+    others = [place for place, branch in enumerate(union.branches) if branch.kind is not Kind.NULL]
+    return (nulls[0] if nulls else None), others
+
+
+def _only_branch(writer: Type, reader: Type, at: str) -> Type:
+    """The one branch of the reader's union that is not null."""
+    _, others = _split(reader)
+    if len(others) != 1:
+        raise UnsafeInputError(f"{at} is {writer} in the file and a union of others when read; {_READ_BY_SPARK}")
+    return reader.branches[others[0]]
+
+
+def _when(shape: Shape, validity: Validity) -> Shape:
+    """A shape that is there only in one branch; leaves have flags of their own."""
+    return replace(shape, validity=validity) if isinstance(shape, Struct | ListOf | MapOf) else shape
+
+
+def _sources(writer: Type, reader: Type, at: str) -> dict[int, int]:
+    """Which field of the writer each of the reader's comes from; those that have none have defaults."""
+    if writer is reader:
+        return {place: place for place in range(len(writer.fields))}
+    places = {field.name: place for place, field in enumerate(writer.fields)}
+    found: dict[int, int] = {}
+    for number, field in enumerate(reader.fields):
+        known = [name for name in (field.name, *field.aliases) if name in places]
+        if len(known) > 1:
+            raise UnsafeInputError(f"{_dot(at, field.name)} fits several fields by its aliases; {_READ_BY_SPARK}")
+        if known:
+            found[number] = places[known[0]]
+        elif not field.has_default:
+            raise SchemaConflictError(
+                f"the reader's schema has {_dot(at, field.name)} without default, and the file does not have it"
+            )
+    return found

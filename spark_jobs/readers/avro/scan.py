@@ -1,0 +1,204 @@
+"""Scan Avro files: runs in Python workers, and on the driver over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_jobs.errors import PushdownError, UnreadableFileError
+from spark_jobs.readers.avro.blocks import Block, BlockError, blocks
+from spark_jobs.readers.avro.counts import AvroCount, Fate
+from spark_jobs.readers.avro.decode import AvroQuery, Decoder, Unpacked, Window
+from spark_jobs.readers.avro.faults import REMEDY, blamed
+from spark_jobs.readers.avro.header import parse_header
+from spark_jobs.readers.avro.machine import WalkError
+from spark_jobs.readers.avro.stream import Stream
+from spark_jobs.readers.files import Split, Task
+from spark_jobs.readers.storage import RangeFile, Storage
+from spark_jobs.readers.worker import spare_the_collector
+
+Report = Callable[[int, AvroCount], None]
+"""Receives a task's number and its figures when the task is done."""
+
+_WINDOW = 4 << 20
+"""Bytes of encoded records that are decoded at a time."""
+
+
+class Decoders:
+    """The decoders of a query, one for each writer's schema: a scan's files mostly share one."""
+
+    def __init__(self, query: AvroQuery) -> None:
+        self.query = query
+        self._known: dict[str, Decoder] = {}
+
+    def of(self, schema: str) -> Decoder:
+        """The decoder of a writer's schema. Raises as Decoder does."""
+        if schema not in self._known:
+            self._known[schema] = Decoder(schema, self.query)
+        return self._known[schema]
+
+
+@dataclass(frozen=True)
+class BlockSample:
+    """A block that was tried: bytes as stored and as unpacked, its records, and how many of them pass the filter.
+
+    `found` tells whether the search let it through; where it did not, no record passes.
+    """
+
+    stored: int
+    size: int
+    records: int
+    found: bool
+    matching: int
+
+
+class AvroFile:
+    """One file, opened. Its errors name the file, and the block where one is to blame."""
+
+    def __init__(self, path: str, raw: RangeFile, decoders: Decoders, count: AvroCount) -> None:
+        self._path = path
+        self._raw = raw
+        self._count = count
+        self._stream = Stream(raw)
+        self.header = parse_header(path, self._stream)
+        with self._blamed():
+            self._decoder = decoders.of(self.header.schema)
+
+    def close(self) -> None:
+        """Add up what was read."""
+        self._count.files.add(self._path)
+        self._count.bytes_read += self._raw.fetched
+
+    def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The matching rows of the blocks that belong to a range of bytes, as `blocks` has it."""
+        for window in self._windows(start, end):
+            with self._blamed(window):
+                yield from self._decoder.batches(window, self._count)
+
+    def samples(self, number: int) -> Iterator[BlockSample]:
+        """Try a few blocks, spread over the file."""
+        size = self._stream.size
+        for part in range(number):
+            with self._blamed():
+                block = next(blocks(self._stream, self.header, part * size // number, size), None)
+                if block is None:
+                    return
+                unpacked = self._unpacked(block)
+                window = Window([unpacked])
+                matching = self._decoder.matching(window)
+                yield BlockSample(len(block.stored), len(unpacked.data), block.records, True, matching)
+
+    def _windows(self, start: int, end: int) -> Iterator[Window]:
+        """The blocks that may hold a matching record, some at a time."""
+        pending: list[Unpacked] = []
+        size = records = 0
+        for unpacked in self._surviving(start, end):
+            if pending and records + unpacked.records > self._decoder.most_records:
+                yield Window(pending)
+                pending, size, records = [], 0, 0
+            pending.append(unpacked)
+            size += len(unpacked.data)
+            records += unpacked.records
+            if size >= _WINDOW:
+                yield Window(pending)
+                pending, size, records = [], 0, 0
+        if pending:
+            yield Window(pending)
+
+    def _surviving(self, start: int, end: int) -> Iterator[Unpacked]:
+        with self._blamed():
+            for block in blocks(self._stream, self.header, start, end):
+                self._count.blocks[Fate.TOTAL] += 1
+                self._count.records += block.records
+                yield self._unpacked(block)
+
+    def _unpacked(self, block: Block) -> Unpacked:
+        try:
+            data = self.header.codec.unpack(block.stored)
+            unpacked = Unpacked(block.number, block.offset, block.records, data)
+            self._decoder.check(unpacked)
+        except ValueError as problem:
+            raise BlockError(block.number, block.offset, str(problem)) from problem
+        return unpacked
+
+    @contextmanager
+    def _blamed(self, window: Window | None = None) -> Iterator[None]:
+        """Errors in here are the file's, and the block's where it is known."""
+        try:
+            yield
+        except UnreadableFileError:
+            raise
+        except PushdownError as problem:
+            raise type(problem)(f"{self._path}: {problem}") from problem
+        except BlockError as problem:
+            raise self._error(problem.number, problem.offset, problem) from problem
+        except (ValueError, OverflowError, pa.ArrowException) as problem:
+            if window is None:
+                raise UnreadableFileError(f"cannot read {self._path}: {problem}; {REMEDY}") from problem
+            block = window.block_at(problem.offset) if isinstance(problem, WalkError) else window.blocks[0]
+            raise self._error(block.number, block.offset, problem) from problem
+
+    def _error(self, number: int, offset: int, problem: Exception) -> UnreadableFileError:
+        return UnreadableFileError(f"cannot read {self._path}, block {number} at byte {offset}: {problem}; {REMEDY}")
+
+
+@dataclass(frozen=True)
+class AvroScan:
+    """A scan's task list. Called by Spark with the numbers of the tasks to run.
+
+    `cap` is the number of rows after which a task may stop, None for all.
+    """
+
+    tasks: tuple[Task, ...]
+    query: AvroQuery
+    report: Report
+    cap: int | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of the tasks whose numbers come in."""
+        # Spark runs as many tasks as there are cores; threads of its own would only get in their way.
+        pa.set_cpu_count(1)
+        spare_the_collector()
+        decoders = Decoders(self.query)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._run(number, decoders)
+
+    def _run(self, number: int, decoders: Decoders) -> Iterator[pa.RecordBatch]:
+        count = AvroCount()
+        left = self.cap
+        for split in self.tasks[number].splits:
+            for batch in _rows(split, decoders, count):
+                if left is not None:
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                yield batch
+                if left == 0:
+                    break
+            if left == 0:
+                break
+        self.report(number, count)
+
+
+def _rows(split: Split, decoders: Decoders, count: AvroCount) -> Iterator[pa.RecordBatch]:
+    with opened(split.path, split.storage, decoders, count, split.end) as file:
+        yield from file.batches(split.start, split.end)
+
+
+@contextmanager
+def opened(
+    path: str, storage: Storage, decoders: Decoders, count: AvroCount, stop: int | None = None
+) -> Iterator[AvroFile]:
+    """A file to read; what is read of it is added to `count`. Raises typed errors that name the file.
+
+    `stop` is the end of the range that will be read, behind which nothing is fetched ahead.
+    """
+    with blamed(path), storage.open(path, 0, stop) as raw:
+        file = AvroFile(path, raw, decoders, count)
+        try:
+            yield file
+        finally:
+            file.close()
