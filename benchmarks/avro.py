@@ -1,0 +1,257 @@
+"""Avro scans: our reader against Spark's own Avro source with its pushdown on and off, and against other engines.
+
+Every round runs all readers once, in turn; ratios are medians of those within rounds. Spark's source is the class that
+its own jars hold; the jar of the short name adds nothing to it. Of fastavro, Polars, DataFusion and DuckDB those are
+asked that can read the files here; DuckDB needs its extension `avro` installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import datafusion
+import duckdb
+import fastavro
+import polars as pl
+from pyspark.sql import SparkSession
+
+from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.readers.avro.provider import FILE_FORMAT
+from spark_jobs.session import PushdownSession
+
+_PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
+_TWO = ("l_orderkey", "l_comment")
+_WARM_UP = 8
+
+
+@dataclass(frozen=True)
+class Query:
+    """One line of the table: which rows, which columns (None for all); `keys` are what `l_partkey` must be in."""
+
+    name: str
+    where: str | None
+    keys: range | None = None
+    columns: tuple[str, ...] | None = None
+
+
+def queries(scale: int) -> list[Query]:
+    """Needle to everything; rows of a part are scattered over all blocks, those of an order lie together."""
+    needle = range(12_345 * scale, 12_345 * scale + 1)
+    thousand = range(1, 197 * scale * 1_000 + 1, 197 * scale)
+    among = ", ".join(map(str, thousand))
+    conditions = [
+        ("needle", f"l_partkey = {needle[0]}", needle),
+        ("IN of 1,000", f"l_partkey IN ({among})", thousand),
+        ("1 % range, scattered", f"l_partkey <= {2_000 * scale}", range(2_000 * scale + 1)),
+        ("1 % range, clustered", f"l_orderkey BETWEEN 3000001 AND {3_000_001 + 60_000 * scale}", None),
+        ("half", f"l_partkey <= {100_000 * scale}", range(100_000 * scale + 1)),
+        ("all", None, None),
+    ]
+    found = [Query(name, where, keys) for name, where, keys in conditions]
+    return found + [Query(f"{q.name}, 2 columns", q.where, q.keys, _TWO) for q in found]
+
+
+def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
+    """A directory of lineitem in Spark's default codec, made if it is not there yet, in the order of `l_orderkey`."""
+    lineitem = cache / f"lineitem-avro-{scale}"
+    if not (lineitem / "_SUCCESS").exists():
+        parquet = cache / "parquet"
+        tool = Path(sys.executable).with_name("tpchgen-cli")
+        print(f"lineitem at scale {scale}: generating", flush=True)
+        subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", parquet], check=True)
+        frame = spark.read.parquet(str(parquet / "lineitem.parquet"))
+        frame.coalesce(4 * scale).write.format(FILE_FORMAT).mode("overwrite").save(str(lineitem))
+        shutil.rmtree(parquet)
+    return lineitem
+
+
+class Bench:
+    """The readers over one table."""
+
+    def __init__(self, spark: SparkSession, data: Path, peers: frozenset[str]) -> None:
+        self._spark = spark
+        self._data = data
+        self._peers = peers
+
+    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+        """What to run for a query, by reader."""
+        found: dict[str, Callable[[], int]] = {
+            "pushdown": lambda: self._ours(query, "pushdown"),
+            "auto": lambda: self._ours(query, "auto"),
+            "spark on": lambda: self._spark_reader(query, pushdown=True),
+            "spark off": lambda: self._spark_reader(query, pushdown=False),
+        }
+        peers: dict[str, Callable[[], int]] = {
+            "fastavro": lambda: self._fastavro(query),
+            "polars": lambda: self._polars(query),
+            "datafusion": lambda: self._datafusion(query),
+            "duckdb": lambda: self._duckdb(query),
+        }
+        return found | {name: action for name, action in peers.items() if name in self._peers}
+
+    def _ours(self, query: Query, reader: str) -> int:
+        session = PushdownSession(self._spark)
+        session.add_source("t", path=str(self._data), format="avro", reader=reader)
+        result = session.scan("t", columns=query.columns, where=query.where)
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+        return result.rows or 0
+
+    def _spark_reader(self, query: Query, *, pushdown: bool) -> int:
+        """Spark alone, as its users write it."""
+        self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
+        rows = self._spark.read.format(FILE_FORMAT).load(str(self._data))
+        rows = rows if query.where is None else rows.where(query.where)
+        rows = rows if query.columns is None else rows.select(*query.columns)
+        rows.write.format("noop").mode("overwrite").save()
+        self._spark.conf.set(_PUSHDOWN, "true")
+        return 0
+
+    def _fastavro(self, query: Query) -> int:
+        """Record by record, as its users write it."""
+        kept = 0
+        for path in sorted(self._data.glob("*.avro")):
+            with path.open("rb") as file:
+                for record in fastavro.reader(file):
+                    kept += query.keys is None or record["l_partkey"] in query.keys
+        return kept
+
+    def _polars(self, query: Query) -> int:
+        """Polars reads whole files, of which only columns can be chosen."""
+        kept = 0
+        for path in sorted(self._data.glob("*.avro")):
+            names = None if query.columns is None else list(dict.fromkeys((*query.columns, "l_partkey")))
+            frame = pl.read_avro(path, columns=names)
+            kept += (frame if query.keys is None else frame.filter(pl.col("l_partkey").is_in(query.keys))).height
+        return kept
+
+    def _datafusion(self, query: Query) -> int:
+        context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(2))
+        context.register_avro("t", str(self._data))
+        where = f"WHERE {query.where}" if query.where else ""
+        frame = context.sql(f"SELECT {', '.join(query.columns) if query.columns else '*'} FROM t {where}")
+        return sum(batch.num_rows for batch in frame.collect())
+
+    def _duckdb(self, query: Query) -> int:
+        columns = ", ".join(query.columns) if query.columns else "*"
+        where = f"WHERE {query.where}" if query.where else ""
+        with duckdb.connect() as connection:
+            connection.execute("SET threads = 2; LOAD avro")
+            text = f"SELECT {columns} FROM read_avro('{self._data}/*.avro') {where}"
+            return connection.execute(text).to_arrow_table().num_rows
+
+
+def possible_peers(data: Path) -> frozenset[str]:
+    """The peers that can read the files here, with a word on those that cannot."""
+    path = min(data.glob("*.avro"), key=lambda file: file.stat().st_size)
+    attempts: dict[str, Callable[[], object]] = {
+        "fastavro": lambda: next(fastavro.reader(path.open("rb"))),
+        "polars": lambda: pl.read_avro(path, n_rows=1),
+        "datafusion": lambda: datafusion.SessionContext().read_avro(str(path)).limit(1).collect(),
+        "duckdb": lambda: duckdb.connect().execute(f"LOAD avro; FROM read_avro('{path}') LIMIT 1"),
+    }
+    found = set()
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+            found.add(name)
+        except Exception as problem:
+            # Each engine has errors of its own for what it cannot read.
+            print(f"{name} is left out: {str(problem).splitlines()[0]}", flush=True)
+    return frozenset(found)
+
+
+_COLUMNS = (
+    ("ours / Spark: CPU", "spark on", "pushdown", "cpu"),
+    ("wall", "spark on", "pushdown", "wall"),
+    ("ours / Spark without pushdown: CPU", "spark off", "pushdown", "cpu"),
+    ("wall", "spark off", "pushdown", "wall"),
+    ("auto / Spark: CPU", "spark on", "auto", "cpu"),
+    ("wall", "spark on", "auto", "wall"),
+    ("ours / fastavro: CPU", "fastavro", "pushdown", "cpu"),
+    ("ours / Polars: CPU", "polars", "pushdown", "cpu"),
+    ("ours / DataFusion: CPU", "datafusion", "pushdown", "cpu"),
+    ("ours / DuckDB: CPU", "duckdb", "pushdown", "cpu"),
+)
+
+
+def _line(query: Query, measured: dict[str, Measured]) -> str:
+    ours = measured["pushdown"]
+    cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
+    for _, other, mine, kind in _COLUMNS:
+        cells.append(f"{ratio(measured, other, mine, kind):.2f}" if other in measured else "")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _head() -> list[str]:
+    titles = ["query", "rows", "our CPU s", "our wall s", *(title for title, *_ in _COLUMNS)]
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
+def main() -> None:
+    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "4g")
+        .getOrCreate()
+    )
+    data = prepare(spark, arguments.scale, arguments.cache)
+    bench = Bench(spark, data, possible_peers(data) - set(arguments.skip))
+    _warm_up(bench, arguments.scale)
+    lines, raw = _head(), {}
+    print(*lines, sep="\n", flush=True)
+    for query in queries(arguments.scale):
+        if not any(text in query.name for text in arguments.only):
+            continue
+        measured = measure(bench.engines(query), arguments.rounds, warm_up=1)
+        raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
+        lines.append(_line(query, measured))
+        print(lines[-1], flush=True)
+        _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+    spark.stop()
+
+
+def _warm_up(bench: Bench, scale: int) -> None:
+    """Needles, so that the JVM has compiled what every query runs."""
+    engines = bench.engines(queries(scale)[0])
+    for _ in range(_WARM_UP):
+        for name in ("pushdown", "spark on", "spark off"):
+            engines[name]()
+
+
+def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
+    """After every query: a run that is stopped keeps what it measured."""
+    results.mkdir(parents=True, exist_ok=True)
+    about = (
+        f"TPC-H lineitem, scale {scale}, written by Spark with its default codec; warmed up, then {rounds} interleaved "
+        f"rounds, medians of ratios within rounds (above 1: ours takes less); {os.cpu_count()} processors "
+        f"({platform.machine()}), Python {platform.python_version()}, load average at the end "
+        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+    )
+    (results / f"avro-sf{scale}.md").write_text("\n".join(["# Avro scans", "", about, "", *lines]) + "\n")
+    (results / f"avro-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
