@@ -22,7 +22,7 @@ class Wild(Enum):
 
 def like(column: Column, pattern: str, escape: str) -> Node:
     """The test for `column LIKE pattern ESCAPE escape`. Raises UnsupportedError where Spark itself would raise."""
-    pieces = _pieces(pattern, escape)
+    pieces = split_pattern(pattern, escape)
     match pieces:
         case []:
             return Compare(column, Op.EQ, "")
@@ -44,8 +44,11 @@ def anything(column: Column) -> Node:
     return Not(OneOf(column, ()))
 
 
-def _pieces(pattern: str, escape: str) -> list[str | Wild]:
-    """Literals and wildcards, neighbouring literals joined and repeated % as one."""
+def split_pattern(pattern: str, escape: str) -> list[str | Wild]:
+    """The literals and wildcards of a LIKE pattern, neighbouring literals joined and repeated % as one.
+
+    Raises UnsupportedError where Spark itself would raise.
+    """
     pieces: list[str | Wild] = []
     characters = iter(pattern)
     for character in characters:

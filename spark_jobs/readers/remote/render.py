@@ -1,0 +1,96 @@
+"""Builds remote SQL as a tree in which every operand stands in parentheses, and writes it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlglot
+from sqlglot import ErrorLevel, exp
+
+from spark_jobs.readers.remote.model import Dialect, RemoteTable
+
+_WRITERS = {Dialect.POSTGRES: "postgres", Dialect.MYSQL: "mysql", Dialect.MARIADB: "mysql", Dialect.SQLITE: "sqlite"}
+_CLOSED = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean, exp.Introducer, exp.HexString)
+"""What binds tighter than any operator. AND and OR are functions to sqlglot."""
+
+
+def to_sql(tree: exp.Expr, dialect: Dialect) -> str:
+    """The text of a remote tree. Raises sqlglot's UnsupportedError for a node that the database has no word for."""
+    return tree.sql(dialect=_WRITERS[dialect], unsupported_level=ErrorLevel.RAISE, comments=False)
+
+
+def quoted(name: str) -> exp.Identifier:
+    """A name as it is, whatever characters it has."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def column_reference(table: RemoteTable, name: str) -> exp.Column:
+    """A column of the table by its exact name."""
+    return exp.Column(this=quoted(name))
+
+
+def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
+    """The table, with its schema where that is known; the user's own query in parentheses where there is one."""
+    if table.subquery is not None:
+        inner = sqlglot.parse_one(table.subquery, dialect=_WRITERS[table.dialect])
+        return exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted(table.name)))
+    parts = {"db": table.schema, "catalog": table.catalog}
+    return exp.Table(this=quoted(table.name), **{key: quoted(name) for key, name in parts.items() if name is not None})
+
+
+def wrapped(node: exp.Expr) -> exp.Expr:
+    """An operand that no neighbouring operator can tear apart."""
+    closed = isinstance(node, _CLOSED) and not isinstance(node, exp.Connector)
+    return node if closed else exp.Paren(this=node)
+
+
+def binary(operator: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    """`left operator right`."""
+    return operator(this=wrapped(left), expression=wrapped(right))
+
+
+def call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    """A function of the remote by its own name, which sqlglot must not translate."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
+    """A cast to a type by the remote's own name."""
+    return exp.Cast(this=node, to=exp.DataType.build(name, dialect=_WRITERS[dialect]))
+
+
+def all_of(parts: Sequence[exp.Expr]) -> exp.Expr:
+    """The AND of one or more parts."""
+    return _joined(exp.And, parts)
+
+
+def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
+    """The OR of one or more parts."""
+    return _joined(exp.Or, parts)
+
+
+def _joined(connector: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    joined = parts[0] if len(parts) == 1 else wrapped(parts[0])
+    for part in parts[1:]:
+        joined = connector(this=joined, expression=wrapped(part))
+    return joined
+
+
+def negated(node: exp.Expr) -> exp.Expr:
+    """NOT, or what it undoes."""
+    return node.this if isinstance(node, exp.Not) else exp.Not(this=wrapped(node))
+
+
+def is_null(node: exp.Expr) -> exp.Expr:
+    """`node IS NULL`."""
+    return exp.Is(this=wrapped(node), expression=exp.Null())
+
+
+def is_true(node: exp.Expr) -> exp.Expr:
+    """`node IS TRUE`."""
+    return exp.Is(this=wrapped(node), expression=exp.Boolean(this=True))
+
+
+def one_of(node: exp.Expr, values: Sequence[exp.Expr]) -> exp.Expr:
+    """`node IN (values)`."""
+    return exp.In(this=wrapped(node), expressions=list(values))
