@@ -11,14 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.errors import PushdownError
+from spark_jobs.predicates.avro_bytes import block_patterns
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.avro.assemble import Assembler
 from spark_jobs.readers.avro.codecs import Buffer
 from spark_jobs.readers.avro.counts import AvroCount, Fate
 from spark_jobs.readers.avro.leaves import least_size
 from spark_jobs.readers.avro.machine import Filled, Machine, Runs
-from spark_jobs.readers.avro.program import Names, Program, compile_program
+from spark_jobs.readers.avro.places import locate
+from spark_jobs.readers.avro.program import Program, compile_program
+from spark_jobs.readers.avro.resolve import Names
 from spark_jobs.readers.avro.schema import parse_schema
+from spark_jobs.readers.avro.search import BlockSearch
 
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time, so that memory stays bounded."""
@@ -101,6 +105,7 @@ class Decoder:
         self._all = Machine(self._program(fields))
         self._least = least_size(self._writer)
         self._passed = 0.0
+        self.search = self._searcher()
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.program.slots), 1))
 
     def check(self, block: Unpacked) -> None:
@@ -187,6 +192,14 @@ class Decoder:
         assembler = Assembler(filled, takes_ancient=self._query.takes_ancient)
         columns = [assembler.column(shape) for shape in machine.program.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _searcher(self) -> BlockSearch | None:
+        """The search for what every block with a matching record contains; None where nothing is known of it."""
+        if self._query.filter is None or not self._query.block_search:
+            return None
+        names = Names(self._query.case_sensitive)
+        patterns = block_patterns(self._query.filter.root, locate(self._writer, self._reader, names))
+        return BlockSearch(patterns) if patterns else None
 
     def _program(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Program:
         names = Names(self._query.case_sensitive)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
 from spark_jobs.readers.avro.defaults import default_value
 from spark_jobs.readers.avro.leaves import is_leaf, leaf, least_size
-from spark_jobs.readers.avro.schema import Field, Kind, Type
+from spark_jobs.readers.avro.resolve import READ_BY_SPARK, Names, dotted, only_branch, sources, split_union
+from spark_jobs.readers.avro.schema import Kind, Type
 from spark_jobs.readers.avro.shapes import (
     Constant,
     Either,
@@ -25,7 +26,6 @@ from spark_jobs.readers.avro.shapes import (
 from spark_jobs.readers.avro.walk import MAX_DEPTH, WIDTH, Op
 
 _NOWHERE = -1
-_READ_BY_SPARK = "read it with reader='spark'"
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,6 @@ class Program:
     slots: tuple[bool, ...]
     columns: tuple[Shape, ...]
     whole: bool
-
-
-@dataclass(frozen=True)
-class Names:
-    """How wanted names are matched with those of the Avro schema."""
-
-    case_sensitive: bool
-
-    def find(self, fields: Sequence[Field], name: str) -> int | None:
-        """Where a field of that name is. Raises UnsafeInputError where there are several."""
-        found = [place for place, field in enumerate(fields) if self._same(field.name, name)]
-        if len(found) > 1:
-            raise UnsafeInputError(f"column {name!r} fits {len(found)} fields; set spark.sql.caseSensitive=true")
-        return found[0] if found else None
-
-    def _same(self, one: str, two: str) -> bool:
-        return one == two if self.case_sensitive else one.lower() == two.lower()
 
 
 def compile_program(
@@ -93,21 +76,21 @@ class _Compiler:
     ) -> tuple[Shape, ...]:
         """The wanted members of a record, in the order wanted; the others are walked over."""
         if writer.kind is not Kind.RECORD or reader.kind is not Kind.RECORD:
-            raise UnsafeInputError(f"{at or 'the schema'} is {writer.kind}, not a record; {_READ_BY_SPARK}")
-        sources = _sources(writer, reader, at)
+            raise UnsafeInputError(f"{at or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
+        known = sources(writer, reader, at)
         places: dict[int, list[int]] = {}
         shapes: dict[int, Shape] = {}
         for number, want in enumerate(wanted):
             found = self._names.find(reader.fields, want.name)
             if found is None:
                 shapes[number] = Constant(want.type, pa.scalar(None, want.type))
-            elif found in sources:
-                places.setdefault(sources[found], []).append(number)
+            elif found in known:
+                places.setdefault(known[found], []).append(number)
             else:
                 shapes[number] = Constant(
-                    want.type, default_value(reader.fields[found], want.type, _dot(at, want.name))
+                    want.type, default_value(reader.fields[found], want.type, dotted(at, want.name))
                 )
-        targets = {source: reader.fields[found] for found, source in sources.items()}
+        targets = {source: reader.fields[found] for found, source in known.items()}
         last = len(writer.fields) if whole else max(places, default=-1) + 1
         for place, field in enumerate(writer.fields[:last]):
             numbers = places.get(place)
@@ -115,7 +98,7 @@ class _Compiler:
                 self.skip(field.type)
                 continue
             want = wanted[numbers[0]]
-            shape = self.value(field.type, targets[place].type, want.type, _dot(at, want.name))
+            shape = self.value(field.type, targets[place].type, want.type, dotted(at, want.name))
             shapes.update((number, shape) for number in numbers)
         return tuple(shapes[number] for number in range(len(wanted)))
 
@@ -139,7 +122,7 @@ class _Compiler:
         self.skip(writer.content)
 
     def _skip_union(self, writer: Type) -> None:
-        null, others = _split(writer)
+        null, others = split_union(writer)
         if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
             self._leaf(writer.branches[others[0]], _NOWHERE, null)
             return
@@ -163,12 +146,12 @@ class _Compiler:
             return self._list(writer, reader, wanted, at)
         if writer.kind is Kind.MAP and pa.types.is_map(wanted):
             return self._map(writer, reader, wanted, at)
-        raise UnsafeInputError(f"{at} is stored as {writer}, which only Spark may turn into {wanted}; {_READ_BY_SPARK}")
+        raise UnsafeInputError(f"{at} is stored as {writer}, which only Spark may turn into {wanted}; {READ_BY_SPARK}")
 
     def _list(self, writer: Type, reader: Type, wanted: pa.ListType, at: str) -> Shape:
         slot = self._slot()
         found: list[Shape] = []
-        at = _dot(at, "element")
+        at = dotted(at, "element")
         self._loop(
             writer, slot, lambda: found.append(self.value(writer.content, reader.content, wanted.value_type, at))
         )
@@ -180,8 +163,8 @@ class _Compiler:
         text = Type(Kind.STRING)
 
         def entry() -> None:
-            found.append(self.value(text, text, wanted.key_type, _dot(at, "key")))
-            found.append(self.value(writer.content, reader.content, wanted.item_type, _dot(at, "value")))
+            found.append(self.value(text, text, wanted.key_type, dotted(at, "key")))
+            found.append(self.value(writer.content, reader.content, wanted.item_type, dotted(at, "value")))
 
         self._loop(writer, slot, entry)
         key, item = found
@@ -189,19 +172,19 @@ class _Compiler:
 
     def _union(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
         if writer.kind is not Kind.UNION:
-            return self.value(writer, _only_branch(writer, reader, at), wanted, at)
-        null, others = _split(writer)
+            return self.value(writer, only_branch(writer, reader, at), wanted, at)
+        null, others = split_union(writer)
         if len(others) > 1 and writer != reader:
-            raise UnsafeInputError(f"{at} is a union that the reader's schema has otherwise; {_READ_BY_SPARK}")
+            raise UnsafeInputError(f"{at} is a union that the reader's schema has otherwise; {READ_BY_SPARK}")
         if not others:
             self._switch(_NOWHERE, [_nothing for _ in writer.branches])
             return Constant(wanted, pa.scalar(None, wanted))
         if len(others) > 1:
             return self._branches(writer, null, others, wanted, at)
         if null is not None and reader.kind is not Kind.UNION:
-            raise UnsafeInputError(f"{at} may be null in the file and not in the reader's schema; {_READ_BY_SPARK}")
+            raise UnsafeInputError(f"{at} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
         branch = writer.branches[others[0]]
-        inner = _only_branch(branch, reader, at) if reader.kind is Kind.UNION else reader
+        inner = only_branch(branch, reader, at) if reader.kind is Kind.UNION else reader
         if null is not None and is_leaf(branch):
             shape: Shape = leaf(branch, inner, wanted, self._slot(), at)
             assert isinstance(shape, Leaf)
@@ -233,9 +216,9 @@ class _Compiler:
             names = [at] * len(others)
         elif pa.types.is_struct(wanted) and [f.name for f in wanted] == [f"member{n}" for n in range(len(others))]:
             types = [field.type for field in wanted]
-            names = [_dot(at, field.name) for field in wanted]
+            names = [dotted(at, field.name) for field in wanted]
         else:
-            raise UnsafeInputError(f"{at} is a union, which only Spark turns into {wanted}; {_READ_BY_SPARK}")
+            raise UnsafeInputError(f"{at} is a union, which only Spark turns into {wanted}; {READ_BY_SPARK}")
         slot = self._slot()
         members: list[Shape] = []
         readers: list[_Read] = []
@@ -307,7 +290,7 @@ class _Compiler:
         """Walk over all items of an array or a map."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise UnsafeInputError(f"arrays and maps lie more than {MAX_DEPTH} deep; {_READ_BY_SPARK}")
+            raise UnsafeInputError(f"arrays and maps lie more than {MAX_DEPTH} deep; {READ_BY_SPARK}")
         self.emit(Op.ITEMS)
         least = least_size(writer.content) + (1 if writer.kind is Kind.MAP else 0)
         head = self.emit(Op.NEXT, slot, 0, least)
@@ -325,44 +308,6 @@ def _nothing() -> None:
     """A branch that has no bytes."""
 
 
-def _dot(at: str, name: str) -> str:
-    return f"{at}.{name}" if at else name
-
-
-def _split(union: Type) -> tuple[int | None, list[int]]:
-    """The numbers of a union's null branch and of the others."""
-    nulls = [place for place, branch in enumerate(union.branches) if branch.kind is Kind.NULL]
-    others = [place for place, branch in enumerate(union.branches) if branch.kind is not Kind.NULL]
-    return (nulls[0] if nulls else None), others
-
-
-def _only_branch(writer: Type, reader: Type, at: str) -> Type:
-    """The one branch of the reader's union that is not null."""
-    _, others = _split(reader)
-    if len(others) != 1:
-        raise UnsafeInputError(f"{at} is {writer} in the file and a union of others when read; {_READ_BY_SPARK}")
-    return reader.branches[others[0]]
-
-
 def _when(shape: Shape, validity: Validity) -> Shape:
     """A shape that is there only in one branch; leaves have flags of their own."""
     return replace(shape, validity=validity) if isinstance(shape, Struct | ListOf | MapOf) else shape
-
-
-def _sources(writer: Type, reader: Type, at: str) -> dict[int, int]:
-    """Which field of the writer each of the reader's comes from; those that have none have defaults."""
-    if writer is reader:
-        return {place: place for place in range(len(writer.fields))}
-    places = {field.name: place for place, field in enumerate(writer.fields)}
-    found: dict[int, int] = {}
-    for number, field in enumerate(reader.fields):
-        known = [name for name in (field.name, *field.aliases) if name in places]
-        if len(known) > 1:
-            raise UnsafeInputError(f"{_dot(at, field.name)} fits several fields by its aliases; {_READ_BY_SPARK}")
-        if known:
-            found[number] = places[known[0]]
-        elif not field.has_default:
-            raise SchemaConflictError(
-                f"the reader's schema has {_dot(at, field.name)} without default, and the file does not have it"
-            )
-    return found

@@ -11,7 +11,8 @@ import pyarrow as pa
 from spark_jobs.errors import PushdownError, UnreadableFileError
 from spark_jobs.readers.avro.blocks import Block, BlockError, blocks
 from spark_jobs.readers.avro.counts import AvroCount, Fate
-from spark_jobs.readers.avro.decode import AvroQuery, Decoder, Unpacked, Window
+from spark_jobs.readers.avro.decode import AvroQuery as AvroQuery
+from spark_jobs.readers.avro.decode import Decoder, Unpacked, Window
 from spark_jobs.readers.avro.faults import REMEDY, blamed
 from spark_jobs.readers.avro.header import parse_header
 from spark_jobs.readers.avro.machine import WalkError
@@ -39,6 +40,12 @@ class Decoders:
         if schema not in self._known:
             self._known[schema] = Decoder(schema, self.query)
         return self._known[schema]
+
+
+def searches(query: AvroQuery, schema: str) -> str | None:
+    """What blocks of a writer's schema are searched for, in words; None where they are not. Raises as Decoder does."""
+    search = Decoder(schema, query).search
+    return search.label if search is not None else None
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,10 @@ class AvroFile:
                     return
                 unpacked = self._unpacked(block)
                 window = Window([unpacked])
-                matching = self._decoder.matching(window)
-                yield BlockSample(len(block.stored), len(unpacked.data), block.records, True, matching)
+                search = self._decoder.search
+                found = search is None or search.may_match(unpacked.data)
+                matching = self._decoder.matching(window) if found else 0
+                yield BlockSample(len(block.stored), len(unpacked.data), block.records, found, matching)
 
     def _windows(self, start: int, end: int) -> Iterator[Window]:
         """The blocks that may hold a matching record, some at a time."""
@@ -113,7 +122,19 @@ class AvroFile:
             for block in blocks(self._stream, self.header, start, end):
                 self._count.blocks[Fate.TOTAL] += 1
                 self._count.records += block.records
-                yield self._unpacked(block)
+                unpacked = self._unpacked(block)
+                if self._admits(unpacked):
+                    yield unpacked
+
+    def _admits(self, unpacked: Unpacked) -> bool:
+        search = self._decoder.search
+        if search is None or search.is_paused():
+            return True
+        self._count.bytes_searched += len(unpacked.data)
+        found = search.may_match(unpacked.data)
+        if not found:
+            self._count.blocks[Fate.SKIPPED] += 1
+        return found
 
     def _unpacked(self, block: Block) -> Unpacked:
         try:
