@@ -31,17 +31,15 @@ class GivenJars:
 
 
 def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallation) -> str | None:
-    """What to give spark-submit as `--packages`: the user's, and the Avro source where `reader='spark'` needs it.
+    """What to give spark-submit as `--packages`: the user's, and the Avro source where its short name is used.
 
-    Our reader, and with `reader='auto'` the choice between it and Spark's, need no package: since 4.0 the classes are
-    Spark's own, only the short name `avro` comes with the jar. So no repository is asked for it. Raises `ConfigError`
-    where the version of Spark cannot be told.
+    That is with `reader='spark'`, and for writing. Our reader, and with `reader='auto'` the choice between it and
+    Spark's, need no package: since 4.0 the classes are Spark's own, only the short name `avro` comes with the jar. So
+    no repository is asked for it. Raises `ConfigError` where the version of Spark cannot be told.
     """
-    files = [source for source in spec.sources.values() if isinstance(source, SourceSpec)]
-    native = any(s.format is SourceFormat.AVRO and s.reader is ReaderChoice.SPARK for s in files)
     settings = {**_defaults(given.properties_file, installation), **given.conf}
     named = [given.packages, given.jars, given.driver_class_path, *(settings.get(key) for key in _JAR_SETTINGS)]
-    if not native or any(_AVRO in text for text in named if text):
+    if not _needs_short_name(spec) or any(_AVRO in text for text in named if text):
         return given.packages
     jars = spark_jars(installation)
     if any(_AVRO in name for name in jars):
@@ -49,12 +47,20 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
     release = next((match for name in jars if (match := _CORE_JAR.fullmatch(name))), None)
     if release is None:
         raise config_error(
-            "packages: format 'avro' with reader='spark' needs org.apache.spark:spark-avro, and the version of Spark "
-            f"cannot be told from {installation.binary}; give it in packages or jars"
+            "packages: format 'avro' with reader='spark', or as output_format, needs org.apache.spark:spark-avro, and "
+            f"the version of Spark cannot be told from {installation.binary}; give it in packages or jars"
         )
     avro = f"org.apache.spark:{_AVRO}_{release['scala']}:{release['spark']}"
     # On the command line packages take the place of configured ones.
     return ",".join(filter(None, (given.packages or settings.get(_PACKAGES), avro)))
+
+
+def _needs_short_name(spec: JobSpec) -> bool:
+    """Whether Spark is asked for its Avro source by name."""
+    if spec.output is not None and spec.output.format.lower() == SourceFormat.AVRO:
+        return True
+    files = [source for source in spec.sources.values() if isinstance(source, SourceSpec)]
+    return any(source.format is SourceFormat.AVRO and source.reader is ReaderChoice.SPARK for source in files)
 
 
 def spark_jars(installation: SparkInstallation) -> list[str]:

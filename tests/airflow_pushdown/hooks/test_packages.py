@@ -9,7 +9,8 @@ import pytest
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.environment import SparkInstallation
 from airflow_pushdown.hooks.packages import GivenJars, packages_for, spark_jars
-from spark_jobs.contract import JobSpec, QuerySpec, SourceSpec
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from spark_jobs.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 
 AVRO = "org.apache.spark:spark-avro_2.13:4.9.1"
 OTHER = "org.example:other:1.0"
@@ -42,6 +43,11 @@ def installed(home: Path) -> SparkInstallation:
 
 def test_spark_s_reader_gets_the_source_in_the_version_of_spark(installed: SparkInstallation) -> None:
     assert packages_for(spec(), NOTHING, installed) == AVRO
+
+
+def test_writing_avro_needs_the_source_as_well(installed: SparkInstallation) -> None:
+    job = spec("json").model_copy(update={"output": OutputSpec(path="/out", format="avro")})
+    assert packages_for(job, NOTHING, installed) == AVRO
 
 
 @pytest.mark.parametrize(("source_format", "reader"), [("json", "spark"), ("avro", "pushdown"), ("avro", "auto")])
@@ -103,5 +109,20 @@ def test_a_spark_from_pip_is_found_beside_its_python(tmp_path: Path) -> None:
 
 def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
     binary = put(tmp_path / "bin" / "spark-submit")
-    with pytest.raises(ConfigError, match=r"packages: format 'avro' with reader='spark'.*give it in packages or jars"):
+    with pytest.raises(
+        ConfigError,
+        match=r"packages: format 'avro' with reader='spark', or as output_format.*give it in packages or jars",
+    ):
         packages_for(spec(), NOTHING, SparkInstallation(str(binary), None, None))
+
+
+def test_the_hook_gives_spark_submit_the_source_of_the_spark_that_runs(local_spark: str, spark_python: str) -> None:
+    """Told from the real Spark environment, without starting it."""
+    hook = PushdownSubmitHook(Submission(spec=spec(), spark_python=spark_python), packages=OTHER)
+    try:
+        command = hook._build_spark_submit_command("run.py")
+    finally:
+        hook.release()
+    (core,) = Path(spark_python).parents[1].glob("lib/python3*/site-packages/pyspark/jars/spark-core_2.13-*.jar")
+    version = core.stem.rpartition("-")[2]
+    assert command[command.index("--packages") + 1] == f"{OTHER},org.apache.spark:spark-avro_2.13:{version}"
