@@ -434,6 +434,17 @@ def _columns(node: Node) -> Iterator[Column]:
                 yield from _columns(part)
 
 
+def _lists(node: Node) -> Iterator[int]:
+    match node:
+        case OneOf(values=values):
+            yield len(values)
+        case _Of(part=part):
+            yield from _lists(part)
+        case _Junction(parts=parts):
+            for part in parts:
+                yield from _lists(part)
+
+
 @dataclass(frozen=True)
 class VectorFilter:
     """A compiled predicate. `left_out` says in words which parts of it are not in the tree, empty where it is exact."""
@@ -450,6 +461,11 @@ class VectorFilter:
     def columns(self) -> tuple[Path, ...]:
         """The columns and struct members that `mask` reads, in the order of the tree."""
         return tuple(dict.fromkeys(column.path for column in _columns(self.root)))
+
+    @cached_property
+    def lists(self) -> tuple[int, ...]:
+        """The lengths of the lists that columns are looked up in."""
+        return tuple(_lists(self.root))
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """The predicate's value for each row, null where it is unknown.

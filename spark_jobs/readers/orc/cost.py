@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass
@@ -21,19 +22,24 @@ _SAMPLED_GROUPS = 2
 class Costs:
     """CPU seconds, measured on TPC-H lineitem and a table of 120 columns; only their ratios matter for the choice.
 
-    `fixed`: starting the Python side. `search`: reading and judging a value of a filter column. `group`: beginning to
-    read a column in a row group that has survivors. `decode`: a value of a row group that is decoded whole. `row`: a
-    value of a surviving row, handed over. `spark`: a value in Spark's reader, which decodes everything.
+    `fixed`: starting the Python side. `search`: reading and judging a value of a filter column; `lists`: the same
+    against a list of many values. `group`: reading a column of one row group that has survivors. `decode`: a value of
+    row groups that are decoded one after another. `row`: a value of a surviving row, handed over. Of Spark's reader:
+    `spark_search`, and `spark_step` for every halving of a list of values; `spark_group` as above; `spark_skip`: a
+    value of neighbouring row groups with few survivors; `spark`: a value that is decoded.
     """
 
-    fixed: float = 0.35
-    search: float = 10e-9
-    group: float = 0.9e-3
-    decode: float = 8e-9
-    row: float = 25e-9
-    spark_search: float = 25e-9
-    spark_group: float = 0.7e-3
-    spark: float = 22e-9
+    fixed: float = 0.2
+    search: float = 14e-9
+    lists: float = 25e-9
+    group: float = 1.0e-3
+    decode: float = 33e-9
+    row: float = 100e-9
+    spark_search: float = 20e-9
+    spark_step: float = 10e-9
+    spark_group: float = 0.8e-3
+    spark_skip: float = 20e-9
+    spark: float = 33e-9
 
 
 _COSTS = Costs()
@@ -85,7 +91,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, *, may_filter: bool) -
         if _MARGIN * most < _COSTS.fixed:
             return Estimate(Verdict.SPARK, f"about {rows:,} rows are too few to make up for starting another reader")
         sample = _sampled(sources, rows)
-    costs = costs_of(sample, len(query.schema), len(query.filter_names))
+    costs = costs_of(sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ())
     if not may_filter:
         del costs[Verdict.SPARK_WITH_FILTER]
     best = min(costs, key=lambda verdict: costs[verdict])
@@ -99,22 +105,21 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, *, may_filter: bool) -
     return Estimate(best, reason)
 
 
-def costs_of(sample: Sample, columns: int, filters: int) -> dict[Verdict, float]:
-    """CPU seconds of each reader."""
+def costs_of(sample: Sample, columns: int, filters: int, lists: Sequence[int]) -> dict[Verdict, float]:
+    """CPU seconds of each reader, for so many columns of which so many are the filter's, with lists of such lengths."""
     c = _COSTS
     alive = sample.rows * sample.alive_share
     hit_groups = sample.groups * sample.alive_share * sample.group_share
     survivors = alive * sample.row_share
     selects = columns - filters
-    decoded = alive * sample.group_share * selects
+    steps = sum(math.log2(length) for length in lists if length > 1)
     return {
         Verdict.LAZY: c.fixed
-        + alive * filters * c.search
-        + hit_groups * selects * c.group
-        + decoded * c.decode
+        + alive * (filters * c.search + len(lists) * c.lists)
+        + selects * min(hit_groups * c.group, alive * c.decode)
         + survivors * columns * c.row,
-        Verdict.SPARK_WITH_FILTER: alive * filters * c.spark_search
-        + min(hit_groups * selects * c.spark_group, decoded * c.spark)
+        Verdict.SPARK_WITH_FILTER: alive * (filters * c.spark_search + steps * c.spark_step)
+        + selects * min(hit_groups * c.spark_group, alive * c.spark_skip)
         + survivors * columns * c.spark,
         Verdict.SPARK: alive * columns * c.spark,
     }
