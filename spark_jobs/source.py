@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
@@ -19,6 +19,9 @@ from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.projection.implicit import canonical_name, implicit_references, location, max_depth, scan_root
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.projection.tree import same_name
+from spark_jobs.readers.avro.driver import AvroBlockScan
+from spark_jobs.readers.avro.plan import plan_avro
+from spark_jobs.readers.avro.provider import avro_reader
 from spark_jobs.readers.files import decoded, has_plain_directories, input_uris
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.orc.driver import OrcLazyScan
@@ -53,7 +56,7 @@ class OpenedSource:
 
     def _load(self, options: Mapping[str, str] | None = None) -> DataFrame:
         source = self._source
-        reader = self._spark.read.format(source.format.value).options(**source.options).options(**(options or {}))
+        reader = self._reader({**source.options, **(options or {})})
         try:
             if source.schema is not None:
                 reader = reader.schema(source.schema)
@@ -64,6 +67,12 @@ class OpenedSource:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
             raise typed(problem, about=f"source {source.name!r}") from problem
+
+    def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
+        source_format = self._source.format
+        if source_format is SourceFormat.AVRO:
+            return avro_reader(self._spark, options)
+        return self._spark.read.format(source_format.value).options(**options)
 
     @property
     def schema(self) -> StructType:
@@ -143,6 +152,8 @@ class OpenedSource:
         notes = (*notes, *self._remarks())
         if self._source.format is SourceFormat.ORC:
             return self._planned_orc(request, roots, notes)
+        if self._source.format is SourceFormat.AVRO:
+            return self._planned_avro(request, roots, notes)
         plan = plan_text(self._spark, request, self._fold)
         native = partial(NativeScan, request, roots, notes=notes)
         if isinstance(plan, Refusal):
@@ -159,6 +170,13 @@ class OpenedSource:
         if isinstance(plan, NativePlan):
             return PlannedScan(native(plan.reason), native)
         return PlannedScan(OrcLazyScan(self._spark, request, plan, roots, notes), native)
+
+    def _planned_avro(self, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...]) -> PlannedScan:
+        plan = plan_avro(self._spark, request, self._fold)
+        native = partial(NativeScan, request, roots, notes=notes)
+        if isinstance(plan, str):
+            return PlannedScan(native(plan), native)
+        return PlannedScan(AvroBlockScan(self._spark, request, plan, roots, notes), native)
 
     def _remarks(self) -> tuple[str, ...]:
         """What a user might not expect of the way Spark lists and types files."""

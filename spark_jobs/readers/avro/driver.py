@@ -1,0 +1,95 @@
+"""An Avro scan by our reader as the session sees it: frames, waves for limits, and the report."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceReport
+from spark_jobs.readers.avro.counts import AvroCount, Fate, total
+from spark_jobs.readers.avro.plan import AvroPlan
+from spark_jobs.readers.avro.scan import AvroScan
+from spark_jobs.readers.columnar import read_fields
+from spark_jobs.readers.files import Task, pack
+from spark_jobs.readers.metrics import TaskCounts
+from spark_jobs.readers.partitions import packing, with_implicit
+from spark_jobs.readers.protocol import LimitedScan, ScanRequest
+from spark_jobs.readers.waves import GrowingWaves
+
+
+class AvroBlockScan:
+    """A scan of one Avro source that skips blocks by their bytes."""
+
+    exact = False
+    spark_counts_bytes = False
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        plan: AvroPlan,
+        roots: tuple[str, ...],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._spark = spark
+        self._request = request
+        self._plan = plan
+        self._roots = roots
+        self._notes = notes
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[AvroCount]())
+        self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The scan's tasks, in file order."""
+        return self._tasks
+
+    def frame(self) -> DataFrame:
+        """The rows that pass the filter, with the implicit columns asked for."""
+        return self.wave(self._tasks, 0, None)
+
+    def wave(self, tasks: tuple[Task, ...], wave: int, cap: int | None) -> DataFrame:
+        """The rows of some tasks; of each task at most `cap` rows where every one of them satisfies the predicate."""
+        counts = self._counts
+
+        def report(number: int, count: AvroCount) -> None:
+            counts.add({(wave, number): count})
+
+        plan = self._plan
+        scan = AvroScan(tasks, plan.query, report, cap if plan.exact else None)
+        numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
+        rows = numbers.mapInArrow(scan, StructType(read_fields(self._request)))
+        uris = [plan.files[task.file].uri for task in tasks]
+        return with_implicit(rows, self._request.implicit, uris, self._roots)
+
+    def report(self) -> SourceReport:
+        """The plan, and the figures of the tasks that have run."""
+        plan, done = self._plan, total(self._counts.value.values())
+        planned = SourceReport(
+            reader="pushdown",
+            reason=plan.reason,
+            conjuncts=plan.conjuncts,
+            columns=self._request.columns,
+            files_total=len(plan.files),
+            bytes_total=sum(file.size for file in plan.files),
+            notes=self._notes,
+        )
+        if not self._counts.value:
+            return planned
+        return planned.model_copy(
+            update={
+                "files_read": len(done.files),
+                "bytes_read": done.bytes_read,
+                "bytes_searched": done.bytes_searched,
+                "rows_decoded": done.records_decoded,
+                "skipped": {
+                    "files": len([file for file in plan.files if file.size]) - len(done.files),
+                    "rows never decoded": done.records - done.records_decoded,
+                },
+                "units": {"blocks": {str(fate): done.blocks[fate] for fate in Fate}},
+            }
+        )
+
+    def limited(self, limit: int) -> LimitedScan:
+        """Run the tasks in waves until enough rows are found."""
+        return GrowingWaves(self, limit)

@@ -1,0 +1,165 @@
+"""Decide whether an Avro scan is read by our reader or by Spark's, and prepare it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from spark_jobs.contract import ConjunctReport, ReaderChoice
+from spark_jobs.errors import PushdownError
+from spark_jobs.predicates.derive import Fold
+from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.avro.cost import estimate
+from spark_jobs.readers.avro.decode import AvroQuery, refusal
+from spark_jobs.readers.avro.header import read_header
+from spark_jobs.readers.avro.scan import searches
+from spark_jobs.readers.avro.settings import AvroSettings, avro_settings
+from spark_jobs.readers.columnar import (
+    Part,
+    combined,
+    conf,
+    first_reason,
+    is_exact,
+    listed_files,
+    parts_of,
+    read_fields,
+    unread_column,
+)
+from spark_jobs.readers.files import Compression, InputFile, input_uris
+from spark_jobs.readers.protocol import ScanRequest
+from spark_jobs.readers.storage import storage_for
+
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps the declared type of columns of char and varchar, which are strings in the schema."""
+
+
+class ContainerFile(InputFile):
+    """A file that is cut at its own sync markers and unpacks its own blocks, whatever its name ends with."""
+
+    @property
+    def compression(self) -> Compression:
+        """None around the whole file."""
+        return Compression.NONE
+
+
+@dataclass(frozen=True)
+class AvroPlan:
+    """A scan by our reader, ready to run. `exact` says that no row comes out that the predicate would refuse."""
+
+    files: tuple[InputFile, ...]
+    query: AvroQuery
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...]
+    exact: bool
+
+
+def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan | str:
+    """Choose the reader of an Avro source; text is the reason for Spark's. Under `auto`, reads a few blocks.
+
+    Raises PushdownError for a file that cannot be read where our reader was asked for.
+    """
+    settings = _refusal(request) or avro_settings(spark, request.source.options)
+    if isinstance(settings, str):
+        return settings
+    parts = parts_of(spark, request, fold)
+    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
+        return f"no conjunct can be evaluated over columns: {first_reason(parts)}"
+    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    if isinstance(storage, str):
+        return storage
+    files = containers(listed_files(request, storage), any_extension=settings.any_extension)
+    if not any(file.size for file in files):
+        return "there is nothing to read"
+    query = _query(spark, request, settings, combined(parts))
+    try:
+        return _planned(request.source.reader, files, query, parts)
+    except PushdownError as problem:
+        if request.source.reader is ReaderChoice.PUSHDOWN:
+            raise
+        return f"no estimate could be made: {problem}"
+
+
+def _refusal(request: ScanRequest) -> str | None:
+    source = request.source
+    if source.reader is ReaderChoice.SPARK:
+        return "asked for with reader='spark'"
+    if not source.filter_pushdown:
+        return "filter_pushdown=False"
+    if request.where is not None and request.predicate is None:
+        return "the predicate is beyond the parser, Spark alone evaluates it"
+    if _partition_columns(request):
+        return "partition columns come from directory names"
+    for field in read_fields(request):
+        if _DECLARED in field.metadata:
+            return f"column {field.name} is declared with a length, which only Spark's reader checks"
+    return unread_column(request)
+
+
+def _partition_columns(request: ScanRequest) -> bool:
+    """Whether Spark found columns in directory names; Spark's Avro source is a file format of the older kind."""
+    relation = request.native._jdf.queryExecution().analyzed()
+    if relation.nodeName() == "DataSourceV2Relation":
+        return bool(relation.table().fileIndex().partitionSchema().length())
+    return bool(relation.relation().partitionSchema().length())
+
+
+def containers(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
+    """The files as such that can be split; only those named `*.avro` unless `any_extension`."""
+    return tuple(
+        ContainerFile(file.uri, file.path, file.size, file.storage)
+        for file in files
+        if any_extension or file.uri.endswith(".avro")
+    )
+
+
+def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+    """The Arrow schema in which Spark takes some columns."""
+    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
+
+
+def _query(
+    spark: SparkSession, request: ScanRequest, settings: AvroSettings, filtered: VectorFilter | None
+) -> AvroQuery:
+    return AvroQuery(
+        wanted_schema(read_fields(request)),
+        filtered,
+        reader_schema=settings.reader_schema,
+        case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        takes_ancient=settings.takes_ancient,
+    )
+
+
+def _planned(
+    reader: ReaderChoice, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
+) -> AvroPlan | str:
+    first = next(file for file in files if file.size)
+    schema = read_header(first.path, first.storage).schema
+    if refused := refusal(schema, query):
+        return refused
+    plan = AvroPlan(
+        files,
+        query,
+        "asked for with reader='pushdown'",
+        tuple(part.report(_pushed_as(part, query, schema)) for part in parts),
+        is_exact(parts),
+    )
+    if reader is ReaderChoice.PUSHDOWN:
+        return plan
+    chosen = estimate(files, query)
+    if not chosen.ours:
+        return chosen.reason
+    return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)
+
+
+def _pushed_as(part: Part, query: AvroQuery, schema: str) -> str:
+    """What our reader does with a conjunct in files of some schema."""
+    filtered = "vector filter over decoded columns"
+    if not isinstance(part.compiled, VectorFilter):
+        return filtered
+    label = searches(replace(query, filter=part.compiled), schema)
+    return filtered if label is None else f"byte pattern {label}, then {filtered}"

@@ -1,0 +1,209 @@
+"""Rows of our Avro reader equal those of Spark's own Avro source with its pushdown off, as multisets.
+
+A case is a directory of random files of one table and many predicates. Spark evaluates them all in one job; the
+reader's tasks run in this process, and a few through a whole session. Hypothesis draws the seeds only.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pytest
+from avro_files import AVRO, NO_CHANGE, SOME_CHANGE, Change, random_table, written
+from hypothesis import given, settings
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
+from test_vector_filters import BATCHES, SEEDS, Folder
+
+from spark_jobs.errors import UnsafeInputError
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Scope
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.avro.counts import AvroCount, Fate, total
+from spark_jobs.readers.avro.decode import AvroQuery, refusal
+from spark_jobs.readers.avro.header import read_header
+from spark_jobs.readers.avro.plan import containers, wanted_schema
+from spark_jobs.readers.avro.scan import AvroScan
+from spark_jobs.readers.files import Packing, local_files, pack
+from spark_jobs.readers.storage import LOCAL
+from spark_jobs.session import PushdownSession
+
+NIGHTLY_CASES = 200
+PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
+
+
+@dataclass
+class Tally:
+    """What was really compared, so that the test cannot become vacuous unnoticed."""
+
+    scans: int = 0
+    exact: int = 0
+    kept: int = 0
+    given_up: int = 0
+    left_to_spark: int = 0
+    whole: int = 0
+    whole_by_us: int = 0
+    counts: AvroCount = field(default_factory=AvroCount)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def pushdown_off(spark: SparkSession) -> Iterator[None]:
+    """Spark's Avro source as it reads without any filter of its own."""
+    before = spark.conf.get(PUSHDOWN)
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(PUSHDOWN, str(before))
+
+
+def case_of(spark: SparkSession, seed: int, directory: Path, tally: Tally, change: Change | None = None) -> Case | None:
+    """The case of a seed; None where Spark's own reader fails on the files."""
+    rng = random.Random(seed)
+    table = random_table(rng)
+    written(spark, rng, directory, table, change or rng.choice((NO_CHANGE, SOME_CHANGE)))
+    try:
+        frame = spark.read.format(AVRO).load(str(directory))
+    except PySparkException as problem:
+        tally.reasons[f"Spark infers no schema: {problem}"[:90]] += 1
+        return None
+    asked = predicates_over(rng, frame.schema)
+    with pushdown_off(spark):
+        whole = judged(frame, frame.columns, [])
+        answers = None if whole is None else answered(frame, frame.columns, asked)
+    if whole is None or answers is None:
+        tally.reasons["Spark's own reader fails"] += 1
+        return None
+    return Case(spark, directory, frame.schema, shown(whole), answers, Folder(spark), f"seed {seed}")
+
+
+def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
+    """Each predicate through the reader's tasks, in this process."""
+    parsed = {text: parse_predicate(text) for text in case.answers}
+    case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
+    for text, predicate in parsed.items():
+        assert predicate is not None, text
+        scope = Scope(case.schema, fold=case.folder, plain_strings="\\" not in text)
+        compiled = compile_filter(predicate, scope)
+        if isinstance(compiled, str):
+            tally.left_to_spark += 1
+            continue
+        check_scan(rng, case, text, compiled, tally)
+
+
+def check_scan(rng: random.Random, case: Case, text: str, compiled: VectorFilter, tally: Tally) -> None:
+    """One predicate: random other columns and splits, with byte search mostly."""
+    needed = {path[0] for path in compiled.columns}
+    share = rng.choice((0.0, 0.3, 1.0))
+    fields = [f for f in case.schema.fields if f.name in needed or rng.random() < share]
+    query = AvroQuery(wanted_schema(fields), compiled, block_search=rng.random() < 0.8)
+    names = [f.name for f in fields]
+    about = f"{case.about}: {text} of {names}, as {compiled.root}"
+    counts: list[AvroCount] = []
+    try:
+        found = rows_of(query, case.directory, rng.choice((700, 5_000, 1 << 27)), counts)
+    except UnsafeInputError as problem:
+        tally.given_up += 1
+        tally.reasons[str(problem).partition(": ")[2][:80]] += 1
+        return
+    expected = case.expected(text, names)
+    missing, more = expected - found, found - expected
+    assert not missing, f"{about}\nmissing {missing}\nmore {more}"
+    assert not more or not compiled.is_exact, f"{about}\nmore {more}"
+    tally.scans += 1
+    tally.exact += compiled.is_exact
+    tally.kept += expected.total()
+    tally.counts = total([tally.counts, *counts])
+
+
+def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroCount]) -> Counter[Row]:
+    """Rows of all tasks, run here."""
+    found = local_files(sorted(str(path) for path in directory.glob("*.avro")))
+    files = containers(found, any_extension=True)
+    for file in files:
+        if refused := refusal(read_header(file.path, LOCAL).schema, query):
+            raise UnsafeInputError(f"{file.path}: {refused}")
+    tasks = pack(files, Packing(split, 1_000, 2))
+    scan = AvroScan(tasks, query, lambda _, count: counts.append(count))
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
+    rows: Counter[Row] = Counter()
+    for batch in scan(iter([numbers])):
+        assert batch.schema == query.schema
+        batch.validate(full=True)
+        columns = shown(pa.Table.from_batches([batch]))
+        rows += Counter(zip(*columns.values(), strict=True)) if columns else Counter({(): batch.num_rows})
+    return rows
+
+
+def check_session(rng: random.Random, case: Case, text: str, tally: Tally) -> None:
+    """One predicate through a whole session."""
+    session = PushdownSession(case.spark)
+    reader = rng.choice(("pushdown", "pushdown", "auto"))
+    names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
+    about = f"{case.about}: {text} of {names}, reader={reader}"
+    session.add_source("t", path=str(case.directory), format="avro", reader=reader)
+    expected = case.expected(text, names)
+    result = session.scan("t", columns=names, where=text)
+    found = counted(result.run(lambda frame: frame.toArrow()))
+    report = result.report()["t"]
+    assert found == expected, f"{about}, {report.reason}\nmissing {expected - found}\nmore {found - expected}"
+    assert report.rows_returned == found.total(), about
+    some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
+    assert counted(some) <= expected, f"{about}\nmore {counted(some) - expected}"
+    assert some.num_rows == min(7, expected.total()), about
+    tally.whole += 1
+    tally.whole_by_us += report.reader == "pushdown"
+
+
+def check_case(spark: SparkSession, seed: int, scans: int, tally: Tally) -> None:
+    rng = random.Random(seed + 1)
+    with TemporaryDirectory() as directory:
+        case = case_of(spark, seed, Path(directory), tally)
+        if case is None:
+            return
+        check_scans(rng, case, tally)
+        # Spark's own pushdown is no part of what is compared.
+        with pushdown_off(spark):
+            for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
+                check_session(rng, case, text, tally)
+
+
+def _not_vacuous(tally: Tally) -> None:
+    assert tally.scans > tally.given_up + tally.left_to_spark, tally
+    assert tally.exact > tally.scans * 0.7, tally
+    assert tally.kept > 10 * tally.scans, tally
+    assert tally.whole_by_us > 0, tally
+    for fate in Fate:
+        assert tally.counts.blocks[fate] > 0, (fate, tally)
+
+
+def _run(spark: SparkSession, cases: int, scans: int) -> Tally:
+    tally = Tally()
+
+    @settings(max_examples=cases, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        check_case(spark, seed, scans, tally)
+
+    run()
+    _not_vacuous(tally)
+    return tally
+
+
+def test_rows_are_those_of_spark(spark: SparkSession) -> None:
+    _run(spark, 10, 1)
+
+
+@pytest.mark.nightly
+def test_rows_are_those_of_spark_in_many_cases(spark: SparkSession) -> None:
+    _run(spark, NIGHTLY_CASES, 3)
