@@ -45,6 +45,21 @@ class ReaderChoice(StrEnum):
     PUSHDOWN = "pushdown"
 
 
+class OnSchemaConflict(StrEnum):
+    """What becomes of a column of which two files hold types that no type holds without loss."""
+
+    ERROR = "error"
+    WIDEN = "widen"
+    NULL = "null"
+
+
+class OnMissingColumn(StrEnum):
+    """What becomes of a column in a file that lacks it, though the schema or another file has it."""
+
+    NULL = "null"
+    ERROR = "error"
+
+
 class OutputMode(StrEnum):
     """What happens when the output exists already; names and meanings are Spark's."""
 
@@ -78,7 +93,11 @@ class OrcOptions(_Message):
 
 
 class SourceSpec(_Message):
-    """One named source: files of one format, how to parse them and which reader to use."""
+    """One named source: files of one format, how to parse them and which reader to use.
+
+    `implicit_names` gives other names to implicit columns (`dir` stands for the prefix of all directories);
+    `implicit_columns` are import paths `package.module:Class` of further ones.
+    """
 
     format: SourceFormat
     path: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -87,6 +106,10 @@ class SourceSpec(_Message):
     reader: ReaderChoice = ReaderChoice.AUTO
     filter_pushdown: bool = True
     orc: OrcOptions = OrcOptions()
+    on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
+    on_missing_column: OnMissingColumn = OnMissingColumn.NULL
+    implicit_names: dict[str, str] = Field(default_factory=dict)
+    implicit_columns: tuple[str, ...] = ()
 
     @field_validator("format")
     @classmethod
@@ -199,7 +222,7 @@ class SourceReport(_Message):
     Units: bytes as stored (compressed files: compressed bytes), rows, files. `bytes_searched` counts bytes that were
     searched for a byte pattern, after decompression. `skipped` counts units never read, by kind (files, bytes).
     `units` tells what became of a format's own units (stripes, row groups), by kind and fate; `bytes_by_purpose` splits
-    up `bytes_read`.
+    up `bytes_read`. `statements` are what a database was asked, without credentials.
     """
 
     reader: str
@@ -216,6 +239,7 @@ class SourceReport(_Message):
     skipped: dict[str, int] = Field(default_factory=dict)
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
     bytes_by_purpose: dict[str, int] = Field(default_factory=dict)
+    statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file: its full path and its length in bytes."""
+    """One file: its full path, its length in bytes, and when it was modified (milliseconds since 1970)."""
 
     path: str
     length: int
+    modified: int = 0
 
 
 class HadoopSettings:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
+from spark_jobs.projection.paths import sql_text
 from spark_jobs.projection.tree import same_name
 
-FILE_COLUMNS = ("filename", "filepath", "fqn", "suffix")
-"""Implicit columns that describe the file itself."""
+FILE_COLUMNS = ("filename", "filepath", "fqn", "suffix", "modified", "size")
+"""Implicit columns that describe the file itself: texts, but `modified` is a timestamp and `size` a number of bytes."""
 
 _DIRECTORY = re.compile(r"dir(0|[1-9][0-9]{0,3})", re.IGNORECASE)
 _GLOB_SIGNS = re.compile(r"[*?\[{\\]")
@@ -73,25 +74,6 @@ def max_depth(file_uris: Iterable[str], roots: Sequence[str]) -> int:
     return max((len(directories(file, root_of(file, roots) or file)) for file in file_uris), default=0)
 
 
-def implicit_values(file_uri: str, root: str) -> Mapping[str, str | None]:
-    """The implicit columns of one file: the four file columns, and `dirK` for each directory that there is.
-
-    `file_uri` and `root` are paths as Hadoop prints them, without percent-encoding. A `dirK` that is not in the answer
-    is null for this file.
-    """
-    fqn = location(file_uri)
-    filepath, _, filename = fqn.rpartition("/")
-    _, dot, suffix = filename.rpartition(".")
-    values: dict[str, str | None] = {
-        "filename": filename,
-        "filepath": filepath or "/",
-        "fqn": fqn,
-        "suffix": suffix if dot else None,
-    }
-    values.update({f"dir{level}": name for level, name in enumerate(directories(file_uri, root))})
-    return values
-
-
 class NativeImplicitExpressions(Mapping[str, str]):
     """Spark SQL for each implicit column, taken from the `_metadata` that Spark's own file readers offer.
 
@@ -117,7 +99,7 @@ class NativeImplicitExpressions(Mapping[str, str]):
         return len(FILE_COLUMNS) + self._depth
 
     def _file_column(self, name: str) -> str:
-        file = _native_location()
+        file = native_location()
         last_slash = f"length({file}) - locate('/', reverse({file}))"
         filename = f"substring_index({file}, '/', -1)"
         match name:
@@ -127,19 +109,23 @@ class NativeImplicitExpressions(Mapping[str, str]):
                 return filename
             case "filepath":
                 return f"if({last_slash} = 0, '/', left({file}, {last_slash}))"
+            case "modified":
+                return "_metadata.file_modification_time"
+            case "size":
+                return "_metadata.file_size"
             case _:
                 return f"if(contains({filename}, '.'), substring_index({filename}, '.', -1), NULL)"
 
     def _directory(self, level: int) -> str:
         if not self._roots:
             return "CAST(NULL AS STRING)"
-        file = _native_location()
+        file = native_location()
         cases = []
         for root in self._roots:
             prefix = _with_slash(root)
             names = f"filter(split(substring({file}, {len(prefix) + 1}), '/', -1), part -> part <> '')"
             value = f"if(size({names}) - 1 > {level}, get({names}, {level}), NULL)"
-            cases.append(f"WHEN startswith({file}, {_sql_text(prefix)}) THEN {value}")
+            cases.append(f"WHEN startswith({file}, {sql_text(prefix)}) THEN {value}")
         return f"CASE {' '.join(cases)} END"
 
 
@@ -147,19 +133,26 @@ def native_implicit_expressions(roots: Sequence[str], depth: int = 0) -> NativeI
     """Spark SQL per implicit column for a frame read by Spark's own file reader.
 
     `roots` are the scan roots as `scan_root` gives them, absolute and with their scheme unless local; `depth` is the
-    number of `dirK` levels to iterate over. The expressions give what `implicit_values` gives for the same file.
+    number of `dirK` levels to iterate over. The expressions give what `BuiltInColumns` gives for the same file.
     """
     return NativeImplicitExpressions(roots, depth)
 
 
-def implicit_references(tree: exp.Expr, schema: StructType, *, case_sensitive: bool = False) -> tuple[str, ...]:
-    """Implicit columns that a predicate or query mentions, in lower case, in order of appearance.
+def implicit_references(
+    tree: exp.Expr,
+    schema: StructType,
+    *,
+    case_sensitive: bool = False,
+    named: Callable[[str], str | None] = canonical_name,
+) -> tuple[str, ...]:
+    """Implicit columns that a predicate or query mentions, by their names in frames, in order of appearance.
 
-    A column of the schema wins over an implicit one of that name, and `dir0.x` is data: a member of a column `dir0`.
+    `named` gives the implicit column meant by a name, None for any other name. A column of the schema wins over an
+    implicit one, and `dir0.x` is data: a member of a column `dir0`.
     """
     found: dict[str, None] = {}
     for column in tree.find_all(exp.Column, bfs=False):
-        name = canonical_name(column.name)
+        name = named(column.name)
         if name and not any(has_column(schema, part.name, case_sensitive=case_sensitive) for part in column.parts):
             found[name] = None
     return tuple(found)
@@ -170,18 +163,14 @@ def has_column(schema: StructType, name: str, *, case_sensitive: bool = False) -
     return any(same_name(field.name, name, case_sensitive=case_sensitive) for field in schema.fields)
 
 
-def _native_location() -> str:
-    """SQL for the decoded path; `url_decode` would read a plus sign as a blank, so plus signs are encoded first."""
+def native_location() -> str:
+    """SQL for the file's `location`, from what Spark's readers offer.
+
+    `url_decode` would read a plus sign as a blank, so plus signs are encoded first.
+    """
     decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
     return f"regexp_replace({decoded}, '^file:/+', '/')"
 
 
 def _with_slash(root: str) -> str:
     return root if root.endswith("/") else f"{root}/"
-
-
-def _sql_text(text: str) -> str:
-    """The text as a Spark SQL string expression that no parser setting can change the meaning of."""
-    if "'" in text or "\\" in text:
-        return f"CAST(X'{text.encode().hex()}' AS STRING)"
-    return f"'{text}'"

@@ -1,4 +1,4 @@
-"""Parses column paths such as `m.b`, `arr[0,2]` and `a(b, c(d))` into immutable steps."""
+"""Parses column paths such as `m.b`, `arr[0,2]`, `tags['k']` and `a(b, c(d)) AS x` into immutable steps."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _MAX_POSITION = 2**31 - 1
 _NAME = re.compile(r"[^\s.,*`()\[\]]+")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _DIGITS = re.compile(r"[0-9]+")
+_TEXT = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
+_AS = re.compile(r"\s+AS\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,13 @@ class Elements:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """The value that a map has for a key, or an array of them where several keys are asked for."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Group:
     """Several members of the struct before it, kept together as a smaller struct."""
 
@@ -40,14 +49,18 @@ class Wildcard:
     """All columns of the table."""
 
 
-Step = Member | Elements | Group | Wildcard
+Step = Member | Elements | Entry | Group | Wildcard
 
 
 @dataclass(frozen=True)
 class ColumnPath:
-    """One entry of `columns`: its steps, the first of which is a `Member` or the `Wildcard`."""
+    """One entry of `columns`: its steps, the first of which is a `Member` or the `Wildcard`.
+
+    `alias` is the name that the output is to have, None for the name that Spark would give.
+    """
 
     steps: tuple[Step, ...]
+    alias: str | None = None
 
     @property
     def is_wildcard(self) -> bool:
@@ -61,12 +74,25 @@ class ColumnPath:
         return first.name if isinstance(first, Member) else ""
 
     def __str__(self) -> str:
-        return render_steps(self.steps)
+        path = render_steps(self.steps)
+        return path if self.alias is None else f"{path} AS {plain_name(self.alias)}"
+
+
+def plain_name(name: str) -> str:
+    """The name as a path spells it: in backticks only where it needs them."""
+    return name if _NAME.fullmatch(name) else quote_name(name)
 
 
 def quote_name(name: str) -> str:
     """The name in backticks, so that Spark and the path parser take it literally."""
     return f"`{name.replace('`', '``')}`"
+
+
+def sql_text(text: str) -> str:
+    """The text as a Spark SQL string expression that no parser setting can change the meaning of."""
+    if "'" in text or "\\" in text:
+        return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"'{text}'"
 
 
 def render_steps(steps: Sequence[Step]) -> str:
@@ -75,15 +101,21 @@ def render_steps(steps: Sequence[Step]) -> str:
     for step in steps:
         match step:
             case Member(name):
-                plain = name if _NAME.fullmatch(name) else quote_name(name)
-                text += f".{plain}" if text else plain
+                text += f".{plain_name(name)}" if text else plain_name(name)
             case Elements(positions):
                 text += f"[{','.join(map(str, positions))}]"
+            case Entry(keys):
+                text += f"[{','.join(map(_quoted_key, keys))}]"
             case Group(members):
                 text += f"({', '.join(map(str, members))})"
             case Wildcard():
                 text += "*"
     return text
+
+
+def _quoted_key(key: str) -> str:
+    escaped = key.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def parse_path(text: str) -> ColumnPath:
@@ -95,12 +127,12 @@ def parse_path(text: str) -> ColumnPath:
     path = parser.path(nested=False)
     parser.skip_blanks()
     if not parser.at_end:
-        raise parser.error("expected `.`, `[`, `(` or the end")
+        raise parser.error("expected `.`, `[`, `(`, ` AS name` or the end")
     return path
 
 
 def parse_paths(columns: Sequence[str]) -> tuple[ColumnPath, ...]:
-    """Parses all entries of `columns`; entries with the same steps merge into one."""
+    """Parses all entries of `columns`; entries with the same steps and output name merge into one."""
     if isinstance(columns, str):
         raise BadSpecError(f"columns: give a list of column paths, not the one text {columns!r}")
     return tuple(dict.fromkeys(parse_path(text) for text in columns))
@@ -109,7 +141,7 @@ def parse_paths(columns: Sequence[str]) -> tuple[ColumnPath, ...]:
 class _Parser:
     """Recursive descent over one text.
 
-    path = name {`.` name | `[` digits {`,` digits} `]`} [`(` path {`,` path} `)`]
+    path = name {`.` name | `[` digits {`,` digits} `]` | `[` text {`,` text} `]`} [`(` path {`,` path} `)`] [AS name]
     """
 
     def __init__(self, text: str) -> None:
@@ -133,16 +165,25 @@ class _Parser:
         if not nested and self._take("*"):
             return ColumnPath((Wildcard(),))
         steps: list[Step] = [Member(self._name())]
-        while True:
-            if self._take("."):
-                steps.append(Member(self._name()))
-            elif self._take("["):
-                steps.append(self._elements())
-            elif self._take("("):
-                steps.append(self._group())
-                return ColumnPath(tuple(steps))
-            else:
-                return ColumnPath(tuple(steps))
+        while (step := self._next_step()) is not None:
+            steps.append(step)
+            if isinstance(step, Group):
+                break
+        return ColumnPath(tuple(steps), self._alias())
+
+    def _next_step(self) -> Step | None:
+        if self._take("."):
+            return Member(self._name())
+        if self._take("["):
+            return self._selector()
+        return self._group() if self._take("(") else None
+
+    def _alias(self) -> str | None:
+        found = _AS.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return self._name()
 
     def _name(self) -> str:
         if quoted := _QUOTED.match(self._text, self._at):
@@ -153,17 +194,32 @@ class _Parser:
             return plain.group()
         raise self.error("expected a column name (put names with blanks or signs between backticks)")
 
-    def _elements(self) -> Elements:
+    def _selector(self) -> Elements | Entry:
+        self.skip_blanks()
+        if self._text.startswith(("'", '"'), self._at):
+            keys = dict.fromkeys([self._key()])
+            while self._separator("]"):
+                keys[self._key()] = None
+            return Entry(tuple(keys))
         positions = {self._position()}
         while self._separator("]"):
             positions.add(self._position())
         return Elements(tuple(sorted(positions)))
 
+    def _key(self) -> str:
+        self.skip_blanks()
+        found = _TEXT.match(self._text, self._at)
+        if found is None:
+            raise self.error("expected a key between quotes")
+        self._at = found.end()
+        single, double = found.groups()
+        return double.replace('""', '"') if single is None else single.replace("''", "'")
+
     def _position(self) -> int:
         self.skip_blanks()
         digits = _DIGITS.match(self._text, self._at)
         if digits is None or int(digits.group()) > _MAX_POSITION:
-            raise self.error(f"expected an array position from 0 to {_MAX_POSITION}")
+            raise self.error(f"expected an array position from 0 to {_MAX_POSITION}, or a map's key between quotes")
         self._at = digits.end()
         return int(digits.group())
 

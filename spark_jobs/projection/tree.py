@@ -6,23 +6,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from spark_jobs.projection.paths import ColumnPath, Elements, Group, Member, Step, render_steps
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from spark_jobs.projection.paths import ColumnPath, Elements, Entry, Group, Member, Step, render_steps
+
+Selector = Elements | Entry
+"""What narrows one dimension of a column: some positions of an array, or some keys of a map."""
 
 
 @dataclass(frozen=True)
 class ProjectionNode:
     """What is wanted of one column or struct member.
 
-    `members` lists the wanted members, empty for all of them. `positions` has one entry per array dimension that is
-    narrowed, each the wanted zero-based positions; no entry means every element.
+    `members` lists the wanted members, empty for all of them. `selectors` has one entry per array or map dimension that
+    is narrowed; no entry means every element.
     """
 
     name: str
     members: tuple[ProjectionNode, ...] = ()
-    positions: tuple[tuple[int, ...], ...] = ()
+    selectors: tuple[Selector, ...] = ()
 
     def __str__(self) -> str:
-        steps: list[Step] = [Member(self.name), *(Elements(dimension) for dimension in self.positions)]
+        steps: list[Step] = [Member(self.name), *self.selectors]
         text = render_steps(steps)
         return f"{text}({', '.join(map(str, self.members))})" if self.members else text
 
@@ -41,12 +46,20 @@ class ProjectionTree:
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
 
+    def merged_with(self, other: ProjectionTree, *, case_sensitive: bool) -> ProjectionTree:
+        """What is wanted by either of two trees."""
+        return ProjectionTree(_merged([*self.nodes, *other.nodes], case_sensitive))
+
+    def pruned(self, schema: StructType, *, case_sensitive: bool) -> StructType:
+        """The wanted columns of a table, with just their wanted members, in the table's own order and spelling."""
+        return _pruned_struct(schema, self.nodes, case_sensitive)
+
 
 def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) -> ProjectionTree:
     """Merges paths (without wildcards) into a tree.
 
-    A column wanted whole swallows paths into it, array positions coalesce, duplicates merge. Names that differ in case
-    alone are the same column unless `case_sensitive`.
+    A column wanted whole swallows paths into it, array positions and map keys coalesce, duplicates merge. Names that
+    differ in case alone are the same column unless `case_sensitive`.
     """
     return ProjectionTree(_merged([_node(path.steps) for path in paths], case_sensitive))
 
@@ -59,15 +72,18 @@ def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
 def _node(steps: Sequence[Step]) -> ProjectionNode:
     first, *rest = steps
     assert isinstance(first, Member)
-    dimensions = list(takewhile(lambda step: isinstance(step, Elements), rest))
-    positions = tuple(step.positions for step in dimensions if isinstance(step, Elements))
-    rest = rest[len(dimensions) :]
+    selectors = tuple(step for step in takewhile(_narrows, rest) if isinstance(step, Selector))
+    rest = rest[len(selectors) :]
     members: tuple[ProjectionNode, ...] = ()
     if rest and isinstance(rest[0], Group):
         members = tuple(_node(path.steps) for path in rest[0].members)
     elif rest:
         members = (_node(rest),)
-    return ProjectionNode(first.name, members, positions)
+    return ProjectionNode(first.name, members, selectors)
+
+
+def _narrows(step: Step) -> bool:
+    return isinstance(step, Selector)
 
 
 def _merged(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[ProjectionNode, ...]:
@@ -82,6 +98,40 @@ def _merged(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[Proj
 def _union(left: ProjectionNode, right: ProjectionNode, case_sensitive: bool) -> ProjectionNode:
     both_narrow = bool(left.members and right.members)
     members = _merged([*left.members, *right.members], case_sensitive) if both_narrow else ()
-    pairs = zip(left.positions, right.positions, strict=False)
-    positions = tuple(tuple(sorted({*mine, *theirs})) for mine, theirs in pairs)
-    return ProjectionNode(left.name, members, positions)
+    coalesced = (_coalesced(mine, theirs) for mine, theirs in zip(left.selectors, right.selectors, strict=False))
+    selectors = tuple(both for both in takewhile(lambda both: both is not None, coalesced) if both is not None)
+    return ProjectionNode(left.name, members, selectors)
+
+
+def _coalesced(left: Selector, right: Selector) -> Selector | None:
+    """Both selections of one dimension; None for those of different kinds, of which nothing can be left out."""
+    if isinstance(left, Elements) and isinstance(right, Elements):
+        return Elements(tuple(sorted({*left.positions, *right.positions})))
+    if isinstance(left, Entry) and isinstance(right, Entry):
+        return Entry(tuple(dict.fromkeys((*left.keys, *right.keys))))
+    return None
+
+
+def _pruned_struct(schema: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
+    fields = []
+    for field in schema.fields:
+        node = next((n for n in nodes if same_name(n.name, field.name, case_sensitive=case_sensitive)), None)
+        if node is not None:
+            kept = _pruned(field.dataType, node.members, case_sensitive)
+            fields.append(StructField(field.name, kept, field.nullable, field.metadata))
+    return StructType(fields)
+
+
+def _pruned(data_type: DataType, members: Sequence[ProjectionNode], case_sensitive: bool) -> DataType:
+    """Arrays and maps are passed through to what they hold: a tree's members are those of the structs in them."""
+    if not members:
+        return data_type
+    if isinstance(data_type, StructType):
+        kept = _pruned_struct(data_type, members, case_sensitive)
+        return kept if kept.fields else data_type
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_pruned(data_type.elementType, members, case_sensitive), data_type.containsNull)
+    if isinstance(data_type, MapType):
+        value = _pruned(data_type.valueType, members, case_sensitive)
+        return MapType(data_type.keyType, value, data_type.valueContainsNull)
+    return data_type

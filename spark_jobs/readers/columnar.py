@@ -87,8 +87,7 @@ def conf(spark: SparkSession, key: str, default: str) -> str:
 
 def read_fields(request: ScanRequest) -> list[t.StructField]:
     """The table columns that must be read, in the table's order."""
-    wanted = set(request.columns)
-    return [field for field in request.schema.fields if field.name in wanted]
+    return list(request.read_schema.fields)
 
 
 def unknown_type(kind: t.DataType) -> t.DataType | None:

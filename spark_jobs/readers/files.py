@@ -117,12 +117,12 @@ def input_files(frame: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
     local = local_files([uri for uri in uris if is_local(uri)])
     if len(local) == len(uris):
         return local
-    sizes = {entry.path: entry.length for entry in _listed(frame)}
+    sizes = {entry.path: entry.length for entry in listed(frame)}
     remote = [(uri, decoded(uri)) for uri in uris if not is_local(uri)]
     return local + tuple(InputFile(uri, path, sizes[path], storage) for uri, path in remote)
 
 
-def _listed(frame: DataFrame) -> Iterator[FileEntry]:
+def listed(frame: DataFrame) -> Iterator[FileEntry]:
     """What Spark knows of a frame's files since it listed them."""
     relation = frame._jdf.queryExecution().analyzed()
     newer = relation.nodeName() == "DataSourceV2Relation"
@@ -130,7 +130,15 @@ def _listed(frame: DataFrame) -> Iterator[FileEntry]:
     found = index.allFiles().iterator()
     while found.hasNext():
         status = found.next()
-        yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
+        yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
+
+
+def partition_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Columns that a frame of Spark's own reader takes from the names of directories."""
+    relation = frame._jdf.queryExecution().analyzed()
+    newer = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
+    return tuple(str(name) for name in schema.fieldNames())
 
 
 def has_plain_directories(path: str) -> bool:

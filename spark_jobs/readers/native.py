@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.contract import ConjunctReport, Exactness, SourceFormat, SourceReport
 from spark_jobs.predicates.parse import conjuncts
-from spark_jobs.projection.implicit import location, max_depth, native_implicit_expressions
+from spark_jobs.projection.catalog import BUILT_IN
+from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, input_files, input_uris
 from spark_jobs.readers.protocol import ScanRequest
 from spark_jobs.readers.storage import LOCAL
@@ -40,9 +42,8 @@ class NativeScan:
         request = self._request
         if not request.implicit:
             return request.native
-        depth = max_depth(map(decoded, input_uris(request.native)), [location(root) for root in self._roots])
-        expressions = native_implicit_expressions(self._roots, depth)
-        added = [f"{expressions[name]} AS {name}" for name in request.implicit]
+        known = request.fill or ImplicitFill(BUILT_IN, self._roots, lambda: listed_facts(request.native, self._roots))
+        added = known.by_metadata(request.implicit, list(map(decoded, input_uris(request.native))))
         return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
 
     def report(self) -> SourceReport:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.projection.implicit import implicit_values, root_of
+from spark_jobs.projection.catalog import BUILT_IN
+from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.files import Packing, decoded
+from spark_jobs.readers.facts import facts_of
+from spark_jobs.readers.files import Packing, decoded, local_files
 
 
 def packing(spark: SparkSession) -> Packing:
@@ -20,20 +22,19 @@ def packing(spark: SparkSession) -> Packing:
     )
 
 
-def with_implicit(frame: DataFrame, names: Sequence[str], uris: Sequence[str], roots: Sequence[str]) -> DataFrame:
-    """Add implicit columns to a frame whose partition number k holds rows of the file `uris[k]` alone."""
+def with_implicit(
+    frame: DataFrame,
+    names: Sequence[str],
+    uris: Sequence[str],
+    roots: Sequence[str],
+    fill: ImplicitFill | None = None,
+) -> DataFrame:
+    """Add implicit columns to a frame whose partition number k holds rows of the file `uris[k]` alone.
+
+    `fill` knows their values, None for the built-in columns of local files.
+    """
     if not names:
         return frame
-    values = [implicit_values(uri, root_of(uri, roots) or uri) for uri in map(decoded, uris)]
-    added = []
-    for name in names:
-        items = ", ".join(_sql_text(row.get(name)) for row in values)
-        added.append(f"get(array({items}), spark_partition_id()) AS {name}")
+    known = fill or ImplicitFill(BUILT_IN, tuple(roots), lambda: facts_of(local_files(uris), roots))
+    added = known.by_partition(names, list(map(decoded, uris)))
     return frame.selectExpr(*map(quote_name, frame.columns), *added)
-
-
-def _sql_text(value: str | None) -> str:
-    if value is None:
-        return "CAST(NULL AS STRING)"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

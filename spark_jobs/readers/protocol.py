@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -13,12 +13,16 @@ from sqlglot import exp
 from spark_jobs.contract import (
     ConjunctReport,
     Exactness,
+    OnMissingColumn,
+    OnSchemaConflict,
     OrcOptions,
     ReaderChoice,
     RemoteSourceSpec,
     SourceFormat,
     SourceReport,
 )
+from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
+from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.remote_spec import RemoteConnection
 
 
@@ -34,6 +38,9 @@ class Source:
     reader: ReaderChoice
     filter_pushdown: bool
     orc: OrcOptions = field(default_factory=OrcOptions)
+    on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
+    on_missing_column: OnMissingColumn = OnMissingColumn.NULL
+    catalog: ImplicitCatalog = BUILT_IN
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class ScanRequest:
     `native` is Spark's own, lazy frame over the source: it supplies schema and file listing, and is the fallback.
     `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the whole
     predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
+    `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
+    `read_schema`. `fill` knows the values of the implicit columns, None for the built-in ones under their own names.
     """
 
     source: Source
@@ -70,6 +79,15 @@ class ScanRequest:
     implicit: tuple[str, ...]
     where: str | None
     predicate: exp.Expr | None
+    pruned: StructType | None = None
+    fill: ImplicitFill | None = None
+
+    @property
+    def read_schema(self) -> StructType:
+        """The columns to read, in the table's order, without struct members that nobody needs."""
+        if self.pruned is not None:
+            return self.pruned
+        return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
 
 class Scan(Protocol):
@@ -91,6 +109,22 @@ class Scan(Protocol):
 
     def limited(self, limit: int) -> LimitedScan | None:
         """How to stop early after `limit` rows, or None where Spark's own LIMIT stops the scan by itself."""
+
+
+@runtime_checkable
+class LimitingScan(Protocol):
+    """A scan whose source can stop after some rows by itself."""
+
+    def limited_frame(self, limit: int) -> DataFrame | None:
+        """At most `limit` rows that satisfy the predicate, lazily; None where only Spark can tell them."""
+
+
+@runtime_checkable
+class HoldingScan(Protocol):
+    """A scan that holds something for its tasks while they run, such as a snapshot of a database."""
+
+    def release(self) -> None:
+        """Give it up; frames made before can no longer be run."""
 
 
 class LimitedScan(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
@@ -261,11 +261,12 @@ def _conjunct_reports(parts: Sequence[_Part], chosen: BytePattern) -> tuple[Conj
 
 
 def _read_schema(request: ScanRequest) -> StructType:
-    """JSON is read by name, so only the wanted columns; CSV is read by position, so all of them."""
-    if request.source.format is SourceFormat.CSV:
-        return request.schema
-    wanted = set(request.columns)
-    return StructType([field for field in request.schema.fields if field.name in wanted])
+    """JSON is read by name, so only what is wanted; CSV is read by position, where the rest is text as it stands."""
+    wanted = request.read_schema
+    if request.source.format is not SourceFormat.CSV:
+        return wanted
+    names = set(wanted.fieldNames())
+    return StructType([f if f.name in names else StructField(f.name, StringType()) for f in request.schema.fields])
 
 
 class TextScan:
@@ -311,7 +312,7 @@ class TextScan:
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(self._parsed(lines), self._request.implicit, uris, self._roots)
+        return with_implicit(self._parsed(lines), self._request.implicit, uris, self._roots, self._request.fill)
 
     def exhausted(self, wave: int, number: int) -> bool:
         """Whether a task of a wave came to the end of its splits."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,10 +31,14 @@ _TIMES = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 
 @dataclass(frozen=True)
 class Matched:
-    """A wanted column: its field as Spark wants it, and its column id in a file, None where the file lacks it."""
+    """A wanted column: its field as Spark wants it, and its column id in a file, None where the file lacks it.
+
+    `columns` are the ids of all that is read for it: its own, and those of the members that are wanted.
+    """
 
     field: pa.Field
     column: int | None
+    columns: tuple[int, ...] = ()
 
 
 def matched(
@@ -58,7 +63,33 @@ def matched(
         if column is not None:
             rules = _Rules(case_sensitive, PADDED in (field.metadata or {}))
             _check(tail.types, column, field.type, field.name, rules)
-    return [Matched(field, column) for field, column in zip(wanted, found, strict=True)]
+    return [
+        Matched(field, column, () if column is None else tuple(_wanted_ids(tail, column, field.type, case_sensitive)))
+        for field, column in zip(wanted, found, strict=True)
+    ]
+
+
+def _wanted_ids(tail: FileTail, column: int, wanted: pa.DataType, case_sensitive: bool) -> Iterator[int]:
+    """Ids of a column and of the members in it that are wanted, ascending.
+
+    A struct of which no wanted member is there is read with its first one: its nulls are wanted all the same.
+    """
+    node = tail.types[column]
+    yield column
+    if pa.types.is_struct(wanted):
+        found = [member(node, field.name, case_sensitive=case_sensitive) for field in wanted]
+        inner = [(child, field.type) for child, field in zip(found, wanted, strict=True) if child is not None]
+        inner.sort(key=itemgetter(0))
+        if not inner and node.subtypes:
+            yield from tail.descendants(node.subtypes[0])
+    elif pa.types.is_map(wanted):
+        inner = list(zip(node.subtypes, (wanted.key_type, wanted.item_type), strict=True))
+    elif pa.types.is_list(wanted):
+        inner = [(node.subtypes[0], wanted.value_type)]
+    else:
+        inner = [(child, pa.null()) for child in node.subtypes]
+    for child, kind in inner:
+        yield from _wanted_ids(tail, child, kind, case_sensitive)
 
 
 def _by_name(names: dict[str, int], name: str, case_sensitive: bool) -> int | None:

@@ -7,7 +7,7 @@ chunk in which a row group begins is unpacked, and the run in which it begins is
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -109,7 +109,7 @@ def cut_stream(stripe: Stripe, cutting: Cutting, stored: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Selection:
-    """Some columns of a file with all their ancestors, in the file's order; `types` is their own, smaller type tree."""
+    """Some columns of a file and the root, in the file's order; `types` is their own, smaller type tree."""
 
     columns: tuple[int, ...]
     types: tuple[Type, ...]
@@ -117,15 +117,21 @@ class Selection:
     @classmethod
     def of(cls, tail: FileTail, top_level: Iterable[int]) -> Selection:
         """Some top-level columns, whole."""
-        roots = sorted(top_level)
-        columns = (0, *(column for root in roots for column in tail.descendants(root)))
+        return cls.of_parts(tail, [column for root in top_level for column in tail.descendants(root)])
+
+    @classmethod
+    def of_parts(cls, tail: FileTail, wanted: Iterable[int]) -> Selection:
+        """Some columns; whatever holds one of them must be among them. Structs are left with the members given."""
+        columns = (0, *sorted(wanted))
         new = {column: number for number, column in enumerate(columns)}
-        names = dict(zip(tail.types[0].subtypes, tail.types[0].field_names, strict=True))
-        root_type = type_like(tail.types[0], [new[root] for root in roots], [names[root] for root in roots])
-        inner = (
-            type_like(t, [new[c] for c in t.subtypes], t.field_names) for t in (tail.types[c] for c in columns[1:])
-        )
-        return cls(columns, (root_type, *inner))
+        return cls(columns, tuple(_with_children(tail.types[column], new) for column in columns))
+
+
+def _with_children(node: Type, new: Mapping[int, int]) -> Type:
+    """A type under its new numbers, a struct with just the members that have one."""
+    kept = [place for place, child in enumerate(node.subtypes) if child in new]
+    names = [node.field_names[place] for place in kept] if node.field_names else node.field_names
+    return type_like(node, [new[node.subtypes[place]] for place in kept], names)
 
 
 class CutFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from spark_jobs.contract import SourceReport
 from spark_jobs.readers.files import Task, pack
@@ -62,14 +61,9 @@ class OrcLazyScan:
         plan = self._plan
         scan = OrcScan(tasks, plan.query, report, cap if plan.exact else None)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
-        rows = numbers.mapInArrow(scan, self._schema)
+        rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(rows, self._request.implicit, uris, self._roots)
-
-    @property
-    def _schema(self) -> StructType:
-        fields = self._request.schema.fields
-        return StructType([fields[place] for place in self._plan.query.positions])
+        return with_implicit(rows, self._request.implicit, uris, self._roots, self._request.fill)
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""

@@ -41,7 +41,7 @@ class ColumnSet:
         self.columns = tuple(columns)
         self.schema = pa.schema([column.field for column in columns])
         self.roots = sorted(column.column for column in columns if column.column is not None)
-        self.selection = Selection.of(tail, self.roots)
+        self.selection = Selection.of_parts(tail, [column for match in columns for column in match.columns])
 
     def groups_at_a_time(self, stride: int) -> int:
         """How many row groups of so many rows to decode at a time."""
@@ -235,7 +235,10 @@ def _without_columns(rows: int) -> pa.RecordBatch:
 def _decoded(cut: CutFile) -> pa.RecordBatch:
     """The rows of a cut. Raises ValueError for damaged streams, UnsafeInputError for times that Arrow cannot hold."""
     try:
-        return cut.opened().read_stripe(0)
+        batch = cut.opened().read_stripe(0)
+        for column in batch.columns:
+            _check_decimals(column)
+        return batch
     except pa.ArrowInvalid as problem:
         if "out of range for nanosecond" in str(problem):
             raise UnsafeInputError(
@@ -244,3 +247,17 @@ def _decoded(cut: CutFile) -> pa.RecordBatch:
         raise ValueError(str(problem)) from problem
     except (pa.ArrowException, OSError) as problem:
         raise ValueError(str(problem)) from problem
+
+
+def _check_decimals(values: pa.Array) -> None:
+    """Raises ArrowInvalid for a number of more digits than its type has: nobody would look again, but Spark fails."""
+    if pa.types.is_decimal(values.type):
+        values.validate(full=True)
+    elif pa.types.is_map(values.type):
+        _check_decimals(values.keys)
+        _check_decimals(values.items)
+    elif pa.types.is_list(values.type):
+        _check_decimals(values.values)
+    elif pa.types.is_struct(values.type):
+        for member in range(values.type.num_fields):
+            _check_decimals(values.field(member))

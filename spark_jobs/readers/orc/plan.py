@@ -176,12 +176,11 @@ def _wanted_field(field: t.StructField) -> pa.Field:
 
 
 def _query(spark: SparkSession, request: ScanRequest, filtered: VectorFilter | None) -> OrcQuery:
-    wanted = set(request.columns)
-    places = [place for place, field in enumerate(request.schema.fields) if field.name in wanted]
-    fields = [request.schema.fields[place] for place in places]
+    fields = read_fields(request)
+    places = {name: place for place, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(
         wanted_schema(fields),
-        tuple(places),
+        tuple(places[field.name] for field in fields),
         filtered,
         request.source.orc.partial_reads,
         request.source.orc.min_seek_size,

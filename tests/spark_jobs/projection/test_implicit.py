@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from spark_jobs.projection.catalog import BuiltInColumns, FileFacts
 from spark_jobs.projection.implicit import (
+    FILE_COLUMNS,
+    directories,
     implicit_references,
-    implicit_values,
     location,
     max_depth,
     native_implicit_expressions,
@@ -40,24 +43,32 @@ def test_the_scan_root_of_a_plain_file_is_its_parent() -> None:
     assert scan_root("hdfs://nn/a.json", is_file=True) == "hdfs://nn"
 
 
+def told(path: str, root: str) -> dict[str, object]:
+    """What the built-in columns say of a file of one byte."""
+    family = BuiltInColumns()
+    facts = FileFacts(location(path), directories(path, root), 1, datetime(2026, 1, 2, tzinfo=UTC))
+    columns = [family.column(name) for name in (*FILE_COLUMNS, "dir0", "dir1", "dir2")]
+    return {column.name: family.value(column, facts) for column in columns if column is not None}
+
+
 def test_values_of_a_remote_file() -> None:
-    assert implicit_values("s3a://events/2026/01/a b.json.gz", "s3a://events/2026") == {
+    assert told("s3a://events/2026/01/a b.json.gz", "s3a://events/2026") == {
         "filename": "a b.json.gz",
         "filepath": "s3a://events/2026/01",
         "fqn": "s3a://events/2026/01/a b.json.gz",
         "suffix": "gz",
+        "modified": datetime(2026, 1, 2, tzinfo=UTC),
+        "size": 1,
         "dir0": "01",
+        "dir1": None,
+        "dir2": None,
     }
 
 
 def test_values_of_a_local_file_at_the_root_and_elsewhere() -> None:
-    assert implicit_values("file:/plain", "/") == {
-        "filename": "plain",
-        "filepath": "/",
-        "fqn": "/plain",
-        "suffix": None,
-    }
-    assert "dir0" not in implicit_values("/database/x/a.json", "/data")
+    plain = told("file:/plain", "/")
+    assert (plain["filename"], plain["filepath"], plain["fqn"], plain["suffix"]) == ("plain", "/", "/plain", None)
+    assert told("/database/x/a.json", "/data")["dir0"] is None
 
 
 def test_depth_is_that_of_the_deepest_file_below_its_own_root() -> None:
@@ -105,14 +116,17 @@ def test_native_expressions_agree_with_the_file_names(spark: SparkSession, tmp_p
     frame = spark.read.option("recursiveFileLookup", True).schema("place string").json(str(root))
     rows = frame.selectExpr("place", *(f"{text} AS {name}" for name, text in expressions.items())).collect()
     found = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}
-    nothing = dict.fromkeys(expressions)
-    assert found == {place: nothing | dict(implicit_values(f"{root}/{place}", str(root))) for place in NASTY_PLACES}
+    for place in NASTY_PLACES:
+        status = (root / place).stat()
+        modified = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000 / 1000, UTC).replace(tzinfo=None)
+        itself = {"size": status.st_size, "modified": modified}
+        assert found[place] == told(f"{root}/{place}", str(root)) | itself
 
 
 def test_native_expressions_answer_any_level_and_only_implicit_names() -> None:
     expressions = native_implicit_expressions([], depth=1)
-    assert list(expressions) == ["filename", "filepath", "fqn", "suffix", "dir0"]
-    assert len(expressions) == 5
+    assert list(expressions) == [*FILE_COLUMNS, "dir0"]
+    assert len(expressions) == 7
     assert expressions["dir7"] == "CAST(NULL AS STRING)"
     assert "user_id" not in expressions
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import BadSpecError
-from spark_jobs.projection.paths import ColumnPath, Elements, Group, Member, Wildcard, parse_path, parse_paths
+from spark_jobs.projection.paths import ColumnPath, Elements, Entry, Group, Member, Wildcard, parse_path, parse_paths
 
 
 def path(*steps: object) -> ColumnPath:
@@ -29,6 +29,13 @@ def path(*steps: object) -> ColumnPath:
         ),
         ("`a.b``c d`.`*`", path(Member("a.b`c d"), Member("*"))),
         ("größe-1", path(Member("größe-1"))),
+        ("m['k']", path(Member("m"), Entry(("k",)))),
+        ("m[ 'it''s', \"b\"\"c\" ].x", path(Member("m"), Entry(("it's", 'b"c')), Member("x"))),
+        ("a['x'][0]", path(Member("a"), Entry(("x",)), Elements((0,)))),
+        ("a AS b", ColumnPath((Member("a"),), "b")),
+        ("a.b  as  `b c`", ColumnPath((Member("a"), Member("b")), "b c")),
+        ("a(b AS x) AS y", ColumnPath((Member("a"), Group((ColumnPath((Member("b"),), "x"),))), "y")),
+        ("AS", path(Member("AS"))),
     ],
 )
 def test_paths_parse_to_their_steps(text: str, expected: ColumnPath) -> None:
@@ -55,6 +62,11 @@ def test_paths_parse_to_their_steps(text: str, expected: ColumnPath) -> None:
         ("*, a", 2, "','"),
         ("`a", 1, "'`'"),
         ("a)", 2, "')'"),
+        ("m['k]", 3, '"\'"'),
+        ("a['k', 1]", 8, "'1'"),
+        ("a AS", 3, "'A'"),
+        ("a AS b.c", 7, "'.'"),
+        ("* AS x", 3, "'A'"),
     ],
 )
 def test_bad_text_says_where_it_goes_wrong(text: str, position: int, found: str) -> None:

@@ -23,6 +23,10 @@ from spark_jobs.projection.tree import merge_paths
         (["b", "a", "B"], "b, a"),
         (["`odd name`.x"], "`odd name`(x)"),
         ([], ""),
+        (["m['k'].x", "m['j'].y"], "m['k','j'](x, y)"),
+        (["m['k']", "m[0]"], "m"),
+        (["a[0]['k'].x", "a[1]['j'].x"], "a[0,1]['k','j'](x)"),
+        (["a AS x", "a.b AS y"], "a"),
     ],
 )
 def test_paths_merge_into_what_must_be_read(columns: list[str], merged: str) -> None:

@@ -1,0 +1,63 @@
+"""Which parts of a table an expression reads: the predicate's share of the projection tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql.types import ArrayType, DataType, StructType
+from sqlglot import exp
+
+from spark_jobs.errors import BadSpecError
+from spark_jobs.projection.names import find_field
+from spark_jobs.projection.paths import ColumnPath, Member
+from spark_jobs.projection.tree import ProjectionTree, merge_paths, same_name
+
+
+def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> ProjectionTree:
+    """The parts of a table that a predicate or query may read, rather too much than too little.
+
+    A dotted name counts from every part on that names a column, because the parts before it may be the table's name; it
+    counts down to the member that it names, and wholly from whatever is no struct on. `*` is everything.
+    """
+    if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
+        return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], case_sensitive=True)
+    paths = [path for names in _dotted(tree) for path in _readings(names, schema, case_sensitive)]
+    return merge_paths(paths, case_sensitive=case_sensitive)
+
+
+def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
+    """The dotted names in a tree, each with the members that follow it."""
+    for column in tree.find_all(exp.Column):
+        names = [part.name for part in column.parts]
+        node: exp.Expr = column
+        while isinstance(node.parent, exp.Dot) and node.parent.this is node:
+            if not isinstance(node.parent.expression, exp.Identifier):
+                break
+            names.append(node.parent.expression.name)
+            node = node.parent
+        yield tuple(names)
+
+
+def _readings(names: Sequence[str], schema: StructType, case_sensitive: bool) -> Iterator[ColumnPath]:
+    for at, name in enumerate(names):
+        for field in schema.fields:
+            if same_name(field.name, name, case_sensitive=case_sensitive):
+                members = _members(field.dataType, names[at + 1 :], case_sensitive)
+                yield ColumnPath((Member(field.name), *members))
+
+
+def _members(data_type: DataType, names: Sequence[str], case_sensitive: bool) -> Iterator[Member]:
+    """The struct members that some names lead to, up to the first that is none."""
+    for name in names:
+        inner = data_type.elementType if isinstance(data_type, ArrayType) else data_type
+        if not isinstance(inner, StructType):
+            return
+        try:
+            field = find_field(inner, name, case_sensitive=case_sensitive)
+        except BadSpecError:
+            # Two members that differ in case alone: Spark itself says so, and until then both are needed.
+            return
+        if field is None:
+            return
+        yield Member(field.name)
+        data_type = field.dataType
