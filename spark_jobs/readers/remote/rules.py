@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sqlglot.errors import SqlglotError
 from sqlglot import Dialect, TokenType
+from sqlglot.errors import SqlglotError
 
 _BEFORE_OPERANDS = frozenset(
     {TokenType.L_PAREN, TokenType.COMMA, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT}
