@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_pushdown.operators import LazyOrcScanOperator, PushdownJoinOperator, PushdownScanOperator
+from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
 from airflow_pushdown.operators.base import PushdownBaseOperator
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
-    JOIN,
     LAZY_ORC,
     OPERATORS,
     PARAMETERS,
@@ -40,11 +39,7 @@ SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"
 USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
 
 
-OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
-    SCAN: PushdownScanOperator,
-    LAZY_ORC: LazyOrcScanOperator,
-    JOIN: PushdownJoinOperator,
-}
+OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {SCAN: PushdownScanOperator, LAZY_ORC: LazyOrcScanOperator}
 OF_ALL = [(operator, row) for operator in OPERATORS for row in rows_for(operator)]
 
 
