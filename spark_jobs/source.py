@@ -16,7 +16,7 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.projection.implicit import canonical_name, implicit_references, location, max_depth, scan_root
+from spark_jobs.projection.implicit import implicit_references, location, max_depth, scan_root
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.projection.tree import same_name
 from spark_jobs.readers.avro.driver import AvroBlockScan
@@ -93,7 +93,7 @@ class OpenedSource:
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """The columns asked for, resolved."""
         depth = 0
-        if columns is not None and any((canonical_name(name) or "").startswith("dir") for name in columns):
+        if columns is not None and any("dir" in name.lower() for name in columns):
             depth = max_depth(map(decoded, input_uris(self.native)), self.roots)
         return resolve(columns, self.schema, depth, case_sensitive=self._case_sensitive)
 

@@ -85,6 +85,14 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
     return tuple(frame.inputFiles())
 
 
+def has_partition_columns(frame: DataFrame) -> bool:
+    """Whether Spark found columns in the names of a source's directories; the files themselves lack them."""
+    relation = frame._jdf.queryExecution().analyzed()
+    if relation.nodeName() == "DataSourceV2Relation":
+        return bool(relation.table().fileIndex().partitionSchema().length())
+    return bool(relation.relation().partitionSchema().length())
+
+
 def decoded(uri: str) -> str:
     """The URI without percent-encoding, as Hadoop prints paths."""
     head = _AUTHORITY.match(uri)

@@ -30,7 +30,7 @@ from spark_jobs.readers.columnar import (
     read_fields,
     unread_column,
 )
-from spark_jobs.readers.files import Compression, InputFile, input_uris
+from spark_jobs.readers.files import Compression, InputFile, has_partition_columns, input_uris
 from spark_jobs.readers.protocol import ScanRequest
 from spark_jobs.readers.storage import storage_for
 
@@ -92,20 +92,12 @@ def _refusal(request: ScanRequest) -> str | None:
         return "filter_pushdown=False"
     if request.where is not None and request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
-    if _partition_columns(request):
+    if has_partition_columns(request.native):
         return "partition columns come from directory names"
     for field in read_fields(request):
         if _DECLARED in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
     return unread_column(request)
-
-
-def _partition_columns(request: ScanRequest) -> bool:
-    """Whether Spark found columns in directory names; Spark's Avro source is a file format of the older kind."""
-    relation = request.native._jdf.queryExecution().analyzed()
-    if relation.nodeName() == "DataSourceV2Relation":
-        return bool(relation.table().fileIndex().partitionSchema().length())
-    return bool(relation.relation().partitionSchema().length())
 
 
 def containers(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
