@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import StrEnum
 
 from spark_jobs.predicates.varint import byte_class, zigzag
@@ -16,6 +16,8 @@ from spark_jobs.predicates.vector import Value
 
 MICROS = 1_000
 """Microseconds of a millisecond."""
+_EXACT = Context(prec=80)
+"""Digits enough for any decimal; the usual 28 would round those of up to 38."""
 
 
 class Encoding(StrEnum):
@@ -78,7 +80,7 @@ def _floating(value: float, form: str) -> list[str] | None:
 
 def _decimal(place: Place, value: Decimal) -> list[str]:
     """The unscaled value; where it has a length, longer forms of it as well, which repeat its sign."""
-    unscaled = value.scaleb(place.scale)
+    unscaled = value.scaleb(place.scale, _EXACT)
     if unscaled != unscaled.to_integral_value():
         return []
     number = int(unscaled)

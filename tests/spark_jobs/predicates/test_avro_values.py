@@ -1,0 +1,18 @@
+"""Decimals are searched for as Avro writes them, to the last of their 38 digits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from spark_jobs.predicates.avro_values import Encoding, Place, plain, spellings
+
+
+@pytest.mark.parametrize(
+    "digits", ["12345678901234567890123456789012345678", "-99999999999999999999999999999999999999", "7"]
+)
+def test_decimals_are_not_rounded(digits: str) -> None:
+    stored = plain(int(digits).to_bytes(16, "big", signed=True))
+    value = Decimal((0 if digits[0] != "-" else 1, tuple(map(int, digits.lstrip("-"))), -10))
+    assert spellings(Place(Encoding.FIXED_DECIMAL, size=16, scale=10), value) == [stored]
