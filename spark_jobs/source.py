@@ -16,12 +16,15 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.projection.catalog import BUILT_IN
+from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import implicit_references, location, max_depth, scan_root
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.projection.tree import same_name
 from spark_jobs.readers.avro.driver import AvroBlockScan
 from spark_jobs.readers.avro.plan import plan_avro
 from spark_jobs.readers.avro.provider import avro_reader
+from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, has_plain_directories, input_uris
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.orc.driver import OrcLazyScan
@@ -97,6 +100,11 @@ class OpenedSource:
             depth = max_depth(map(decoded, input_uris(self.native)), self.roots)
         return resolve(columns, self.schema, depth, case_sensitive=self._case_sensitive)
 
+    def fill(self) -> ImplicitFill:
+        """The values of the implicit columns, by Spark's own listing where files are not local."""
+        roots = self.roots
+        return ImplicitFill(BUILT_IN, roots, lambda: listed_facts(self.native, roots))
+
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """What the reader must deliver for a projection and a predicate."""
         predicate = None if where is None else parse_predicate(where)
@@ -114,6 +122,7 @@ class OpenedSource:
             tuple(sorted(implicit)),
             where,
             predicate,
+            fill=self.fill() if implicit else None,
         )
 
     def _declared(self) -> StructType:

@@ -41,6 +41,7 @@ class SqlPlanner:
             tuple(sorted({*request.implicit, *implicit})),
             request.where,
             request.predicate,
+            fill=opened.fill() if request.implicit or implicit else None,
         )
 
         def shaped(frame: DataFrame) -> DataFrame:

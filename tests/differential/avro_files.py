@@ -133,7 +133,6 @@ def _plain(names: Names, rng: random.Random) -> Kind:
     logical = {
         "date": ("int", _days),
         "time-millis": ("int", lambda rng: rng.randrange(86_400_000)),
-        "time-micros": ("long", lambda rng: rng.randrange(_DAY)),
         "timestamp-millis": ("long", lambda rng: _micros(rng) // 1000),
         "timestamp-micros": ("long", _micros),
         "local-timestamp-millis": ("long", lambda rng: _micros(rng) // 1000),
