@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
 from spark_jobs.filesystem import FileEntry
@@ -85,14 +86,6 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
     return tuple(frame.inputFiles())
 
 
-def has_partition_columns(frame: DataFrame) -> bool:
-    """Whether Spark found columns in the names of a source's directories; the files themselves lack them."""
-    relation = frame._jdf.queryExecution().analyzed()
-    if relation.nodeName() == "DataSourceV2Relation":
-        return bool(relation.table().fileIndex().partitionSchema().length())
-    return bool(relation.relation().partitionSchema().length())
-
-
 def decoded(uri: str) -> str:
     """The URI without percent-encoding, as Hadoop prints paths."""
     head = _AUTHORITY.match(uri)
@@ -132,7 +125,7 @@ def input_files(frame: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
 
 def listed(frame: DataFrame) -> Iterator[FileEntry]:
     """What Spark knows of a frame's files since it listed them."""
-    relation = frame._jdf.queryExecution().analyzed()
+    relation = _relation(frame)
     newer = relation.nodeName() == "DataSourceV2Relation"
     index = relation.table().fileIndex() if newer else relation.relation().location()
     found = index.allFiles().iterator()
@@ -142,11 +135,16 @@ def listed(frame: DataFrame) -> Iterator[FileEntry]:
 
 
 def partition_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Columns that a frame of Spark's own reader takes from the names of directories."""
-    relation = frame._jdf.queryExecution().analyzed()
+    """Columns that Spark's own reader takes from the names of directories; the files themselves lack them."""
+    relation = _relation(frame)
     newer = relation.nodeName() == "DataSourceV2Relation"
     schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
     return tuple(str(name) for name in schema.fieldNames())
+
+
+def _relation(frame: DataFrame) -> JavaObject:
+    """The one relation below a frame of Spark's own reader, which pads columns of type CHAR above it."""
+    return frame._jdf.queryExecution().analyzed().collectLeaves().head()
 
 
 def has_plain_directories(path: str) -> bool:

@@ -23,7 +23,7 @@ from spark_jobs.predicates.json_bytes import json_patterns
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.readers.candidates import CandidateScan
-from spark_jobs.readers.files import InputFile, Task, has_partition_columns, input_files, input_uris, pack
+from spark_jobs.readers.files import InputFile, Task, input_files, input_uris, pack, partition_columns
 from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
 from spark_jobs.readers.partitions import packing, with_implicit
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
@@ -111,7 +111,7 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "no predicate to push"
     if request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
-    if has_partition_columns(request.native):
+    if partition_columns(request.native):
         return "partition columns come from directory names"
     if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
         return "the files have no columns"
