@@ -1,0 +1,230 @@
+"""Damaged ORC files never crash a worker, and rows that come out of them are those that Spark's own reader gives.
+
+Spark reads all files of a case in one job and skips those that it cannot read. It does not look at row indexes and
+statistics while its pushdown is off; a flipped bit there that leaves them readable may mislead any reader that does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from orc_damage import Outcome, flipped, outcomes, plain, regions
+from orc_files import storable
+from orc_values import Times, table_of
+from py4j.protocol import Py4JJavaError
+from pyarrow import orc
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from spark_jobs.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
+from spark_jobs.readers.orc.plan import wanted_schema
+from spark_jobs.readers.orc.scan import OrcQuery
+
+CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
+ROWS = 400
+TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError"}
+PRUNING = {"index", "statistics", "footer"}
+"""Where what excludes row groups is told; the footer holds the file's statistics."""
+SCHEMA = t.StructType(
+    [
+        t.StructField("row", t.LongType()),
+        t.StructField("a", t.IntegerType()),
+        t.StructField("s", t.StringType()),
+        t.StructField("b", t.BooleanType()),
+        t.StructField("d", t.DecimalType(10, 2)),
+        t.StructField("w", t.DecimalType(38, 18)),
+        t.StructField("m", t.TimestampType()),
+        t.StructField("y", t.DateType()),
+        t.StructField("x", t.DoubleType()),
+        t.StructField("l", t.ArrayType(t.StringType())),
+        t.StructField("k", t.MapType(t.StringType(), t.LongType())),
+        t.StructField("t", t.StructType([t.StructField("u", t.ByteType()), t.StructField("v", t.BinaryType())])),
+    ]
+)
+FILTER = VectorFilter(
+    Or(
+        (
+            Compare(Column(("row",), Kind.INTEGER, pa.int64()), Op.GE, 150),
+            Compare(Column(("a",), Kind.INTEGER, pa.int32()), Op.EQ, 5),
+        )
+    ),
+    (),
+)
+Rows = tuple[str, ...]
+
+
+def queries() -> dict[str, OrcQuery]:
+    schema, places = wanted_schema(SCHEMA.fields), tuple(range(len(SCHEMA)))
+    filters: tuple[tuple[str, VectorFilter | None, int | None], ...] = (
+        ("all", None, None),
+        ("filter", FILTER, None),
+        ("filter, one read", FILTER, 0),
+    )
+    return {
+        name: OrcQuery(schema, places, compiled, partial, 0, case_sensitive=True) for name, compiled, partial in filters
+    }
+
+
+@dataclass
+class Tally:
+    """What came of the files, by region and outcome."""
+
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+
+    def total(self, outcome: str) -> int:
+        return sum(count for (_, found), count in self.counts.items() if found == outcome)
+
+
+def sound(rng: random.Random, codec: str, path: Path) -> bytes:
+    """A file without damage: every type, four row groups."""
+    table = table_of(rng, SCHEMA, ROWS, 0, Times(early_fractions=False))
+    orc.write_table(
+        storable(table, zoned=False),
+        path,
+        compression=codec,
+        row_index_stride=100,
+        batch_size=64,
+        dictionary_key_size_threshold=rng.choice((0.0, 1.0)),
+    )
+    return path.read_bytes()
+
+
+@contextmanager
+def tolerant(spark: SparkSession) -> Iterator[None]:
+    """Spark skips files that it cannot read, has a task for each, and its ORC reader reads without any filter."""
+    wanted = {
+        "spark.sql.files.ignoreCorruptFiles": "true",
+        "spark.sql.orc.filterPushdown": "false",
+        "spark.sql.caseSensitive": "true",
+    }
+    before = {key: spark.conf.get(key) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        spark.conf.set(key, str(value))
+
+
+def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[str, object]] | None]:
+    """What Spark reads of each file, None where it fails."""
+    frame = spark.read.schema(SCHEMA).orc([str(path) for path in paths])
+    try:
+        table = frame.withColumn("file", f.input_file_name()).toArrow()
+    except (PySparkException, Py4JJavaError):
+        half = len(paths) // 2
+        if not half:
+            return {paths[0].name: None}
+        return {**spark_rows(spark, paths[:half]), **spark_rows(spark, paths[half:])}
+    found: dict[str, list[dict[str, object]]] = defaultdict(list)
+    names = [Path(uri).name for uri in table["file"].to_pylist()]
+    for name, row in zip(names, plain(table.drop_columns(["file"])).to_pylist(), strict=True):
+        found[name].append(row)
+    return {path.name: found.get(path.name) for path in paths}
+
+
+def expected(rows: list[dict[str, object]], query: str) -> Rows:
+    """The rows that a query keeps, as text."""
+    return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
+
+
+def _passes(row: Mapping[str, object]) -> bool:
+    number = row["row"]
+    return (isinstance(number, int) and number >= 150) or row["a"] == 5
+
+
+def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
+    """What came of a query over a damaged file, in a word. Raises AssertionError for what must not come of it."""
+    if outcome.error:
+        assert outcome.error in TYPED, f"{about}: {outcome}"
+        assert about.split(":")[0] in outcome.message, f"{about}: {outcome}"
+        return outcome.error
+    if theirs is None:
+        # Spark fails, say at the writer's time zone, which is not used here; then these must be the sound file's rows.
+        return "rows where Spark fails"
+    if outcome.rows == theirs:
+        return "the same rows"
+    assert region in PRUNING, f"{about}: {outcome.rows[:3]} are not {theirs[:3]}"
+    missing = set(undamaged) - set(outcome.rows)
+    assert missing or len(outcome.rows) != len(undamaged), about
+    return "rows misled by statistics"
+
+
+def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, directory: Path, tally: Tally) -> None:
+    """Flip bits in every region of a file, one at a time."""
+    content = sound(rng, codec, directory / "sound.orc")
+    for region, (begin, end) in regions(content).items():
+        for number in range(flips):
+            name = f"{region.replace(' ', '_')}-{number}.orc"
+            (directory / name).write_bytes(flipped(rng, content, begin, end))
+    ours = outcomes(directory, queries())
+    with tolerant(spark):
+        theirs = spark_rows(spark, sorted(directory.glob("*.orc")))
+    whole = theirs["sound.orc"]
+    assert whole is not None
+    for name, found in ours.items():
+        region = name.split("-")[0].replace("_", " ").removesuffix(".orc")
+        rows = theirs[name]
+        for query, outcome in found.items():
+            reference = None if rows is None else expected(rows, query)
+            word = judge(region, outcome, reference, expected(whole, query), f"{name}: {codec}, {query}")
+            tally.counts[region, word] += 1
+
+
+def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
+    tally = Tally()
+    for codec in ("uncompressed", "zlib"):
+        directory = tmp_path / codec
+        directory.mkdir()
+        check(spark, random.Random(f"{codec} once"), codec, 8, directory, tally)
+    assert tally.counts["sound", "the same rows"] == 6
+    assert tally.total("UnreadableFileError") > 50, tally
+    assert tally.total("the same rows") > 50, tally
+    assert tally.counts["data", "the same rows"] > 10, tally
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("seed", range(4))
+def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed: int) -> None:
+    tally = Tally()
+    check(spark, random.Random(f"{codec} {seed}"), codec, 60, tmp_path, tally)
+    assert tally.total("rows misled by statistics") < tally.total("the same rows") * 0.1, tally
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
+    content = sound(random.Random(codec), codec, tmp_path / "sound.orc")
+    rng = random.Random(1)
+    lengths = {*range(1, 40), *range(len(content) - 40, len(content)), *rng.sample(range(len(content)), 60)}
+    for length in lengths:
+        (tmp_path / f"cut-{length}.orc").write_bytes(content[:length])
+    for name, found in outcomes(tmp_path, queries()).items():
+        errors = {outcome.error for outcome in found.values()}
+        assert errors == ({""} if name == "sound.orc" else {"UnreadableFileError"}), (name, found)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
+    """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
+    rng = random.Random(codec)
+    content = sound(rng, codec, tmp_path / "sound.orc")
+    for region, (begin, end) in regions(content).items():
+        for number in range(25):
+            start = rng.randrange(begin, end)
+            length = min(rng.choice((2, 8, 50, 1000)), end - start)
+            noise = rng.choice((bytes(length), b"\xff" * length, rng.randbytes(length)))
+            spoilt = content[:start] + noise + content[start + length :]
+            (tmp_path / f"{region.replace(' ', '_')}-{number}.orc").write_bytes(spoilt)
+    found = outcomes(tmp_path, queries())
+    errors = [outcome.error for each in found.values() for outcome in each.values()]
+    assert set(errors) <= {"", *TYPED}
+    assert errors.count("UnreadableFileError") > len(errors) * 0.3
