@@ -127,7 +127,7 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 test-spark: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" $(SPARK_TESTS)
 
-test-airflow: $(AIRFLOW)/.checks java
+test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks java
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" $(AIRFLOW_TESTS)
 
 nightly: $(SPARK)/.checks java

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.contract import OutputMode, OutputSpec
 from spark_jobs.errors import BadSpecError, OutputExistsError, UnknownColumnError
 from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.readers.avro.provider import SHORT_NAME, format_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +68,10 @@ class OutputWriter:
             raise UnknownColumnError(
                 f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
-        writer = frame.write.format(self._output.format).mode("overwrite").options(**self._output.options)
+        name = self._output.format
+        if name.lower() == SHORT_NAME:
+            name = format_name(frame.sparkSession)
+        writer = frame.write.format(name).mode("overwrite").options(**self._output.options)
         if self._output.partition_by:
             writer = writer.partitionBy(*self._output.partition_by)
         writer.save(self._places.staging)

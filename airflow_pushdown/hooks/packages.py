@@ -1,9 +1,10 @@
-"""Adds Spark's Avro source to a job's packages, in the version of the Spark that runs the job, unless it is there."""
+"""Adds Spark's Avro source to a job's packages, in the version of the Spark that runs the job, where it lacks one."""
 
 from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from airflow_pushdown.hooks.environment import SparkInstallation
 from spark_jobs.contract import JobSpec, ReaderChoice, SourceFormat, SourceSpec
 
 _AVRO = "spark-avro"
+_AVRO_CLASS = "org/apache/spark/sql/avro/AvroFileFormat.class"
+"""Spark's Avro source. Since Spark 4.0 it is in Spark's own jars, and spark-avro only gives it its short name."""
 _PACKAGES = "spark.jars.packages"
 _JAR_SETTINGS = (_PACKAGES, "spark.jars", "spark.driver.extraClassPath")
 _CORE_JAR = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d.*)\.jar")
@@ -31,20 +34,20 @@ class GivenJars:
 
 
 def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallation) -> str | None:
-    """What to give spark-submit as `--packages`: the user's, and the Avro source where its short name is used.
+    """What to give spark-submit as `--packages`: the user's, and the Avro source where Spark's is used and not there.
 
-    That is with `reader='spark'`, and for writing. Our reader, and with `reader='auto'` the choice between it and
-    Spark's, need no package: since 4.0 the classes are Spark's own, only the short name `avro` comes with the jar. So
-    no repository is asked for it. Raises `ConfigError` where the version of Spark cannot be told.
+    It is used with `reader='spark'`, and for writing. The job finds it without its short name as well, so that a Spark
+    that holds it needs no package, and no repository at run time. Raises `ConfigError` where the version of Spark
+    cannot be told.
     """
     settings = {**_defaults(given.properties_file, installation), **given.conf}
     named = [given.packages, given.jars, given.driver_class_path, *(settings.get(key) for key in _JAR_SETTINGS)]
-    if not _needs_short_name(spec) or any(_AVRO in text for text in named if text):
+    if not _uses_spark_s_avro(spec) or any(_AVRO in text for text in named if text):
         return given.packages
     jars = spark_jars(installation)
-    if any(_AVRO in name for name in jars):
+    if any(_holds_avro(jar) for jar in jars):
         return given.packages
-    release = next((match for name in jars if (match := _CORE_JAR.fullmatch(name))), None)
+    release = next((match for jar in jars if (match := _CORE_JAR.fullmatch(jar.name))), None)
     if release is None:
         raise config_error(
             "packages: format 'avro' with reader='spark', or as output_format, needs org.apache.spark:spark-avro, and "
@@ -55,20 +58,33 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
     return ",".join(filter(None, (given.packages or settings.get(_PACKAGES), avro)))
 
 
-def _needs_short_name(spec: JobSpec) -> bool:
-    """Whether Spark is asked for its Avro source by name."""
+def _uses_spark_s_avro(spec: JobSpec) -> bool:
+    """Whether it is settled that Spark reads or writes Avro."""
     if spec.output is not None and spec.output.format.lower() == SourceFormat.AVRO:
         return True
     files = [source for source in spec.sources.values() if isinstance(source, SourceSpec)]
     return any(source.format is SourceFormat.AVRO and source.reader is ReaderChoice.SPARK for source in files)
 
 
-def spark_jars(installation: SparkInstallation) -> list[str]:
-    """Names of the jars of the Spark that an installation's spark-submit starts; empty where they are not found."""
+def spark_jars(installation: SparkInstallation) -> list[Path]:
+    """The jars of the Spark that an installation's spark-submit starts; empty where they are not found."""
     for home in _homes(installation):
         if (home / "jars").is_dir():
-            return sorted(entry.name for entry in (home / "jars").iterdir())
+            return sorted((home / "jars").glob("*.jar"))
     return []
+
+
+def _holds_avro(jar: Path) -> bool:
+    """Whether a jar of Spark's holds its Avro source."""
+    if jar.name.startswith(_AVRO):
+        return True
+    if not jar.name.startswith("spark-sql_"):
+        return False
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return _AVRO_CLASS in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _homes(installation: SparkInstallation) -> Iterator[Path]:

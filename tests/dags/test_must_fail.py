@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,9 +38,29 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "truncated" / "broken.json.gz").write_bytes(packed[: len(packed) // 2])
     with (root / "many" / "rows.json").open("w") as file:
         file.writelines(json.dumps({"a": n, "b": os.urandom(400).hex()}) + "\n" for n in range(2000))
+    (root / "avro").mkdir()
+    (root / "avro" / "damaged.avro").write_bytes(damaged_avro())
     (root / "existing").mkdir()
     (root / "existing" / "kept.txt").write_text("kept")
     return root
+
+
+def damaged_avro() -> bytes:
+    """A container file of 30 records in three blocks, the second of which is not what its codec made."""
+    schema = b'{"type": "record", "name": "t", "fields": [{"name": "a", "type": "long"}]}'
+    marker = b"between blocks.."
+    head = [b"Obj\x01", number(2)]
+    head += [number(len(text)) + text for text in (b"avro.schema", schema, b"avro.codec", b"deflate")]
+    pack = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    good = pack.compress(b"".join(map(number, range(10)))) + pack.flush()
+    blocks = [number(10) + number(len(stored)) + stored + marker for stored in (good, b"\xff" * 9, good)]
+    return b"".join([*head, number(0), marker, *blocks])
+
+
+def number(value: int) -> bytes:
+    """A small number that is not negative, as Avro writes it."""
+    doubled = 2 * value
+    return bytes([doubled]) if doubled < 128 else bytes([doubled & 127 | 128, doubled >> 7])
 
 
 @pytest.fixture(scope="module")

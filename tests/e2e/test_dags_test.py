@@ -199,3 +199,68 @@ def test_row_groups_of_orc_files_without_a_match_are_not_decoded(
     assert groups["select columns read"] == 1
     assert source["rows_decoded"] < len(FLIGHTS)
     assert sum(source["bytes_by_purpose"].values()) == source["bytes_read"]
+
+
+WRITE_AVRO = """
+import json, sys
+from contextlib import ExitStack
+from pathlib import Path
+from demo.avro_flights import AvroFlights
+with ExitStack() as stack:
+    flights = AvroFlights(stack, Path(sys.argv[1]))
+    for flight in json.load(sys.stdin):
+        flights.write(flight, flight["time_hour"])
+"""
+
+
+@pytest.fixture(scope="module")
+def avro_run(airflow: Airflow, spark_python: str) -> Path:
+    """The demo's home after `dags/flights_avro.py` ran over a few flights."""
+    demo = airflow.data / "demo-avro"
+    flights = [
+        {
+            **{"year": 2013, "month": flight.month, "day": flight.day, "carrier": "AA", "flight": flight.number},
+            "time_hour": f"2013-{flight.month:02}-{flight.day:02}T05:00:00+00:00",
+            "tailnum": flight.tailnum,
+            "route": {"origin": "JFK", "dest": "HDN" if flight.number % 100 == 3 else "BOS", "distance": 187},
+        }
+        for flight in FLIGHTS
+    ]
+    subprocess.run(
+        [spark_python, "-c", WRITE_AVRO, str(demo / "data" / "flights_avro")],
+        input=json.dumps(flights).encode(),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    process = airflow.start(
+        *("dags", "test", "flights_avro", "2026-01-01"),
+        AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+        AIRFLOW_PUSHDOWN_DEMO_DIR=str(demo),
+    )
+    assert process.wait() == 0, airflow.log()
+    return demo / "output" / "2026-01-01"
+
+
+def test_avro_files_are_scanned_without_a_jar(airflow: Airflow, avro_run: Path) -> None:
+    wanted = [flight.number for flight in FLIGHTS if flight.tailnum == NEEDLE and flight.month == 7]
+    assert sorted(row["flight"] for row in rows_of(avro_run / "needle_avro")) == wanted
+    rare = rows_of(avro_run / "rarely_seen_avro")
+    assert sorted((row["flight"], row["filename"]) for row in rare) == [
+        (1203, "quarter-2.avro"),
+        (1204, "quarter-2.avro"),
+    ]
+    nested = rows_of(avro_run / "nested_avro")
+    assert len(nested) == 10
+    assert {row["route"]["dest"] for row in nested} == {"HDN"}
+
+
+@pytest.mark.parametrize("task", ["needle", "rarely_seen"])
+def test_avro_blocks_without_the_bytes_of_an_aircraft_are_not_decoded(
+    task: str, airflow: Airflow, avro_run: Path
+) -> None:
+    source = results(airflow, "flights_avro")[task]["sources"]["source"]
+    assert source["reader"] == "pushdown"
+    blocks = source["units"]["blocks"]
+    assert blocks["skipped by bytes"] > 0
+    assert blocks["skipped by bytes"] + blocks["filter columns decoded"] == blocks["total"]
+    assert source["rows_decoded"] < len(FLIGHTS)

@@ -63,7 +63,7 @@ class Assembler:
             case MapOf():
                 return self._map(shape)
             case Either():
-                return pc.coalesce(*(self._array(each, rows).cast(shape.type) for each in shape.alternatives))
+                return pc.coalesce(*(self._array(each, rows) for each in shape.alternatives))
 
     def _map(self, shape: MapOf) -> pa.Array:
         offsets, items = self._offsets(shape.slot)

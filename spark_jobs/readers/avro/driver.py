@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from spark_jobs.contract import SourceReport
 from spark_jobs.readers.avro.counts import AvroCount, Fate, total
 from spark_jobs.readers.avro.plan import AvroPlan
 from spark_jobs.readers.avro.scan import AvroScan
-from spark_jobs.readers.columnar import read_fields
 from spark_jobs.readers.files import Task, pack
 from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.partitions import packing, with_implicit
@@ -58,9 +56,9 @@ class AvroBlockScan:
         plan = self._plan
         scan = AvroScan(tasks, plan.query, report, cap if plan.exact else None)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
-        rows = numbers.mapInArrow(scan, StructType(read_fields(self._request)))
+        rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(rows, self._request.implicit, uris, self._roots)
+        return with_implicit(rows, self._request.implicit, uris, self._roots, self._request.fill)
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""

@@ -212,19 +212,20 @@ class _Compiler:
         kinds = {writer.branches[place].kind for place in others}
         plain = not any(writer.branches[place].logical for place in others)
         if plain and kinds in ({Kind.INT, Kind.LONG}, {Kind.FLOAT, Kind.DOUBLE}) and len(others) == 2:
-            types = [wanted] * len(others)
-            names = [at] * len(others)
+            wide = Type(Kind.LONG if Kind.INT in kinds else Kind.DOUBLE)
+            wants = [(wide, wanted, at)] * len(others)
         elif pa.types.is_struct(wanted) and [f.name for f in wanted] == [f"member{n}" for n in range(len(others))]:
-            types = [field.type for field in wanted]
-            names = [dotted(at, field.name) for field in wanted]
+            wants = [
+                (writer.branches[place], field.type, dotted(at, field.name))
+                for place, field in zip(others, wanted, strict=True)
+            ]
         else:
             raise UnsafeInputError(f"{at} is a union, which only Spark turns into {wanted}; {READ_BY_SPARK}")
         slot = self._slot()
         members: list[Shape] = []
         readers: list[_Read] = []
-        for place, type_, name in zip(others, types, names, strict=True):
-            branch = writer.branches[place]
-            readers.append(lambda b=branch, t=type_, n=name: self.value(b, b, t, n))  # type: ignore[misc]
+        for place, want in zip(others, wants, strict=True):
+            readers.append(lambda b=writer.branches[place], w=want: self.value(b, *w))  # type: ignore[misc]
         self._exclusive(slot, writer, others, readers, members)
         valid = [_when(shape, Validity(slot, place, False)) for place, shape in zip(others, members, strict=True)]
         if pa.types.is_struct(wanted):

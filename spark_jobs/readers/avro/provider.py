@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
@@ -19,16 +19,14 @@ PACKAGE = "org.apache.spark:spark-avro_2.13"
 _UNKNOWN = frozenset({"AVRO_DATA_SOURCE_NOT_ENABLED", "DATA_SOURCE_NOT_FOUND"})
 
 
-def avro_reader(
-    spark: SparkSession, options: Mapping[str, str], names: Sequence[str] = (SHORT_NAME, FILE_FORMAT)
-) -> DataFrameReader:
-    """A reader of Spark's Avro source by the first of its names that this Spark knows.
+def format_name(spark: SparkSession, names: Sequence[str] = (SHORT_NAME, FILE_FORMAT)) -> str:
+    """The first of the Avro source's names that this Spark knows.
 
-    Raises BadSpecError, naming the jar to give, where it knows none.
+    Raises BadSpecError, which says what to give, where it knows none.
     """
     for name in names:
         if _knows(spark, name):
-            return spark.read.format(name).options(**options)
+            return name
     raise BadSpecError(
         f"format 'avro': this Spark has no Avro source; give packages={PACKAGE}:{spark.version}, or that jar in jars"
     )

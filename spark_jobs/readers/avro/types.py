@@ -32,11 +32,13 @@ _WIDER: dict[frozenset[Kind], t.DataType] = {
     frozenset({Kind.FLOAT, Kind.DOUBLE}): t.DoubleType(),
 }
 """Unions of two types that Spark reads as the wider of them."""
+_UNSUPPORTED = frozenset({"time-micros", "timestamp-nanos", "local-timestamp-nanos"})
+"""Logical types of longs that Spark 4.3 knows and refuses to read unless features of it are switched on."""
 _MAX_PRECISION = 38
 
 
 def spark_schema(schema: Type) -> t.StructType:
-    """The columns of a file. Raises BadSchemaError where its records are none, or have a decimal that Spark has not."""
+    """The columns of a file. Raises BadSchemaError where it holds no records, or a type that Spark does not read."""
     found = spark_type(schema)
     if not isinstance(found, t.StructType):
         raise BadSchemaError(f"the schema's top is no record but {schema}; such files have no columns")
@@ -57,6 +59,8 @@ def spark_type(schema: Type) -> t.DataType:
         if schema.precision > _MAX_PRECISION:
             raise BadSchemaError(f"a decimal of {schema.precision} digits: Spark has at most {_MAX_PRECISION}")
         return t.DecimalType(schema.precision, schema.scale)
+    if schema.kind is Kind.LONG and schema.logical in _UNSUPPORTED:
+        raise BadSchemaError(f"a column of {schema}: Spark does not read this type; leave the column out by a schema")
     return _LOGICAL.get((schema.kind, schema.logical), _SIMPLE[schema.kind])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,18 @@ def put(path: Path, text: str = "") -> Path:
     return path
 
 
+def archive(path: Path, *names: str) -> None:
+    with zipfile.ZipFile(path, "w") as jar:
+        for name in names:
+            jar.writestr(name, "")
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     put(tmp_path / "spark" / "bin" / "spark-submit")
     put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.9.1.jar")
     put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.9.1-tests.jar.part")
+    archive(tmp_path / "spark" / "jars" / "spark-sql_2.13-4.9.1.jar", "org/apache/spark/sql/SparkSession.class")
     return tmp_path / "spark"
 
 
@@ -79,6 +87,16 @@ def test_a_jar_of_the_installation_is_enough(home: Path, installed: SparkInstall
     assert packages_for(spec(), NOTHING, installed) is None
 
 
+def test_a_spark_that_holds_the_source_itself_is_enough(home: Path, installed: SparkInstallation) -> None:
+    archive(home / "jars" / "spark-sql_2.13-4.9.1.jar", "org/apache/spark/sql/avro/AvroFileFormat.class")
+    assert packages_for(spec(), NOTHING, installed) is None
+
+
+def test_a_jar_that_cannot_be_looked_into_holds_nothing(home: Path, installed: SparkInstallation) -> None:
+    put(home / "jars" / "spark-sql_2.13-4.9.1.jar", "no archive")
+    assert packages_for(spec(), NOTHING, installed) == AVRO
+
+
 def test_other_packages_are_kept(installed: SparkInstallation) -> None:
     assert packages_for(spec(), GivenJars(OTHER, None, None, {}, None), installed) == f"{OTHER},{AVRO}"
     in_conf = GivenJars(None, None, None, {"spark.jars.packages": OTHER}, None)
@@ -104,7 +122,8 @@ def test_a_spark_from_pip_is_found_beside_its_python(tmp_path: Path) -> None:
     for installation in (SparkInstallation(str(binary), python, None), SparkInstallation(str(binary), None, None)):
         assert packages_for(spec(), NOTHING, installation) == AVRO.replace("4.9.1", "4.9.2")
     elsewhere = put(tmp_path / "bin" / "spark-submit")
-    assert spark_jars(SparkInstallation(str(elsewhere), python, None)) == ["spark-core_2.13-4.9.2.jar"]
+    (jar,) = spark_jars(SparkInstallation(str(elsewhere), python, None))
+    assert jar.name == "spark-core_2.13-4.9.2.jar"
 
 
 def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
@@ -116,13 +135,20 @@ def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_pa
         packages_for(spec(), NOTHING, SparkInstallation(str(binary), None, None))
 
 
-def test_the_hook_gives_spark_submit_the_source_of_the_spark_that_runs(local_spark: str, spark_python: str) -> None:
-    """Told from the real Spark environment, without starting it."""
-    hook = PushdownSubmitHook(Submission(spec=spec(), spark_python=spark_python), packages=OTHER)
+def test_the_hook_asks_the_spark_that_runs(local_spark: str, spark_python: str) -> None:
+    """The real Spark environment holds the source itself."""
+    assert command(Submission(spec=spec(), spark_python=spark_python)).count("--packages") == 0
+
+
+def test_the_hook_gives_spark_submit_the_source(local_spark: str, home: Path) -> None:
+    (home / "bin" / "spark-submit").chmod(0o755)
+    given = command(Submission(spec=spec(), spark_home=str(home)), packages=OTHER)
+    assert given[given.index("--packages") + 1] == f"{OTHER},{AVRO}"
+
+
+def command(submission: Submission, **options: str) -> list[str]:
+    hook = PushdownSubmitHook(submission, **options)
     try:
-        command = hook._build_spark_submit_command("run.py")
+        return hook._build_spark_submit_command("run.py")
     finally:
         hook.release()
-    (core,) = Path(spark_python).parents[1].glob("lib/python3*/site-packages/pyspark/jars/spark-core_2.13-*.jar")
-    version = core.stem.rpartition("-")[2]
-    assert command[command.index("--packages") + 1] == f"{OTHER},org.apache.spark:spark-avro_2.13:{version}"

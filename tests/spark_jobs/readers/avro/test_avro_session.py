@@ -9,10 +9,11 @@ import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from spark_jobs.contract import ErrorCode, SourceReport
+from spark_jobs.contract import ErrorCode, OutputSpec, SourceReport
 from spark_jobs.errors import BadSpecError, PushdownError
 from spark_jobs.failures import classify
-from spark_jobs.readers.avro.provider import FILE_FORMAT, avro_reader
+from spark_jobs.output import OutputWriter
+from spark_jobs.readers.avro.provider import FILE_FORMAT, format_name
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
@@ -259,6 +260,16 @@ def test_no_avro_file_is_an_error_of_the_source(spark: SparkSession, tmp_path: P
         scan(spark, tmp_path / "nowhere", "k >= 0")
 
 
+def test_avro_is_written_without_the_jar(spark: SparkSession, tmp_path: Path) -> None:
+    writer = OutputWriter(spark, OutputSpec(path=str(tmp_path / "out"), format="avro"), "run")
+    assert writer.prepare()
+    with writer.guarded():
+        writer.stage(spark.range(100).selectExpr("id AS k"))
+    rows, report = rows_and_report(scan(spark, tmp_path / "out", "k = 77"))
+    assert rows == [Row(k=77)]
+    assert report.reader == "pushdown"
+
+
 def test_a_spark_without_the_source_is_told_which_jar_to_give(spark: SparkSession) -> None:
     with pytest.raises(BadSpecError, match=rf"packages=org\.apache\.spark:spark-avro_2\.13:{spark.version}"):
-        avro_reader(spark, {}, names=("no_such_avro", "org.example.NoSuchFormat"))
+        format_name(spark, names=("no_such_avro", "org.example.NoSuchFormat"))

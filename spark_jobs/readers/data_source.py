@@ -1,0 +1,163 @@
+"""What our registered data sources share: local files, options, and Spark's pushed filters as predicates."""
+
+from __future__ import annotations
+
+import glob
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from pyspark.sql import types as t
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+from sqlglot import exp
+
+from spark_jobs.errors import BadSpecError, MissingPathError
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Scope
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.files import InputFile
+
+_COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
+    EqualTo: exp.EQ,
+    EqualNullSafe: exp.NullSafeEQ,
+    GreaterThan: exp.GT,
+    GreaterThanOrEqual: exp.GTE,
+    LessThan: exp.LT,
+    LessThanOrEqual: exp.LTE,
+}
+_TEXT_TESTS: dict[type[Filter], type[exp.Func]] = {
+    StringStartsWith: exp.StartsWith,
+    StringEndsWith: exp.EndsWith,
+    StringContains: exp.Contains,
+}
+
+
+@dataclass
+class TaskPartition(InputPartition):
+    """A task of a scan by its number."""
+
+    number: int
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def local_listing(source_format: str, options: Mapping[str, str]) -> tuple[InputFile, ...]:
+    """Files below the option `path` that are not hidden, in the order of their names.
+
+    Raises BadSpecError where there is no such option or it is not local, MissingPathError where it matches nothing.
+    """
+    path = options.get("path")
+    if not path:
+        raise BadSpecError(f"format {source_format!r} needs a path")
+    if "://" in path and not path.startswith("file://"):
+        raise BadSpecError(
+            f"{path} is not local; format {source_format!r} reads local files, PushdownSession any others"
+        )
+    found: list[Path] = []
+    for match in sorted(glob.glob(path.removeprefix("file://").removeprefix("file:"))):  # noqa: PTH207
+        place = Path(match)
+        found += sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
+    shown = [place.absolute() for place in found if place.name[0] not in "._"]
+    if not shown:
+        raise MissingPathError(f"path {path!r} matches no file; check it and run again")
+    return tuple(InputFile(place.as_uri(), str(place), place.stat().st_size) for place in shown)
+
+
+def exact_filter(where: str, schema: t.StructType) -> VectorFilter:
+    """Raises BadSpecError unless the filter is all there is to the predicate: Spark does not evaluate it again."""
+    predicate = parse_predicate(where)
+    compiled = "it does not parse" if predicate is None else compile_filter(predicate, Scope(schema))
+    if isinstance(compiled, VectorFilter) and compiled.is_exact:
+        return compiled
+    reason = compiled if isinstance(compiled, str) else "; ".join(compiled.left_out)
+    raise BadSpecError(f"option where: {where!r} cannot be evaluated over columns: {reason}; use .where(...) for it")
+
+
+def take_filters(filters: Sequence[Filter], schema: t.StructType) -> tuple[list[VectorFilter], list[Filter]]:
+    """What can be evaluated over columns, and what Spark must evaluate (again)."""
+    scope = Scope(schema, case_sensitive=True)
+    taken, left = [], []
+    for pushed in filters:
+        node = expression(pushed)
+        compiled = "" if node is None else compile_filter(node, scope)
+        if isinstance(compiled, VectorFilter):
+            taken.append(compiled)
+        if not isinstance(compiled, VectorFilter) or not compiled.is_exact:
+            left.append(pushed)
+    return taken, left
+
+
+def expression(pushed: Filter) -> exp.Expr | None:
+    """Spark's filter as a predicate's AST; None for values that have no certain literal."""
+    if isinstance(pushed, Not):
+        inner = expression(pushed.child)
+        return None if inner is None else exp.Not(this=exp.paren(inner))
+    column = _column(getattr(pushed, "attribute", ()))
+    if isinstance(pushed, IsNull | IsNotNull):
+        test = exp.Is(this=column, expression=exp.Null())
+        return test if isinstance(pushed, IsNull) else exp.Not(this=test)
+    if isinstance(pushed, In):
+        literals = [_literal(value) for value in pushed.value]
+        known = [literal for literal in literals if literal is not None]
+        return exp.In(this=column, expressions=known) if len(known) == len(literals) else None
+    literal = _literal(getattr(pushed, "value", None))
+    if literal is None:
+        return None
+    if type(pushed) in _COMPARISONS:
+        return _COMPARISONS[type(pushed)](this=column, expression=literal)
+    if type(pushed) in _TEXT_TESTS:
+        return _TEXT_TESTS[type(pushed)](this=column, expression=literal)
+    return None
+
+
+def _column(path: Sequence[str]) -> exp.Expr:
+    names = [exp.to_identifier(name, quoted=True) for name in path]
+    return exp.Dot.build([exp.Column(this=names[0]), *names[1:]]) if len(names) > 1 else exp.Column(this=names[0])
+
+
+def _literal(value: object) -> exp.Expr | None:
+    """The literal that Spark reads as just this value."""
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, int | Decimal):
+        number = exp.Literal.number(format(abs(value), "f") if isinstance(value, Decimal) else str(abs(value)))
+        return exp.Neg(this=number) if value < 0 else number
+    if isinstance(value, float):
+        return _double(value)
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    if isinstance(value, bytes):
+        return exp.HexString(this=value.hex())
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
+    return None
+
+
+def _double(value: float) -> exp.Expr | None:
+    """A number with an exponent is a double, and 17 digits tell any two of them apart."""
+    if not math.isfinite(value):
+        return None
+    number = exp.Literal.number(f"{abs(value):.17e}")
+    return exp.Neg(this=number) if value < 0 else number
