@@ -8,11 +8,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from databases import NoServerError, Server, mariadb, postgresql
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -95,3 +97,25 @@ def register_dag() -> Callable[[DAG], None]:
         sync_bag_to_db(bag, bundle_name="tests", bundle_version="1")
 
     return register
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[Server]:
+    """A PostgreSQL server of this run."""
+    yield from _serving(postgresql)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[Server]:
+    """A MariaDB server of this run."""
+    yield from _serving(mariadb)
+
+
+def _serving(start: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
+    """A server that the tests cannot do without: where there is none they fail, with the reason."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(start())
+        except NoServerError as problem:
+            pytest.fail(str(problem), pytrace=False)
+        yield server

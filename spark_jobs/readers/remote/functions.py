@@ -33,7 +33,8 @@ _PARTS: dict[type[exp.Expr], str] = {
 _RANGES = {"YEAR": Range(-300_000, 300_000)}
 _FEW = Range(0, 59)
 _CLOCK = frozenset({"HOUR", "MINUTE", "SECOND"})
-_FORMATS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d", "HOUR": "%H", "MINUTE": "%M", "SECOND": "%S"}
+_PLACES = {"YEAR": (1, 4), "MONTH": (6, 2), "DAY": (9, 2), "HOUR": (12, 2), "MINUTE": (15, 2), "SECOND": (18, 2)}
+"""Where the parts are in the text that SQLite holds; its date functions round the last moments of a day up."""
 
 
 class Writer(Protocol):
@@ -202,7 +203,8 @@ def _sqlite_part(name: str, value: Value) -> exp.Expr:
     if name == "QUARTER":
         months = binary(exp.Add, _sqlite_part("MONTH", value), literals.number(2))
         return exp.Div(this=exp.Paren(this=months), expression=literals.number(3), typed=True)
-    return cast(call("STRFTIME", exp.Literal.string(_FORMATS[name]), value.tree()), "INTEGER", Dialect.SQLITE)
+    piece = call("SUBSTR", value.tree(), *map(literals.number, _PLACES[name]))
+    return cast(piece, "INTEGER", Dialect.SQLITE)
 
 
 def date_of(value: Value, dialect: Dialect) -> Value:
@@ -212,6 +214,8 @@ def date_of(value: Value, dialect: Dialect) -> Value:
     if isinstance(value.type, t.TimestampNTZType):
         if dialect is Dialect.POSTGRES:
             return Value(lambda: cast(value.tree(), "DATE", dialect), t.DateType())
+        if dialect is Dialect.SQLITE:
+            return Value(lambda: call("SUBSTR", value.tree(), literals.number(1), literals.number(10)), t.DateType())
         return Value(lambda: call("DATE", value.tree()), t.DateType())
     raise UnsupportedError(f"the date of a {value.type.simpleString()} is left to Spark")
 

@@ -1,0 +1,32 @@
+"""Ask a database for the columns of a table."""
+
+from __future__ import annotations
+
+from spark_jobs.contract import RemoteSourceSpec
+from spark_jobs.errors import BadSpecError
+from spark_jobs.readers.remote.client import Client
+from spark_jobs.readers.remote.model import RemoteTable
+from spark_jobs.readers.remote.sqlite_catalog import sqlite_table
+from spark_jobs.remote_spec import DatabaseKind
+
+
+def described(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec, *, jdbc: bool = False) -> RemoteTable:
+    """The table of a source. Raises RemoteRefusedError where the database has none of that name for this user."""
+    if spec.query is not None and ";" in spec.query.rstrip().rstrip(";"):
+        raise BadSpecError("query: give one statement; this one has a semicolon inside")
+    query = None if spec.query is None else spec.query.rstrip().rstrip(";")
+    if kind is DatabaseKind.SQLITE:
+        return sqlite_table(client, spec.table, query)
+    if kind is DatabaseKind.POSTGRESQL:
+        from spark_jobs.readers.remote.postgresql import PostgresqlClient
+        from spark_jobs.readers.remote.postgresql_catalog import Arrival, postgresql_table
+
+        assert isinstance(client, PostgresqlClient)
+        return postgresql_table(client, spec.table, query, Arrival(jdbc, spec.wide_numbers))
+    from spark_jobs.readers.remote.mysql import MysqlClient
+    from spark_jobs.readers.remote.mysql_catalog import mysql_table
+
+    assert isinstance(client, MysqlClient)
+    return mysql_table(
+        client, spec.table, query, wide_numbers=spec.wide_numbers, zero_dates_as_null=spec.zero_dates_as_null
+    )

@@ -1,0 +1,154 @@
+"""The columns of a PostgreSQL table: their types in Spark, and how they are selected to arrive as those."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from spark_jobs.errors import RemoteRefusedError
+from spark_jobs.readers.remote.client import Row
+from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from spark_jobs.readers.remote.names import table_name
+from spark_jobs.readers.remote.postgresql import PostgresqlClient
+from spark_jobs.remote_spec import WideNumbers
+
+_COLUMNS = """
+SELECT a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull, c.collname, coalesce(c.collisdeterministic, true)
+FROM pg_catalog.pg_attribute a
+LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND c.collname <> 'default'
+WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+_TYPES = """
+SELECT lower(pg_catalog.format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE q.modifier END)),
+  b.typtype = 'e', pg_catalog.pg_encoding_to_char(d.encoding)
+FROM unnest(%s::oid[], %s::int[]) WITH ORDINALITY AS q(oid, modifier, place)
+JOIN pg_catalog.pg_type t ON t.oid = q.oid
+JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+JOIN pg_catalog.pg_database d ON d.datname = current_database()
+ORDER BY q.place
+"""
+_ALL_DETERMINISTIC = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_collation WHERE NOT collisdeterministic)"
+_NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?$")
+_ATOMS: dict[str, t.DataType] = {
+    "boolean": t.BooleanType(),
+    "smallint": t.ShortType(),
+    "integer": t.IntegerType(),
+    "bigint": t.LongType(),
+    "real": t.FloatType(),
+    "double precision": t.DoubleType(),
+    "text": t.StringType(),
+    "name": t.StringType(),
+    "bytea": t.BinaryType(),
+    "date": t.DateType(),
+}
+_MOST_DIGITS = 38
+_LONG_DIGITS = 18
+"""Digits that 64 bits always have room for."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How columns are to arrive: over JDBC or as Arrow, and wide numbers as what."""
+
+    jdbc: bool
+    wide_numbers: WideNumbers
+
+
+def postgresql_table(client: PostgresqlClient, table: str | None, query: str | None, arrival: Arrival) -> RemoteTable:
+    """A table, a view or a query. Raises RemoteRefusedError where there is no table of that name."""
+    if query is not None:
+        described = client.types(query)
+        ((deterministic,),) = client.rows(_ALL_DETERMINISTIC)
+        found: list[Row] = [(name, oid, modifier, True, None, deterministic) for name, oid, modifier in described]
+        return RemoteTable(Dialect.POSTGRES, "query", _columns(client, found, arrival), subquery=query)
+    parts = table_name(table or "")
+    name = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    ((oid,),) = client.rows("SELECT to_regclass(%s)::oid", name)
+    if oid is None:
+        raise RemoteRefusedError(f"there is no table {table} in the database; check `table` and the search path")
+    schema, catalog = (*reversed(parts[:-1]), None, None)[:2]
+    columns = _columns(client, client.rows(_COLUMNS, oid), arrival)
+    return RemoteTable(Dialect.POSTGRES, parts[-1], columns, schema=schema, catalog=catalog)
+
+
+def _columns(client: PostgresqlClient, found: list[Row], arrival: Arrival) -> tuple[RemoteColumn, ...]:
+    types = client.rows(_TYPES, [row[1] for row in found], [row[2] for row in found])
+    return tuple(_column(row, described, arrival) for row, described in zip(found, types, strict=True))
+
+
+def _column(row: Row, described: Row, arrival: Arrival) -> RemoteColumn:
+    name, _, _, nullable, collation, deterministic = row
+    remote_type, is_enum, encoding = described
+    reference = exp.Column(this=exp.to_identifier(str(name), quoted=True))
+    spark_type, rendering = _delivered(str(remote_type), reference, arrival)
+    return RemoteColumn(
+        str(name),
+        str(remote_type),
+        spark_type,
+        nullable=bool(nullable),
+        charset=str(encoding) if isinstance(spark_type, t.StringType) else None,
+        collation=None if collation is None else str(collation),
+        deterministic=bool(deterministic),
+        is_enum=bool(is_enum),
+        rendering=rendering,
+    )
+
+
+def _delivered(remote_type: str, column: exp.Column, arrival: Arrival) -> tuple[t.DataType, exp.Expr | None]:
+    """Spark's type for a column, and what is selected for it where that is not the column alone."""
+    if remote_type in _ATOMS:
+        return _ATOMS[remote_type], None
+    if remote_type.startswith(("character(", "character varying", "bpchar")) and not remote_type.endswith("]"):
+        return t.StringType(), None
+    if remote_type.startswith("timestamp") and not remote_type.endswith("]"):
+        return (t.TimestampType() if remote_type.endswith("with time zone") else t.TimestampNTZType()), None
+    if found := _NUMERIC.match(remote_type):
+        return _numeric(found, column, arrival)
+    if remote_type == "bit(1)":
+        bit = exp.Cast(this=exp.Literal.string("1"), to=exp.DataType.build("bit(1)", dialect="postgres"))
+        return t.BooleanType(), exp.EQ(this=column, expression=bit)
+    if remote_type.endswith("[]"):
+        return _array(remote_type.removesuffix("[]"), column)
+    return t.StringType(), _cast(column, "text")
+
+
+def _numeric(found: re.Match[str], column: exp.Column, arrival: Arrival) -> tuple[t.DataType, exp.Expr | None]:
+    digits = (int(found.group(1)), int(found.group(2))) if found.group(1) else None
+    fits = digits is not None and 0 <= digits[1] <= digits[0] <= _MOST_DIGITS
+    if digits is not None and fits:
+        spark_type = t.DecimalType(*digits)
+        if arrival.jdbc:
+            return spark_type, None
+        if digits[0] > _LONG_DIGITS:
+            return spark_type, _cast(column, "text")
+        # A whole number crosses in 8 bytes and becomes a decimal by its scale alone; a text takes five times as long.
+        scaled = exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])) if digits[1] else column
+        return spark_type, _cast(exp.Paren(this=scaled) if digits[1] else column, "bigint")
+    if arrival.wide_numbers is WideNumbers.TEXT:
+        return t.StringType(), _cast(column, "text")
+    spark_type = t.DecimalType(38, 18 if digits is None else max(0, min(digits[1], 38)))
+    return spark_type, _cast(column, "text")
+
+
+def _array(element: str, column: exp.Column) -> tuple[t.DataType, exp.Expr | None]:
+    """One dimension only: Arrow's driver would hand on the others as one long one."""
+    if element in ("boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "date"):
+        kind, base = _ATOMS[element], element
+    else:
+        kind, base = t.StringType(), "text"
+    array_type = f"{base}[]"
+    more = exp.GT(this=exp.Anonymous(this="array_ndims", expressions=[column]), expression=exp.Literal.number(1))
+    # A text that is no array of the type is refused by the server, in a row that has one, with the value shown.
+    refused = _cast(
+        exp.DPipe(this=_cast(column, "text"), expression=exp.Literal.string(" has two dimensions")), array_type
+    )
+    plain = column if base == element else _cast(column, array_type)
+    return t.ArrayType(kind), exp.Case(ifs=[exp.If(this=more, true=refused)], default=plain)
+
+
+def _cast(node: exp.Expr, name: str) -> exp.Expr:
+    return exp.Cast(this=node, to=exp.DataType.build(name, dialect="postgres"))

@@ -1,0 +1,199 @@
+"""A scan of a remote table as the session sees it: frames, limits, and the report."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+from sqlglot import exp
+
+from spark_jobs.contract import ConjunctReport, RemoteSourceSpec, SourceReport
+from spark_jobs.readers.metrics import TaskCounts
+from spark_jobs.readers.protocol import LimitedScan
+from spark_jobs.readers.remote.address import Address, Settings
+from spark_jobs.readers.remote.arrow import REMOTE_TYPE
+from spark_jobs.readers.remote.classify import Classified
+from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.model import RemoteTable
+from spark_jobs.readers.remote.query import RemoteQuery, remote_query
+from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, may_be_sliced, slices, whole
+from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
+
+_SHOWN_STATEMENTS = 3
+_LONGEST = 2_000
+"""Characters of a statement that a report shows."""
+
+
+@runtime_checkable
+class SharesSnapshots(Protocol):
+    """A client whose state of the database other connections can read as well."""
+
+    def export_snapshot(self) -> str:
+        """The snapshot's name, good until the client closes."""
+
+
+@dataclass(frozen=True)
+class RemotePlan:
+    """What is asked of a table: its columns, and what of the predicate its database takes over."""
+
+    table: RemoteTable
+    columns: tuple[str, ...]
+    classified: Classified
+    conjuncts: tuple[ConjunctReport, ...]
+    exact: bool
+    spec: RemoteSourceSpec
+    address: Address
+    reason: str
+    notes: tuple[str, ...] = ()
+    in_one_piece: bool = False
+
+
+class RemoteScan:
+    """A planned scan whose rows come as Arrow through Python workers."""
+
+    spark_counts_bytes = False
+
+    def __init__(self, spark: SparkSession, plan: RemotePlan) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[RemoteCount]())
+        self._statements: tuple[str, ...] = ()
+        self._how = ""
+        self._waves = 0
+        self._held: weakref.finalize[[], RemoteScan] | None = None
+        self._snapshot: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the database evaluates the whole predicate as Spark would."""
+        return self._plan.exact
+
+    def frame(self) -> DataFrame:
+        """The rows that the database lets through, in partitions that all see one state where it can give one."""
+        if self._plan.in_one_piece:
+            return self._reading((self._query().sql,), Settings())
+        cut = self._cut()
+        self._how = cut.how
+        statements = tuple(self._query(bounds=condition).sql for condition in cut.conditions)
+        return self._reading(statements, Settings(snapshot=self._snapshot, few=cut.few))
+
+    def limited(self, limit: int) -> LimitedScan | None:
+        """The limit in the statement itself; None where Spark still has to drop rows."""
+        frame = self.limited_frame(limit)
+        return None if frame is None else _Once(frame)
+
+    def limited_frame(self, limit: int) -> DataFrame | None:
+        """At most `limit` rows, which need no LIMIT of Spark's: ending a Python worker early takes seconds."""
+        query = self._query(limit)
+        if not self.exact or not query.limited:
+            return None
+        self._how = "a limited answer comes in one piece"
+        return self._reading((query.sql,), Settings(few=limit <= FEW_ROWS))
+
+    def release(self) -> None:
+        """Give up the snapshot that the partitions share."""
+        if self._held is not None:
+            self._held()
+        self._held = self._snapshot = None
+
+    def report(self) -> SourceReport:
+        """The plan, and the figures of the partitions that have run."""
+        plan, counts = self._plan, list(self._counts.value.values())
+        statements = self._statements or (self._query().sql,)
+        planned = SourceReport(
+            reader="remote",
+            reason=plan.reason,
+            conjuncts=plan.conjuncts,
+            columns=plan.columns,
+            statements=_shown(statements),
+            notes=plan.notes,
+        )
+        if not counts:
+            return planned
+        fates = {"read": len(counts), "begun again": sum(count.retries for count in counts)}
+        return planned.model_copy(
+            update={
+                "bytes_read": sum(count.bytes for count in counts),
+                "rows_decoded": sum(count.rows for count in counts),
+                "units": {"partitions": fates},
+                "notes": (*plan.notes, f"partitions: {self._how}") if self._how else plan.notes,
+            }
+        )
+
+    def _query(self, limit: int | None = None, bounds: exp.Expr | None = None) -> RemoteQuery:
+        plan = self._plan
+        return remote_query(plan.table, plan.columns, plan.classified, limit=limit, partition_bounds=bounds)
+
+    def _cut(self) -> Slices:
+        """How the scan is cut into partitions; with several, the state is held that all of them are to see."""
+        plan = self._plan
+        reason = may_be_sliced(plan.table, plan.spec)
+        if reason is not None:
+            return whole(reason)
+        client = connect(plan.address, Settings(statement_timeout=plan.spec.statement_timeout))
+        held = False
+        try:
+            cut = slices(client, plan.table, plan.spec, self._query().sql, self._spark.sparkContext.defaultParallelism)
+            if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
+                self.release()
+                self._snapshot = client.export_snapshot()
+                held = True
+        finally:
+            if not held:
+                client.close()
+        if held:
+            self._held = weakref.finalize(self, client.close)
+        return cut
+
+    def _reading(self, statements: tuple[str, ...], settings: Settings) -> DataFrame:
+        """The rows of some statements, each of them a task."""
+        plan, counts, wave = self._plan, self._counts, self._waves
+        self._waves += 1
+        self._statements = statements
+
+        def report(number: int, count: RemoteCount) -> None:
+            counts.add({(wave, number): count})
+
+        schema = _schema(plan)
+        spec = plan.spec
+        settings = replace(settings, fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
+        fields = tuple(_field(field, plan.table) for field in schema.fields)
+        reader = RemoteReader(plan.address, statements, fields, settings, report)
+        numbers = self._spark.range(0, len(statements), 1, len(statements))
+        return numbers.mapInArrow(reader, schema)
+
+
+class _Once:
+    """A limited scan that has all its rows in one piece."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame: DataFrame | None = frame
+
+    def next_frame(self) -> DataFrame | None:
+        """The frame, then None."""
+        frame, self._frame = self._frame, None
+        return frame
+
+
+def _schema(plan: RemotePlan) -> t.StructType:
+    wanted = set(plan.columns)
+    return t.StructType([field for field in plan.table.spark_schema.fields if field.name in wanted])
+
+
+def _field(field: t.StructField, table: RemoteTable) -> pa.Field:
+    """The column as Arrow has to have it for Spark; its type in the database goes with it, for messages."""
+    column = table.column(field.name, case_sensitive=True)
+    remote_type = "" if column is None else column.remote_type
+    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata={REMOTE_TYPE: remote_type})
+
+
+def _shown(statements: Sequence[str]) -> tuple[str, ...]:
+    more = len(statements) - _SHOWN_STATEMENTS
+    shown = [statement if len(statement) <= _LONGEST else f"{statement[:_LONGEST]}..." for statement in statements]
+    return (*shown[:_SHOWN_STATEMENTS], *([f"... and {more} more like these"] if more > 0 else []))

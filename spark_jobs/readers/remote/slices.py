@@ -1,0 +1,193 @@
+"""Cut a scan into partitions: by ranges of a key, or where PostgreSQL stores the rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from spark_jobs.contract import RemoteSourceSpec
+from spark_jobs.errors import BadSpecError, UnknownColumnError
+from spark_jobs.readers.remote.client import Client
+from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from spark_jobs.readers.remote.render import any_of, column_reference, is_null, table_reference, to_sql
+
+_WORTH_BYTES = 32 << 20
+"""An answer of fewer bytes comes faster through one connection: measured, partitions of small reads cost more."""
+_PARTITION_BYTES = 16 << 20
+_CTID_SINCE = 140_000
+"""The version of PostgreSQL from which on a range of pages is read without the pages around it."""
+FEW_ROWS = 10_000
+"""So many rows are cheaper to take apart in Python than a connection of ADBC is to make: measured."""
+_PLAIN_KINDS = ("r", "m")
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The conditions of a scan's partitions, None for a whole table; `how` says in words what they are.
+
+    `few` tells that the database expects no more than `FEW_ROWS` rows.
+    """
+
+    conditions: tuple[exp.Expr | None, ...]
+    how: str
+    few: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one partition."""
+        return len(self.conditions) > 1
+
+
+def whole(how: str) -> Slices:
+    """One partition."""
+    return Slices((None,), how)
+
+
+def may_be_sliced(table: RemoteTable, spec: RemoteSourceSpec) -> str | None:
+    """Why a scan takes one partition whatever its size; None where it is worth to ask the database."""
+    if spec.num_partitions == 1:
+        return "num_partitions=1"
+    if table.dialect is not Dialect.POSTGRES and spec.consistent:
+        return f"{table.dialect} has no snapshot that partitions could share (consistent=False does without)"
+    if table.dialect is not Dialect.POSTGRES and spec.partition_column is None:
+        return f"{table.dialect} is partitioned by a partition_column only"
+    if table.subquery is not None and spec.partition_column is None:
+        return "a query is partitioned by a partition_column only"
+    return None
+
+
+def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement: str, parallelism: int) -> Slices:
+    """How to cut the scan that `statement` does in one piece. Raises typed errors for keys that cannot be cut by."""
+    if spec.partition_column is not None:
+        return _by_key(client, table, spec, spec.num_partitions or parallelism)
+    rows, size = _expected(client, statement)
+    if spec.num_partitions is None and size < _WORTH_BYTES:
+        return Slices((None,), "a small answer comes fastest in one piece", rows <= FEW_ROWS)
+    return _by_pages(client, table, spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES)))
+
+
+def _expected(client: Client, statement: str) -> tuple[int, int]:
+    """Rows and bytes that the server itself expects of the answer."""
+    ((plan,),) = client.rows(f"EXPLAIN (FORMAT JSON) {statement}")
+    assert isinstance(plan, list)
+    rows = int(plan[0]["Plan"]["Plan Rows"])
+    return rows, rows * int(plan[0]["Plan"]["Plan Width"])
+
+
+def _by_pages(client: Client, table: RemoteTable, number: int) -> Slices:
+    """Equal numbers of pages; the last range has no end, so that it has pages that are added meanwhile."""
+    name = to_sql(table_reference(table), table.dialect)
+    ((kind, pages, version),) = client.rows(
+        "SELECT relkind::text, pg_relation_size(oid) / current_setting('block_size')::int, "
+        "current_setting('server_version_num')::int FROM pg_catalog.pg_class WHERE oid = %s::regclass",
+        name,
+    )
+    if kind not in _PLAIN_KINDS or int(str(version)) < _CTID_SINCE:
+        return whole("pages are known of plain tables of PostgreSQL 14 and later only; give a partition_column")
+    number = max(1, min(number, int(str(pages))))
+    cuts = [int(str(pages)) * place // number for place in range(1, number)]
+    key = exp.Column(this=exp.to_identifier("ctid"))
+    texts = [exp.Literal.string(f"({page},0)") for page in cuts]
+    return Slices(_ranges(key, texts, nullable=False), f"{number} ranges of {pages} pages")
+
+
+def _by_key(client: Client, table: RemoteTable, spec: RemoteSourceSpec, number: int) -> Slices:
+    column = table.column(spec.partition_column or "")
+    if column is None:
+        names = ", ".join(column.name for column in table.columns)
+        raise UnknownColumnError(f"partition_column: there is no column {spec.partition_column!r}; there are {names}")
+    key = column_reference(table, column.name)
+    if spec.lower_bound is not None and spec.upper_bound is not None:
+        low, high = _number(spec.lower_bound, column, "lower_bound"), _number(spec.upper_bound, column, "upper_bound")
+        how = f"between {spec.lower_bound} and {spec.upper_bound}"
+        return _cut(key, column, _uniform(low, high, number), how)
+    if table.dialect is Dialect.POSTGRES and table.subquery is None and (found := _histogram(client, table, column)):
+        chosen = [found[len(found) * place // number] for place in range(1, number)]
+        cuts: list[exp.Expr] = [exp.Literal.string(text) for text in dict.fromkeys(chosen)]
+        return Slices(_ranges(key, cuts, nullable=True), f"{len(cuts) + 1} ranges of {column.name} by its histogram")
+    low_high = _extent(client, table, key, column)
+    if low_high is None:
+        return whole(f"{column.name} has no values")
+    return _cut(key, column, _uniform(*low_high, number), "of equal width")
+
+
+def _cut(key: exp.Expr, column: RemoteColumn, cuts: Sequence[Decimal], how: str) -> Slices:
+    literals = [_literal(cut, column) for cut in cuts]
+    return Slices(_ranges(key, literals, nullable=True), f"{len(cuts) + 1} ranges of {column.name} {how}")
+
+
+def _ranges(key: exp.Expr, cuts: Sequence[exp.Expr], *, nullable: bool) -> tuple[exp.Expr | None, ...]:
+    """Half-open ranges that leave out nothing: the first has no start and all NULLs, the last no end."""
+    if not cuts:
+        return (None,)
+    below: exp.Expr = exp.LT(this=key.copy(), expression=cuts[0].copy())
+    if nullable:
+        below = any_of([below, is_null(key.copy())])
+    between = [
+        exp.And(
+            this=exp.GTE(this=key.copy(), expression=low.copy()),
+            expression=exp.LT(this=key.copy(), expression=high.copy()),
+        )
+        for low, high in pairwise(cuts)
+    ]
+    return (below, *between, exp.GTE(this=key.copy(), expression=cuts[-1].copy()))
+
+
+def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list[str]:
+    """The bounds of equally full buckets as PostgreSQL's statistics have them; none for small or unanalysed tables."""
+    return [
+        str(bound)
+        for (bound,) in client.rows(
+            "SELECT unnest(s.histogram_bounds::text::text[]) FROM pg_catalog.pg_stats s JOIN pg_catalog.pg_class c "
+            "ON c.oid = %s::regclass JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = %s",
+            to_sql(table_reference(table), table.dialect),
+            column.name,
+        )
+    ]
+
+
+def _extent(client: Client, table: RemoteTable, key: exp.Expr, column: RemoteColumn) -> tuple[Decimal, Decimal] | None:
+    """The smallest and largest key."""
+    select = exp.select(exp.Min(this=key.copy()), exp.Max(this=key.copy())).from_(table_reference(table))
+    ((low, high),) = client.rows(to_sql(select, table.dialect))
+    if low is None or high is None:
+        return None
+    return _number(str(low), column, "partition_column"), _number(str(high), column, "partition_column")
+
+
+def _number(text: str, column: RemoteColumn, parameter: str) -> Decimal:
+    """A key's value as a number: days for dates."""
+    try:
+        if isinstance(column.spark_type, t.DateType):
+            return Decimal(date.fromisoformat(text).toordinal())
+        if isinstance(column.spark_type, t.NumericType):
+            return Decimal(text)
+    except (ValueError, InvalidOperation):
+        raise BadSpecError(f"{parameter}: {text!r} is no {column.remote_type}, which {column.name} is") from None
+    raise BadSpecError(
+        f"partition_column: {column.name} is {column.remote_type}, which is cut into ranges only by PostgreSQL's "
+        "histogram (ANALYZE the table); take a number or a date"
+    )
+
+
+def _uniform(low: Decimal, high: Decimal, number: int) -> list[Decimal]:
+    """Cuts into ranges of equal width, whole numbers where they differ."""
+    step = (high - low) / number
+    cuts = [(low + step * place).to_integral_value() if step >= 1 else low + step * place for place in range(1, number)]
+    return sorted(set(cuts))
+
+
+def _literal(cut: Decimal, column: RemoteColumn) -> exp.Expr:
+    if isinstance(column.spark_type, t.DateType):
+        day = date(1, 1, 1) + timedelta(days=int(cut) - 1)
+        return exp.Literal.string(day.isoformat())
+    number = exp.Literal.number(format(abs(cut), "f"))
+    return exp.Neg(this=number) if cut < 0 else number

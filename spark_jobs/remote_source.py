@@ -1,0 +1,139 @@
+"""A declared remote table, opened: its columns are known, its scans can be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from spark_jobs.contract import ConjunctReport
+from spark_jobs.errors import UnknownColumnError
+from spark_jobs.predicates.parse import conjuncts, parse_predicate
+from spark_jobs.projection.resolve import Projection, resolve
+from spark_jobs.readers.protocol import RemoteSource, ScanRequest, unsupported
+from spark_jobs.readers.remote.address import Settings, address_of
+from spark_jobs.readers.remote.catalog import described
+from spark_jobs.readers.remote.classify import Classified, classify
+from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.model import Dialect
+from spark_jobs.readers.remote.rules import SparkRules, reads_alike
+from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
+from spark_jobs.result import Shape
+from spark_jobs.source import OpenedSource, PlannedScan
+
+
+class PlannedRemoteScan(PlannedScan):
+    """A scan that nothing can take over: only we read the table."""
+
+    def fallback(self, shaped: Callable[[DataFrame], DataFrame]) -> Callable[[str], Shape] | None:
+        """Nothing."""
+        return None
+
+
+class OpenedRemote(OpenedSource):
+    """A table whose columns are known. Raises RemoteRefusedError or RemoteFailedError where they are not told."""
+
+    def __init__(self, spark: SparkSession, source: RemoteSource) -> None:
+        self._spark = spark
+        self._source = source.as_files
+        self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self._remote = source
+        self._address = address_of(source.connection)
+        client = connect(self._address, Settings(statement_timeout=source.spec.statement_timeout))
+        try:
+            self._table = described(client, source.connection.kind, source.spec)
+        finally:
+            client.close()
+        everything = self._request(tuple(self.schema.fieldNames()), None, None)
+        self.native = self._bare(everything, (), "nothing is pushed").frame()
+
+    @property
+    def schema(self) -> StructType:
+        """The columns as Spark gets them."""
+        return self._table.spark_schema
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """A table has no directories."""
+        return ()
+
+    def projection(self, columns: Sequence[str] | None) -> Projection:
+        """The columns asked for, resolved. Raises UnknownColumnError for those that only files have."""
+        projection = resolve(columns, self.schema, 0, case_sensitive=self._case_sensitive)
+        if projection.implicit:
+            raise UnknownColumnError(
+                f"source {self._remote.name!r} is a remote table and has no file columns such as "
+                f"{', '.join(projection.implicit)}; leave them out"
+            )
+        return projection
+
+    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+        """What must be read for a projection and a predicate."""
+        predicate = None if where is None else parse_predicate(where)
+        columns = set(projection.table_columns)
+        if where is not None:
+            columns |= set(self.schema.fieldNames()) if predicate is None else self.mentioned(predicate)
+        return self._request(tuple(name for name in self.schema.fieldNames() if name in columns), where, predicate)
+
+    def planned(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
+        """The scan with everything pushed that can be, and how to make one with nothing pushed."""
+        classified = self._classified(request)
+        reason = "the table is in a database, which evaluates what means the same there"
+        scan = self._scan(request, classified, notes, reason)
+        return PlannedRemoteScan(scan, lambda reason: self._bare(request, notes, reason))
+
+    def _bare(self, request: ScanRequest, notes: tuple[str, ...], reason: str) -> RemoteScan:
+        """A scan with nothing pushed; it stands for the table where its schema is all that matters."""
+        return self._scan(request, _nothing(self._table.dialect), notes, reason, in_one_piece=True)
+
+    def _request(self, columns: tuple[str, ...], where: str | None, predicate: exp.Expr | None) -> ScanRequest:
+        empty = self._spark.createDataFrame([], self.schema)
+        return ScanRequest(self._source, empty, self.schema, columns, (), where, predicate)
+
+    def _classified(self, request: ScanRequest) -> Classified:
+        """What the database can evaluate of the predicate as Spark would."""
+        if request.predicate is None or not self._remote.spec.filter_pushdown:
+            return _nothing(self._table.dialect)
+        conf = self._spark.conf
+        alike = reads_alike(
+            request.where or "",
+            escaped_literals=conf.get("spark.sql.parser.escapedStringLiterals", "false") == "true",
+            double_quoted_names=conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true",
+        )
+        rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=self._fold)
+        return classify(request.predicate, self._table, rules)
+
+    def _scan(
+        self,
+        request: ScanRequest,
+        classified: Classified,
+        notes: tuple[str, ...],
+        reason: str,
+        *,
+        in_one_piece: bool = False,
+    ) -> RemoteScan:
+        # A statement without columns would leave its rows with no batch to count them in.
+        columns = request.columns or tuple(self.schema.fieldNames()[:1])
+        exact = request.where is None or (bool(classified.conjuncts) and classified.is_exact)
+        reports = classified.reports or self._left(request)
+        plan = RemotePlan(
+            *(self._table, columns, classified, reports, exact, self._remote.spec, self._address, reason, notes),
+            in_one_piece=in_one_piece,
+        )
+        return RemoteScan(self._spark, plan)
+
+    def _left(self, request: ScanRequest) -> tuple[ConjunctReport, ...]:
+        """The conjuncts where all of them are left to Spark."""
+        if request.where is None:
+            return ()
+        if request.predicate is None:
+            return (unsupported(request.where, "the predicate is beyond the parser, Spark alone evaluates it"),)
+        parts = (part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
+        return tuple(unsupported(part, "nothing is pushed") for part in parts)
+
+
+def _nothing(dialect: Dialect) -> Classified:
+    """No condition at all."""
+    return Classified(dialect, ())

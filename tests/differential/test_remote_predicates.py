@@ -1,0 +1,251 @@
+"""A database keeps the rows that Spark keeps, whatever predicate it is asked: random ones over nasty values.
+
+What is compared is what is sent: the SQL for each random predicate, on real servers, against Spark filtering all rows.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+import pyarrow as pa
+import pymysql
+import pytest
+from databases import Server
+from hypothesis import given, settings
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+from random_predicates import leaves
+from remote_values import (
+    ENUM,
+    SPOILS,
+    computed_predicate,
+    declared_columns,
+    for_database,
+    random_value,
+    read_back,
+    remote_column,
+)
+from test_vector_filters import BATCHES, SEEDS, Folder, settings_of
+from typed_rows import ROW, random_predicate
+
+from spark_jobs.contract import Exactness
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.readers.remote.classify import Classified, classify
+from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from spark_jobs.readers.remote.query import remote_query
+from spark_jobs.readers.remote.rules import SparkRules, reads_alike
+
+ROWS = 50
+PREDICATES = 60
+CASES = 3
+NIGHTLY_CASES = 150
+Query = Callable[[str], Sequence[Sequence[object]]]
+_STORAGE = {t.LongType: "INTEGER", t.DoubleType: "REAL", t.BooleanType: "INTEGER", t.BinaryType: "BLOB"}
+
+
+@dataclass
+class Tally:
+    """What was really compared, so that the test cannot become vacuous unnoticed."""
+
+    classes: Counter[Exactness] = field(default_factory=Counter)
+    dropped: int = 0
+    raised: int = 0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A random table in a database, and its rows as Spark gets them."""
+
+    table: RemoteTable
+    rows: list[tuple[object, ...]]
+    query: Query
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The rows as a local relation, which Spark filters without a job."""
+        schema = to_arrow_schema(self.table.spark_schema, timezone="UTC")
+        columns = zip(zip(*self.rows, strict=True), schema.types, strict=True)
+        return spark.createDataFrame(pa.Table.from_arrays([pa.array(*column) for column in columns], schema=schema))
+
+
+@contextmanager
+def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query, Callable[[str, list[tuple]], object]]]:
+    """How to ask a database and how to fill it, while the connection is open."""
+    if server is None:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as file:
+            yield lambda sql: file.execute(sql).fetchall(), file.executemany
+        return
+    parts = server.connection()
+    login = {key: parts[key] for key in ("host", "port", "user", "password")}
+    if dialect is Dialect.POSTGRES:
+        with psycopg.connect(**login, dbname=parts["database"], autocommit=True, options="-c timezone=UTC") as remote:
+            yield lambda sql: _fetched(remote.execute(sql.encode())), remote.cursor().executemany
+        return
+    with closing(pymysql.connect(**login, database=parts["database"], charset="utf8mb4", autocommit=True)) as remote:
+        cursor = remote.cursor()
+        cursor.execute("SET time_zone = '+00:00'")
+
+        def asked(sql: str) -> Sequence[Sequence[object]]:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+        yield asked, cursor.executemany
+
+
+def _fetched(cursor: psycopg.Cursor) -> Sequence[Sequence[object]]:
+    return cursor.fetchall() if cursor.description is not None else []
+
+
+def _load(rng: random.Random, dialect: Dialect, query: Query, insert: Callable[[str, list[tuple]], object]) -> Loaded:
+    strict = dialect is Dialect.SQLITE and rng.random() < 0.4
+    declared = declared_columns(rng, dialect, strict=strict)
+    columns = [_row_column(dialect)]
+    columns += [remote_column(f"c{place}", one, dialect, strict=strict) for place, one in enumerate(declared)]
+    parts = [
+        f"{column.name} {column.remote_type} {one.suffix}" for column, one in zip(columns[1:], declared, strict=True)
+    ]
+    if dialect is Dialect.POSTGRES:
+        query("DROP TABLE IF EXISTS drawn; DROP TYPE IF EXISTS label; DROP COLLATION IF EXISTS ignoring_case")
+        query(f"CREATE TYPE label AS ENUM ({', '.join(_quoted(name) for name in ENUM)})")
+        query("CREATE COLLATION ignoring_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    else:
+        query("DROP TABLE IF EXISTS drawn")
+    query(f"CREATE TABLE drawn ({ROW} integer PRIMARY KEY, {', '.join(parts)}){' STRICT' if strict else ''}")
+    mark = "?" if dialect is Dialect.SQLITE else "%s"
+    values = [(number, *(random_value(rng, one, dialect) for one in declared)) for number in range(ROWS)]
+    sent = [tuple(for_database(value, dialect) for value in row) for row in values]
+    if dialect is Dialect.SQLITE and not strict:
+        sent = [tuple(_spoiled(rng, value) if place else value for place, value in enumerate(row)) for row in sent]
+    insert(f"INSERT INTO drawn VALUES ({', '.join([mark] * len(columns))})", sent)
+    names = ", ".join([ROW, *(_read(column, dialect, strict=strict) for column in columns[1:])])
+    read = query(f"SELECT {names} FROM drawn ORDER BY {ROW}")
+    rows = [
+        (row[0], *(read_back(value, one, dialect) for value, one in zip(row[1:], declared, strict=True)))
+        for row in read
+    ]
+    return Loaded(RemoteTable(dialect, "drawn", tuple(columns)), rows, query)
+
+
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _row_column(dialect: Dialect) -> RemoteColumn:
+    kind = t.LongType() if dialect is Dialect.SQLITE else t.IntegerType()
+    return RemoteColumn(ROW, "int(11)" if dialect is Dialect.MARIADB else "integer", kind)
+
+
+def _spoiled(rng: random.Random, value: object) -> object:
+    return rng.choice(SPOILS) if rng.random() < 0.05 else value
+
+
+def _read(column: RemoteColumn, dialect: Dialect, *, strict: bool) -> str:
+    """SQLite casts what it holds to what is declared."""
+    is_cast = dialect is Dialect.SQLITE and not strict
+    return f"CAST({column.name} AS {_STORAGE.get(type(column.spark_type), 'TEXT')})" if is_cast else column.name
+
+
+def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+    try:
+        return frozenset(row[0] for row in frame.where(predicate).select(ROW).collect())
+    except PySparkException as problem:
+        return problem
+
+
+def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: Folder, tally: Tally) -> None:
+    tree = parse_predicate(predicate)
+    assert tree is not None, predicate
+    classified = classify(tree, loaded.table, SparkRules(trusted=reads_alike(predicate), fold=fold))
+    tally.classes.update(conjunct.exactness for conjunct in classified.conjuncts)
+    if classified.where is None:
+        return
+    sql = remote_query(loaded.table, [ROW], classified).sql
+    kept = frozenset(int(str(row[0])) for row in loaded.query(sql))
+    expected = _kept(frame, predicate)
+    if isinstance(expected, PySparkException):
+        _check_raises(frame, predicate, expected, kept, classified, sql)
+        tally.raised += 1
+        return
+    tally.dropped += len(loaded.rows) - len(kept)
+    assert not expected - kept, _explained(loaded, predicate, sql, expected - kept)
+    if classified.is_exact:
+        assert kept == expected, _explained(loaded, predicate, sql, kept - expected)
+
+
+def _check_raises(
+    frame: DataFrame, predicate: str, problem: PySparkException, kept: frozenset[int], classified: Classified, sql: str
+) -> None:
+    """What Spark raises for, it must raise for again on what came back, unless another conjunct dropped the row."""
+    if isinstance(problem, AnalysisException) or len(classified.conjuncts) > 1:
+        return
+    left = frame.where(f.col(ROW).isin(*kept)) if kept else frame.limit(0)
+    again = _kept(left, predicate)
+    assert isinstance(again, PySparkException), f"{predicate} raises, which {sql} hides"
+
+
+def _explained(loaded: Loaded, predicate: str, sql: str, rows: frozenset[int]) -> str:
+    types = {column.name: (column.remote_type, column.collation) for column in loaded.table.columns}
+    return f"{predicate}\n{sql}\n{types}\n{[loaded.rows[row] for row in sorted(rows)[:2]]}"
+
+
+def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server | None, tally: Tally) -> None:
+    """One random table and many predicates over it."""
+    rng = random.Random(seed)
+    ansi = rng.random() < 0.5
+    with _connected(dialect, server) as (query, insert), settings_of(spark, ansi=str(ansi).lower(), zone="UTC"):
+        loaded = _load(rng, dialect, query, insert)
+        columns = list(leaves(loaded.table.spark_schema))
+        predicates = [random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES // 2)]
+        predicates += [computed_predicate(rng, columns) for _ in range(PREDICATES // 2)]
+        fold = Folder(spark)
+        trees = [tree for tree in map(parse_predicate, predicates) if tree is not None]
+        fold.prepare(trees, loaded.table.spark_schema)
+        frame = loaded.frame(spark)
+        for predicate in predicates:
+            _check(spark, loaded, frame, predicate, fold, tally)
+
+
+def _run(spark: SparkSession, dialect: Dialect, server: Server | None, cases: int) -> None:
+    tally = Tally()
+
+    @settings(max_examples=cases, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        check_case(spark, seed, dialect, server, tally)
+
+    run()
+    judged = sum(tally.classes.values())
+    sent = judged - tally.classes[Exactness.UNSUPPORTED]
+    assert sent > judged * 0.3, tally
+    assert tally.classes[Exactness.EXACT] > 10, tally
+    assert tally.classes[Exactness.INEXACT] > 10, tally
+    assert tally.dropped > sent * ROWS * 0.1, tally
+
+
+def _server(request: pytest.FixtureRequest, dialect: Dialect) -> Server | None:
+    names = {Dialect.POSTGRES: "postgresql_server", Dialect.MARIADB: "mariadb_server"}
+    return request.getfixturevalue(names[dialect]) if dialect in names else None
+
+
+DATABASES = (Dialect.POSTGRES, Dialect.MARIADB, Dialect.SQLITE)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_databases_keep_what_spark_keeps(spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest) -> None:
+    _run(spark, dialect, _server(request, dialect), CASES)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_databases_keep_what_spark_keeps_in_many_cases(
+    spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest
+) -> None:
+    _run(spark, dialect, _server(request, dialect), NIGHTLY_CASES)
