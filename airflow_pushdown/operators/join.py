@@ -1,0 +1,117 @@
+"""The operator that runs one query over several sources and orders its joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter
+
+from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.operators.base import (
+    PushdownBaseOperator,
+    Question,
+    all_renderers,
+    all_template_fields,
+    entries,
+    naming_parameters,
+)
+from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
+from spark_jobs.contract import JoinOptions, QuerySpec, SourceSpec
+
+_SOURCES = TypeAdapter(dict[str, dict[str, object]])
+
+
+class PushdownJoinOperator(PushdownBaseOperator):
+    """Run one SQL query over several sources: each is read as little as the query allows, joins in a good order.
+
+    All parameters are keyword-only and may be mapped with `.partial().expand()`. On top of those below, every parameter
+    of `SparkSubmitOperator` is taken with its name and meaning. The task returns what was pushed down to each source,
+    what was left to Spark, and the joins before and after; it pushes the same to XCom when the job fails.
+
+    :param sources: Sources by the names that the query has for them; of each `path`, `format`, and as wanted `schema`,
+        `options`, `reader`, `filter_pushdown` and `orc`. (templated)
+    :param query: The query over the sources, in Spark SQL. (templated)
+    :param join_reorder: Whether inner joins are run in the order that is cheapest by what is known of the sources, and
+        small relations are broadcast. (templated)
+    :param join_reorder_dp_threshold: Up to how many relations all orders are compared; beyond, one is built step by
+        step. (templated)
+    :param star_schema_detection: Whether a table of facts and its dimensions are recognised and joined before
+        everything else. (templated)
+    :param output: Where to write the rows; without it they are only counted. (templated)
+    :param output_format: Format to write: any that Spark can write. (templated)
+    :param output_mode: What to do when the output exists: overwrite, append, ignore or errorifexists. (templated)
+    :param output_options: Writer options under Spark's names (compression and so on). (templated)
+    :param partition_by: Columns that become directories of the output. (templated)
+    :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
+        pushed. (templated)
+    :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the job in a
+        private file. (templated)
+    :param spark_home: Spark installation whose bin/spark-submit starts the job; else it is looked for beside
+        spark_python, in SPARK_HOME and on PATH. (templated)
+    :param spark_python: Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the
+        worker. (templated)
+    :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
+        cluster. (templated)
+    :param name: Name of the Spark application. (templated)
+    """
+
+    table_name: ClassVar[str] = JOIN
+    template_fields: Sequence[str] = all_template_fields(JOIN)
+    template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(JOIN)
+    ui_color = "#e8d9cf"
+
+    def __init__(
+        self,
+        *,
+        sources: dict[str, dict[str, object]],
+        query: str,
+        join_reorder: bool = True,
+        join_reorder_dp_threshold: int = DEFAULT_DP_THRESHOLD,
+        star_schema_detection: bool = False,
+        **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sources = sources
+        self.query = query
+        self.join_reorder = join_reorder
+        self.join_reorder_dp_threshold = join_reorder_dp_threshold
+        self.star_schema_detection = star_schema_detection
+
+    def question(self) -> Question:
+        """The sources, and one query over them."""
+        with naming_parameters({"": "sources"}):
+            declared = _SOURCES.validate_python(self.sources)
+        if not declared:
+            raise config_error("sources: give at least one source, by the name that the query has for it")
+        sources = {name: _source(name, given) for name, given in declared.items()}
+        with naming_parameters(
+            {
+                "reorder": "join_reorder",
+                "dp_threshold": "join_reorder_dp_threshold",
+                "star_schema": "star_schema_detection",
+            }
+        ):
+            joins = JoinOptions.model_validate(
+                {
+                    "reorder": self.join_reorder,
+                    "dp_threshold": self.join_reorder_dp_threshold,
+                    "star_schema": self.star_schema_detection,
+                }
+            )
+        with naming_parameters({"": "query"}):
+            query = QuerySpec(sql=TypeAdapter(str).validate_python(self.query), joins=joins)
+        return Question(sources=sources, query=query)
+
+
+def _source(name: str, given: Mapping[str, object]) -> SourceSpec:
+    """One source; options may be of any type, and a path may be one text or a list of them."""
+    fields = dict(given)
+    if isinstance(fields.get("path"), str):
+        fields["path"] = (fields["path"],)
+    if "options" in fields:
+        fields["options"] = entries(f"sources.{name}.options", fields["options"])
+    with naming_parameters(
+        {field: f"sources.{name}.{field}" for field in (*SourceSpec.model_fields, "schema", *fields)}
+    ):
+        return SourceSpec.model_validate(fields)

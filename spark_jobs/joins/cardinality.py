@@ -1,0 +1,204 @@
+"""Estimates how many rows joins give, from the rows of their relations and the distinct values of their keys.
+
+The textbook model: values of equated columns are contained in each other and spread evenly. Every set of relations has
+one estimate, whatever the order. Columns that equalities connect form classes, each counted once; several classes
+between the same relations are a composite key, which cannot have more values than its relations have rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from sqlglot import exp
+
+from spark_jobs.joins.order import bits
+
+_INEQUALITY = 1 / 3
+_UNKNOWN = 0.25
+_DEFAULT_DISTINCT_SHARE = 0.1
+
+Key = tuple[str, str]
+"""A column: its relation's name and its own, both lower-case."""
+
+
+@dataclass(frozen=True)
+class ColumnFigures:
+    """What is known of a column over the whole relation: distinct values, and the share of nulls."""
+
+    distinct: float
+    null_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class RelationFigures:
+    """What is known of a relation: rows in all, rows that its own conditions keep, and columns.
+
+    `at_most` is a proven bound on the bytes of its rows in memory, None where there is none.
+    """
+
+    rows: float
+    kept: float
+    columns: Mapping[Key, ColumnFigures] = field(default_factory=dict)
+    at_most: float | None = None
+
+    def distinct(self, key: Key) -> float:
+        """Distinct values of a column among the rows kept."""
+        known = self.columns.get(key)
+        whole = known.distinct if known is not None else max(self.rows * _DEFAULT_DISTINCT_SHARE, 1.0)
+        if self.rows <= 0 or self.kept >= self.rows:
+            return max(min(whole, self.rows), 1.0)
+        per_value = max(self.rows / max(whole, 1.0), 1.0)
+        seen = whole * (1.0 - math.pow(1.0 - self.kept / self.rows, per_value))
+        return max(min(seen, self.kept), 1.0)
+
+    def present(self, key: Key) -> float:
+        """The share of rows in which a column is not null."""
+        known = self.columns.get(key)
+        return 1.0 if known is None else 1.0 - known.null_share
+
+
+@dataclass(frozen=True)
+class Equality:
+    """`left = right` between columns of two relations, by the relations' numbers."""
+
+    left: int
+    left_key: Key
+    right: int
+    right_key: Key
+
+
+@dataclass(frozen=True)
+class Selective:
+    """Any other condition over several relations, and the share of rows that it keeps."""
+
+    mask: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Member:
+    """A column of a class of equal columns, by its relation's number."""
+
+    relation: int
+    key: Key
+
+
+class Estimate:
+    """Rows of the join of any set of relations."""
+
+    def __init__(
+        self,
+        relations: Sequence[RelationFigures],
+        equalities: Iterable[Equality],
+        others: Iterable[Selective] = (),
+    ) -> None:
+        self._relations = relations
+        self._classes = equal_columns(equalities)
+        self._others = tuple(others)
+        self._known: dict[int, float] = {}
+
+    def rows(self, mask: int) -> float:
+        """Rows of the join of a set of relations, given as a bit mask; never less than one."""
+        if mask not in self._known:
+            self._known[mask] = max(self._estimated(mask), 1.0)
+        return self._known[mask]
+
+    def _estimated(self, mask: int) -> float:
+        rows = 1.0
+        for number in bits(mask):
+            rows *= max(self._relations[number].kept, 0.0)
+        for group in self._classes:
+            rows *= self._class_share(group, mask)
+        rows *= self._composite_correction(mask)
+        for other in self._others:
+            if other.mask & mask == other.mask:
+                rows *= other.share
+        return rows
+
+    def _class_share(self, group: Sequence[Member], mask: int) -> float:
+        """The share of pairs that agree in a class: one over the distinct values of each member but the poorest."""
+        inside = [member for member in group if mask >> member.relation & 1]
+        if len({member.relation for member in inside}) < 2:
+            return 1.0
+        counts: dict[int, float] = {}
+        share = 1.0
+        for member in inside:
+            figures = self._relations[member.relation]
+            counts[member.relation] = max(counts.get(member.relation, 1.0), figures.distinct(member.key))
+            share *= figures.present(member.key)
+        for count in sorted(counts.values())[1:]:
+            share /= count
+        return share
+
+    def _composite_correction(self, mask: int) -> float:
+        """Takes back what several classes between two relations count too much."""
+        factor = 1.0
+        for left, right in combinations(list(bits(mask)), 2):
+            products = [1.0, 1.0]
+            counted, shared = 1.0, 0
+            for group in self._classes:
+                sides = [self._of(group, number) for number in (left, right)]
+                if None in sides:
+                    continue
+                shared += 1
+                counts = [max(side or 1.0, 1.0) for side in sides]
+                products = [product * count for product, count in zip(products, counts, strict=True)]
+                counted *= max(counts)
+            if shared > 1:
+                limits = [
+                    min(product, max(self._relations[number].kept, 1.0))
+                    for product, number in zip(products, (left, right), strict=True)
+                ]
+                factor *= max(counted / max(limits), 1.0)
+        return factor
+
+    def _of(self, group: Sequence[Member], relation: int) -> float | None:
+        """Distinct values that a relation has of a class, None where it has no column in it."""
+        found = [self._relations[relation].distinct(member.key) for member in group if member.relation == relation]
+        return max(found) if found else None
+
+
+def share_kept(node: exp.Expr, distinct: Mapping[Key, float]) -> float:
+    """A guess at the share of rows that a condition keeps, where nothing can be counted.
+
+    `distinct` holds the distinct values of columns by relation and name.
+    """
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return share_kept(node.left, distinct) * share_kept(node.right, distinct)
+    if isinstance(node, exp.Or):
+        return min(share_kept(node.left, distinct) + share_kept(node.right, distinct), 1.0)
+    if isinstance(node, exp.Not):
+        return max(1.0 - share_kept(node.this, distinct), 0.05)
+    if isinstance(node, exp.EQ | exp.NullSafeEQ):
+        counts = [
+            distinct[key]
+            for column in node.find_all(exp.Column)
+            if (key := (column.table.lower(), column.name.lower())) in distinct
+        ]
+        return 1.0 / max([*counts, 1.0]) if counts else 0.1
+    if isinstance(node, exp.In) and node.expressions:
+        column = node.this
+        known = distinct.get((column.table.lower(), column.name.lower())) if isinstance(column, exp.Column) else None
+        return min(len(node.expressions) / known, 1.0) if known else min(0.05 * len(node.expressions), 0.5)
+    if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
+        return _INEQUALITY
+    return _UNKNOWN
+
+
+def equal_columns(equalities: Iterable[Equality]) -> tuple[tuple[Member, ...], ...]:
+    """Columns that equalities connect, directly or through others."""
+    groups: list[set[Member]] = []
+    for each in equalities:
+        merged = {Member(each.left, each.left_key), Member(each.right, each.right_key)}
+        rest = []
+        for group in groups:
+            if group & merged:
+                merged |= group
+            else:
+                rest.append(group)
+        groups = [*rest, merged]
+    return tuple(tuple(sorted(group, key=lambda member: (member.relation, member.key))) for group in groups)

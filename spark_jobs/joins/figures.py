@@ -1,0 +1,194 @@
+"""Figures of a query's sources for the estimate of joins: rows, rows kept by conditions, distinct values of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+from sqlglot import exp
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures, share_kept
+from spark_jobs.joins.distinct import distinct_values
+from spark_jobs.joins.sample import Sample, look
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Fold, Scope
+from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.files import InputFile, input_files, input_uris
+from spark_jobs.readers.protocol import AnySource, Source
+from spark_jobs.readers.storage import storage_for
+from spark_jobs.source import OpenedSource
+
+_TEXT_IN_MEMORY = 4
+"""Bytes in memory for a byte of text, at most."""
+_LONGEST_TEXT = 64
+"""Bytes taken for a text, array or struct in memory; about what such columns have."""
+
+_CacheKey = tuple[object, ...]
+
+
+class SampleCache:
+    """What was seen of sets of files; a set that is asked for again, with no more columns, is not looked at again."""
+
+    def __init__(self) -> None:
+        self._samples: dict[_CacheKey, tuple[frozenset[str], Sample]] = {}
+
+    def sample(
+        self, source: Source, files: Sequence[InputFile], schema: t.StructType, columns: frozenset[str]
+    ) -> Sample:
+        """The sample of a source's files with at least these columns."""
+        key = (source.format, tuple((file.uri, file.size) for file in files), tuple(sorted(source.options.items())))
+        known, sample = self._samples.get(key, (frozenset(), None))
+        if sample is None or not columns <= known:
+            known |= columns
+            sample = look(files, source.format, schema, source.options, sorted(known))
+            self._samples[key] = known, sample
+        return sample
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a query wants to know of a relation: its name, its conditions (without that name), its key columns."""
+
+    name: str
+    conditions: tuple[exp.Expr, ...]
+    keys: frozenset[str]
+
+
+class SourceFigures:
+    """Figures of file sources."""
+
+    def __init__(self, spark: SparkSession, cache: SampleCache) -> None:
+        self._spark = spark
+        self._cache = cache
+        self._folded: dict[str, object] = {}
+        self._files: dict[str, tuple[InputFile, ...] | None] = {}
+
+    def bytes(self, source: AnySource, opened: OpenedSource) -> int | None:
+        """Bytes of a source's files, None where that is not known."""
+        files = self._listed(source, opened)
+        return None if files is None else sum(file.size for file in files)
+
+    def of(self, source: AnySource, opened: OpenedSource, wanted: Wanted) -> RelationFigures | None:
+        """Figures of a source as one relation of a query; None where nothing is known without reading it."""
+        files = self._listed(source, opened)
+        if files is None or not isinstance(source, Source):
+            return None
+        schema = opened.schema
+        named = {field.name.lower(): field.name for field in schema.fields}
+        mentioned = {column.parts[0].name.lower() for each in wanted.conditions for column in each.find_all(exp.Column)}
+        columns = frozenset(named[name] for name in wanted.keys | mentioned if name in named)
+        sample = self._cache.sample(source, files, schema, columns)
+        figures = {
+            (wanted.name, name): _column_figures(sample, named[name])
+            for name in wanted.keys | mentioned
+            if name in named
+        }
+        share = self._share(sample, schema, wanted, {key[1]: column.distinct for key, column in figures.items()})
+        return RelationFigures(sample.rows, sample.rows * share, figures, _at_most(source, files, sample, schema))
+
+    def _listed(self, source: AnySource, opened: OpenedSource) -> tuple[InputFile, ...] | None:
+        if not isinstance(source, Source):
+            return None
+        if source.name not in self._files:
+            storage = storage_for(self._spark, input_uris(opened.native), source.options)
+            found = None if isinstance(storage, str) else input_files(opened.native, storage)
+            self._files[source.name] = found
+        return self._files[source.name]
+
+    def _share(self, sample: Sample, schema: t.StructType, wanted: Wanted, distinct: Mapping[str, float]) -> float:
+        """The share of rows that the conditions keep: counted over the sample, guessed where it cannot be."""
+        guesses = {("", name): count for name, count in distinct.items()}
+        batch = _batch(sample, schema)
+        if batch is None or not wanted.conditions:
+            return _product([share_kept(each, guesses) for each in wanted.conditions])
+        kept: pa.BooleanArray | None = None
+        counted, guessed = [], []
+        for each in wanted.conditions:
+            mask = self._mask(each, schema, batch)
+            if mask is None:
+                guessed.append(share_kept(each, guesses))
+            else:
+                counted.append(each)
+                kept = mask if kept is None else pc.and_(kept, mask)
+        hits = batch.num_rows if kept is None else pc.sum(kept).as_py() or 0
+        share = hits / batch.num_rows
+        if hits == 0:
+            share = min(0.5 / batch.num_rows, _product([share_kept(each, guesses) for each in counted]))
+        return float(share * _product(guessed))
+
+    def _mask(self, condition: exp.Expr, schema: t.StructType, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+        sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        compiled = compile_filter(condition, Scope(schema, case_sensitive=sensitive, fold=self._fold))
+        if not isinstance(compiled, VectorFilter):
+            return None
+        try:
+            return compiled.keep(batch)
+        except (KeyError, pa.ArrowException):
+            return None
+
+    @property
+    def _fold(self) -> Fold:
+        def fold(sql: str) -> object:
+            if sql not in self._folded:
+                try:
+                    row = self._spark.sql(f"SELECT {sql}").head()
+                except (PySparkException, ValueError, OverflowError):
+                    row = None
+                self._folded[sql] = None if row is None else row[0]
+            return self._folded[sql]
+
+        return fold
+
+
+def _column_figures(sample: Sample, name: str) -> ColumnFigures:
+    groups = [group.column(name) for group in sample.groups if name in group.column_names]
+    distinct, nulls = distinct_values(groups, sample.rows)
+    if name.lower() in sample.limits:
+        low, high = sample.limits[name.lower()]
+        distinct = min(distinct, high - low + 1.0)
+    return ColumnFigures(max(distinct, 1.0), nulls)
+
+
+def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
+    """The rows seen as one batch with the schema's types, None where there is none or it does not fit."""
+    if not sample.seen:
+        return None
+    try:
+        kinds = {field.name: to_arrow_type(field.dataType) for field in schema.fields}
+        table = sample.table
+        columns = {name: table.column(name).cast(kinds[name]).combine_chunks() for name in table.column_names}
+        return pa.RecordBatch.from_pydict(columns)
+    except (pa.ArrowException, KeyError, PySparkException):
+        return None
+
+
+def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, schema: t.StructType) -> float | None:
+    """Bytes that the relation has in memory at most: by its counted rows, or by the bytes of its text."""
+    if sample.exact:
+        return sample.rows * sum(_width(field.dataType) for field in schema.fields)
+    if source.format in (SourceFormat.CSV, SourceFormat.JSON) and not any(file.compression for file in files):
+        return float(_TEXT_IN_MEMORY * sum(file.size for file in files))
+    return None
+
+
+def _width(kind: t.DataType) -> int:
+    return 16 if isinstance(kind, t.NumericType | t.DateType | t.TimestampType | t.BooleanType) else _LONGEST_TEXT
+
+
+def _product(shares: Sequence[float]) -> float:
+    result = 1.0
+    for share in shares:
+        result *= share
+    return result
+
+
+def keys_of(pairs: Sequence[tuple[Key, Key]], name: str) -> frozenset[str]:
+    """The columns of a relation that equalities mention."""
+    return frozenset(key[1] for pair in pairs for key in pair if key[0] == name)

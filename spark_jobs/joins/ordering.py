@@ -1,0 +1,176 @@
+"""Puts all SELECTs of a query into the order that the estimates favour, and makes sure that it is the same query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from spark_jobs.contract import JoinOptions, JoinReport
+from spark_jobs.gateway import jvm
+from spark_jobs.joins.block import Block, blocks, owner
+from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
+from spark_jobs.joins.outputs import OutputNames
+from spark_jobs.joins.push import Equated, column_equality, inner_conditions, reaching
+from spark_jobs.joins.reorder import Setting, estimated_rows, reorder
+from spark_jobs.joins.text import expression_of, parsed, written
+
+_GROUPED_POWER = 0.75
+"""Groups of so many rows are taken to be this power of their number."""
+_BROADCAST_BYTES = 64 << 20
+"""Relations that may have more bytes in memory are never hinted."""
+
+TableFigures = Callable[[exp.Table, str, tuple[exp.Expr, ...], frozenset[str]], RelationFigures | None]
+"""Figures of a table under a name, with conditions on it alone and the columns that are keys of joins."""
+
+
+@dataclass(frozen=True)
+class OrderedQuery:
+    """A query's text as it is run, and the joins of its SELECTs, outer ones first."""
+
+    text: str
+    joins: tuple[JoinReport, ...]
+
+
+class Ordering:
+    """Orders the joins of one query, given as text over private views."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: JoinOptions,
+        names: OutputNames,
+        tables: TableFigures,
+        equated: Callable[[Block], Equated],
+    ) -> None:
+        self._names = names
+        self._tables = tables
+        self._blocks: dict[int, Block] = {}
+        self._figures: dict[tuple[int, str], RelationFigures | None] = {}
+        limit = spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or ""
+        self._is_mixed = all(
+            spark.conf.get(key, "false") == "true"
+            for key in ("spark.sql.ansi.enabled", "spark.sql.ansi.relationPrecedence")
+        )
+        self._setting = Setting(options, self._of, equated, -1 if limit.startswith("-") else _BROADCAST_BYTES)
+
+    def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
+        """The text with its joins in order; `frame` has Spark analyse a text.
+
+        The text is left alone where Spark does not take the tree that it was read as for the same query, or where the
+        columns would not be the same.
+        """
+        tree = parsed(text)
+        plain = written(tree)
+        found = list(blocks(tree, self._names.of))
+        self._blocks = {id(block.select): block for block in found}
+        # Inner ones first: the SELECT around them copies them.
+        reports = [(block, reorder(block, self._setting)) for block in reversed(found)]
+        joins = tuple(report for _, report in reversed(reports) if report is not None)
+        changed = written(tree)
+        if changed == plain:
+            return OrderedQuery(text, joins)
+        problem = (
+            "the comma binds weaker than JOIN here" if self._is_mixed else _difference(text, plain, changed, frame)
+        )
+        if problem is None:
+            return OrderedQuery(changed, joins)
+        return OrderedQuery(text, tuple(_as_before(report, problem) for report in joins))
+
+    def _of(self, block: Block, name: str) -> RelationFigures | None:
+        """Figures of a relation of a block, worked out once."""
+        key = id(block.select), name
+        if key not in self._figures:
+            self._figures[key] = self._relation(block, name)
+        return self._figures[key]
+
+    def _relation(self, block: Block, name: str) -> RelationFigures | None:
+        node = block.relations[name]
+        keys = _join_columns(block, name)
+        if isinstance(node, exp.Table):
+            expression = expression_of(node)
+            if expression is not None:
+                return self._derived(expression.this, name)
+            conditions = reaching(block.plan, block.columns, self._setting.equated(block))[name]
+            return self._tables(node, name, conditions, keys)
+        return self._derived(node.this, name)
+
+    def _derived(self, query: exp.Expr, name: str) -> RelationFigures | None:
+        """Figures of a sub-query: rows of its joins, fewer where it groups or limits, and columns that it passes on."""
+        if isinstance(query, exp.Values):
+            return RelationFigures(float(len(query.expressions)), float(len(query.expressions)), at_most=0.0)
+        block = self._blocks.get(id(query))
+        rows = None if block is None else estimated_rows(block, self._setting)
+        if block is None or rows is None:
+            return None
+        rows = _reduced(block.select, rows)
+        columns: dict[Key, ColumnFigures] = {}
+        for item in block.select.expressions:
+            known = self._column(block, item)
+            if known is not None and item.alias_or_name:
+                columns[name, item.alias_or_name.lower()] = ColumnFigures(min(known.distinct, rows), known.null_share)
+        return RelationFigures(rows, rows, columns)
+
+    def _column(self, block: Block, item: exp.Expr) -> ColumnFigures | None:
+        column = item.this if isinstance(item, exp.Alias) else item
+        home = owner(column, block.columns)
+        figures = self._of(block, home) if home is not None else None
+        if figures is None or home is None:
+            return None
+        return ColumnFigures(figures.distinct((home, column.name.lower())))
+
+
+def _reduced(select: exp.Select, rows: float) -> float:
+    """Rows of a SELECT after its grouping, DISTINCT and LIMIT."""
+    group = select.args.get("group")
+    if group is not None or select.args.get("distinct") is not None:
+        rows = rows**_GROUPED_POWER
+    elif any(item.find(exp.AggFunc) is not None and item.find(exp.Window) is None for item in select.expressions):
+        rows = 1.0
+    limit = select.args.get("limit")
+    if limit is not None and isinstance(limit.expression, exp.Literal) and not limit.expression.is_string:
+        rows = min(rows, float(limit.expression.name))
+    return max(rows, 1.0)
+
+
+def _join_columns(block: Block, name: str) -> frozenset[str]:
+    """The columns of a relation that inner joins of the block equate with others."""
+    pairs = [column_equality(condition.node) for condition in inner_conditions(block.plan)]
+    columns = [column for pair in pairs if pair is not None for column in pair]
+    return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
+
+
+def _difference(text: str, plain: str, changed: str, frame: Callable[[str], DataFrame]) -> str | None:
+    """Why a changed text must not stand for the original, None where it may."""
+    try:
+        original = frame(text)
+        if not _is_same(original, frame(plain)):
+            return "Spark reads the query differently once it is written anew"
+        if _columns(frame(changed)) != _columns(original):
+            return "the columns would not be the same"
+    except PySparkException as problem:
+        return f"Spark refuses the query once it is written anew: {str(problem).splitlines()[0]}"
+    return None
+
+
+def _is_same(left: DataFrame, right: DataFrame) -> bool:
+    """Whether Spark takes two frames for the same query; common table expressions have numbers of their own in each."""
+    if left.sameSemantics(right):
+        return True
+    session = left.sparkSession
+    if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
+        return False
+    numbered = jvm(session).org.apache.spark.sql.catalyst.normalizer.NormalizeCTEIds
+    plans = [numbered.apply(each._jdf.queryExecution().analyzed()) for each in (left, right)]
+    return bool(plans[0].sameResult(plans[1]))
+
+
+def _columns(frame: DataFrame) -> Sequence[tuple[str, str]]:
+    return [(field.name, field.dataType.json()) for field in frame.schema.fields]
+
+
+def _as_before(report: JoinReport, problem: str) -> JoinReport:
+    return report.model_copy(update={"after": report.before, "reordered": False, "reason": problem})

@@ -1,0 +1,122 @@
+"""Says which conditions of a query may reach which of its relations without changing the answer.
+
+A condition above a join goes below it only on a side whose rows the join never fills up with nulls; a condition of an
+outer join goes only to the side that it fills up. What holds for a column holds for those that inner joins equate it
+with, where both have the same type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlglot import exp
+
+from spark_jobs.joins.block import owner
+from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
+
+Equated = Callable[[exp.Column, exp.Column], bool]
+"""Whether two columns hold the same values when `=` says that they are equal: same type, one spelling per value."""
+
+_LEFT_OF = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
+_RIGHT_OF = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.RIGHT})
+_LEFT_BY = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.RIGHT, JoinKind.SEMI})
+_RIGHT_BY = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
+"""Kinds of joins below which a condition above them, or of their own, may go: to their left and to their right."""
+
+
+def reaching(
+    plan: Plan, columns: Mapping[str, frozenset[str] | None], equated: Equated
+) -> dict[str, tuple[exp.Expr, ...]]:
+    """For each relation the conditions that refer to it alone and hold for every row of it that matters."""
+    found: dict[str, tuple[exp.Expr, ...]] = {}
+    _descend(plan, (), _Closure(columns, equated), found)
+    return found
+
+
+def inner_conditions(plan: Plan) -> tuple[Conjunct, ...]:
+    """Every condition at and below a plan, as far down as joins are inner: all of them hold for the rows that leave it.
+
+    >>> inner_conditions(Leaf("a"))
+    ()
+    """
+    if isinstance(plan, Filter):
+        return (*plan.conjuncts, *inner_conditions(plan.child))
+    if isinstance(plan, Project):
+        return inner_conditions(plan.child)
+    if isinstance(plan, Join) and plan.kind.is_inner:
+        return (*plan.conjuncts, *inner_conditions(plan.left), *inner_conditions(plan.right))
+    return ()
+
+
+def column_equality(node: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
+    """The columns of `a.k = b.k`, None for any other condition."""
+    if isinstance(node, exp.EQ):
+        left, right = node.left.unnest(), node.right.unnest()
+        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            return left, right
+    return None
+
+
+class _Closure:
+    """Adds what equalities imply to a list of conditions."""
+
+    def __init__(self, columns: Mapping[str, frozenset[str] | None], equated: Equated) -> None:
+        self._columns = columns
+        self._equated = equated
+
+    def of(self, conditions: Sequence[Conjunct]) -> tuple[Conjunct, ...]:
+        """The conditions, each once, and behind them those that equalities carry over to other relations."""
+        known = {condition.node: condition for condition in conditions if condition.joinable}
+        equalities = [pair for node in known if (pair := self._usable(node)) is not None]
+        pending = [condition for condition in known.values() if len(condition.names) == 1]
+        while pending:
+            condition = pending.pop()
+            for left, right in equalities:
+                for here, there in ((left, right), (right, left)):
+                    carried = self._carried(condition, here, there)
+                    if carried is not None and carried.node not in known:
+                        known[carried.node] = carried
+                        pending.append(carried)
+        return tuple(known.values())
+
+    def _usable(self, node: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
+        pair = column_equality(node)
+        if pair is None or not self._equated(*pair):
+            return None
+        owners = [owner(column, self._columns) for column in pair]
+        return pair if None not in owners and owners[0] != owners[1] else None
+
+    def _carried(self, condition: Conjunct, here: exp.Column, there: exp.Column) -> Conjunct | None:
+        """The condition about the column here, said of the column there; None where it is about anything else."""
+        home, target = owner(here, self._columns), owner(there, self._columns)
+        if home is None or target is None or condition.names != {home}:
+            return None
+        key = here.name.lower()
+        for column in condition.node.find_all(exp.Column):
+            if column.name.lower() != key or len(column.parts) > 2:
+                return None
+        said = condition.node.transform(lambda node: there.copy() if isinstance(node, exp.Column) else node)
+        return Conjunct(said, frozenset({target}))
+
+
+def _descend(
+    plan: Plan, above: tuple[Conjunct, ...], closure: _Closure, found: dict[str, tuple[exp.Expr, ...]]
+) -> None:
+    """Hand conditions that hold above a plan down to its relations."""
+    if isinstance(plan, Leaf):
+        mine = (condition.node for condition in above if condition.joinable and condition.names == {plan.name})
+        found[plan.name] = tuple(dict.fromkeys(mine))
+    elif isinstance(plan, Project):
+        _descend(plan.child, above, closure, found)
+    elif isinstance(plan, Filter):
+        _descend(plan.child, (*above, *plan.conjuncts), closure, found)
+    elif plan.kind.is_inner:
+        every = closure.of((*above, *inner_conditions(plan)))
+        _descend(plan.left, every, closure, found)
+        _descend(plan.right, every, closure, found)
+    else:
+        own = plan.conjuncts
+        left = (*(above if plan.kind in _LEFT_OF else ()), *(own if plan.kind in _LEFT_BY else ()))
+        right = (*(above if plan.kind in _RIGHT_OF else ()), *(own if plan.kind in _RIGHT_BY else ()))
+        _descend(plan.left, left, closure, found)
+        _descend(plan.right, right, closure, found)

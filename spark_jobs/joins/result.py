@@ -1,0 +1,118 @@
+"""The result of a query over several scans: each reported by itself, all replaced by Spark's where one gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
+from spark_jobs.failures import classify
+from spark_jobs.joins.measure import JoinWatch
+from spark_jobs.joins.picture import joins_text
+from spark_jobs.readers.native import NativeScan
+from spark_jobs.readers.protocol import Scan
+from spark_jobs.result import PushdownResult, explained
+from spark_jobs.source import PlannedScan
+from spark_jobs.task_metrics import StageWatch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NamedScan:
+    """A scan of one source at one place of a query; `key` names it in reports, `view` in the query's text."""
+
+    key: str
+    view: str
+    planned: PlannedScan
+    scan: Scan
+
+    def native(self, reason: str) -> NamedScan:
+        """The same scan by Spark's own reader."""
+        return self if isinstance(self.scan, NativeScan) else replace(self, scan=self.planned.native(reason))
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """SQL text over private views, which exist only while Spark analyses the text."""
+
+    spark: SparkSession
+    text: str
+
+    def frame(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """The text's rows, lazily, with each view standing for a frame."""
+        try:
+            for name, each in frames.items():
+                each.createOrReplaceTempView(name)
+            return self.spark.sql(self.text)
+        finally:
+            for name in frames:
+                self.spark.catalog.dropTempView(name)
+
+
+class JoinedResult(PushdownResult):
+    """A planned query over several scans."""
+
+    def __init__(self, query: ViewQuery, scans: Sequence[NamedScan], joins: Sequence[JoinReport]) -> None:
+        self._query = query
+        self._scans = tuple(scans)
+        self._joins = tuple(joins)
+        self._executed: dict[str, SourceReport] | None = None
+        self._may_fall_back = True
+
+    @property
+    def df(self) -> DataFrame:
+        """The result as a lazy frame."""
+        return self._query.frame({scan.view: scan.scan.frame() for scan in self._scans})
+
+    def run(self, action: Callable[[DataFrame], T]) -> T:
+        """Run an action over the result; where one of our readers gives up, again with Spark's in place of all."""
+        try:
+            return self._run_once(action)
+        except Exception as problem:
+            if not self._may_fall_back or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
+                raise
+            reason = f"one of our readers gave up: {classify(problem).message}"
+            self._scans = tuple(scan.native(reason) for scan in self._scans)
+            self._may_fall_back = False
+        return self._run_once(action)
+
+    def _run_once(self, action: Callable[[DataFrame], T]) -> T:
+        observation = Observation()
+        with StageWatch(self._query.spark) as watch:
+            frame = self.df
+            with JoinWatch(self._query.spark) as joins:
+                outcome = action(frame.observe(observation, f.count(f.lit(1)).alias("rows")))
+            self.rows = int(observation.get["rows"])
+        self._executed = self._completed(watch)
+        self._joins = joins.counted(self._joins)
+        return outcome
+
+    def _completed(self, watch: StageWatch) -> dict[str, SourceReport]:
+        """The reports after a run. What Spark's readers read together is known; of each alone only if there is one."""
+        reports = {scan.key: scan.scan.report() for scan in self._scans}
+        silent = [scan for scan in self._scans if reports[scan.key].bytes_read is None]
+        if len(silent) == 1:
+            counted = watch.completed(reports[silent[0].key])
+            known = silent[0].scan.spark_counts_bytes
+            reports[silent[0].key] = counted if known else counted.model_copy(update={"bytes_read": None})
+        return reports
+
+    def report(self) -> dict[str, SourceReport]:
+        """Per scan what was planned, and after run() what happened."""
+        return self._executed or {scan.key: scan.scan.report() for scan in self._scans}
+
+    def joins(self) -> tuple[JoinReport, ...]:
+        """The joins of each SELECT, as written and as run; with counts after run() where they can be told."""
+        return self._joins
+
+    def explain(self) -> str:
+        """The plan in words: each scan, then the joins before and after. Runs nothing."""
+        lines = [line for key, report in self.report().items() for line in explained(key, report)]
+        for number, join in enumerate(self._joins, 1):
+            lines += [f"joins {number}", *(f"  {line}" for line in joins_text(join))]
+        return "\n".join(lines)

@@ -1,0 +1,216 @@
+"""Looks at a source's files for what costs little: rows from footers, and some rows from places all over the files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.csv as pc_csv
+import pyarrow.json as pc_json
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.readers.files import Compression, InputFile
+from spark_jobs.readers.lines import LineReader
+
+WHOLE_ROWS = 200_000
+"""Sources of up to so many rows are looked at as a whole."""
+_PLACES = 6
+_ROWS_PER_PLACE = 6_000
+_FOOTERS = 32
+"""Footers read at most; with more files the others are taken to be like them."""
+_TEXT_PLACES = 6
+_TEXT_BLOCK = 256 << 10
+_GUESSED_ROW_BYTES = 60.0
+
+Limits = Mapping[str, tuple[int, int]]
+"""The least and the greatest value of integer columns, by lower-case name."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows of a source: `rows` it has in all, the rows seen in `groups`, each from one place of the files.
+
+    `exact` says that `rows` was counted and not estimated; `bytes` is the size of the files.
+    """
+
+    rows: float
+    groups: tuple[pa.Table, ...]
+    bytes: int
+    exact: bool = False
+    limits: Limits = field(default_factory=dict)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All rows seen."""
+        return pa.concat_tables(self.groups) if self.groups else pa.table({})
+
+    @property
+    def seen(self) -> int:
+        """How many rows were seen."""
+        return sum(group.num_rows for group in self.groups)
+
+
+def look(
+    files: Sequence[InputFile],
+    source_format: SourceFormat,
+    schema: StructType,
+    options: Mapping[str, str],
+    columns: Sequence[str],
+) -> Sample:
+    """Look at files of a format; `columns` are those worth seeing. What cannot be read is estimated by size alone."""
+    files = [file for file in files if file.size]
+    size = sum(file.size for file in files)
+    wanted = [field.name for field in schema.fields if field.name in set(columns)]
+    looks: dict[SourceFormat, Callable[[], Sample]] = {
+        SourceFormat.PARQUET: lambda: _columnar(files, wanted, _ParquetFile),
+        SourceFormat.ORC: lambda: _columnar(files, wanted, _OrcFile),
+        SourceFormat.CSV: lambda: _text(files, lambda block: _csv(block, schema, wanted, options), "header" in options),
+        SourceFormat.JSON: lambda: _text(files, lambda block: _json(block, schema, wanted), False),
+    }
+    try:
+        return (
+            looks[source_format]() if files and source_format in looks else Sample(size / _GUESSED_ROW_BYTES, (), size)
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError, NotImplementedError):
+        return Sample(size / _GUESSED_ROW_BYTES, (), size)
+
+
+class _ParquetFile:
+    """A Parquet file: its rows, its row groups, some rows of one, and the limits of integer columns."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = pq.ParquetFile(file.storage.open(file.path))
+        self.rows = self._file.metadata.num_rows
+        self.units = self._file.metadata.num_row_groups
+
+    def read(self, unit: int, columns: Sequence[str], rows: int) -> pa.Table:
+        """The first rows of a row group."""
+        batches = self._file.iter_batches(rows, row_groups=[unit], columns=list(columns), use_threads=False)
+        first = next(batches, None)
+        return pa.table({}) if first is None else pa.Table.from_batches([first])
+
+    def limits(self, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Least and greatest values by the footer's statistics."""
+        names = {name: place for place, name in enumerate(self._file.metadata.schema.names)}
+        for unit in range(min(self.units, _FOOTERS)):
+            group = self._file.metadata.row_group(unit)
+            for name in columns:
+                statistics = group.column(names[name]).statistics if name in names else None
+                if statistics is not None and statistics.has_min_max and isinstance(statistics.min, int):
+                    yield name, statistics.min, statistics.max
+
+
+class _OrcFile:
+    """An ORC file: its rows, its stripes, and the rows of one."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = orc.ORCFile(pa.PythonFile(file.storage.open(file.path), mode="r"))
+        self.rows = self._file.nrows
+        self.units = self._file.nstripes
+
+    def read(self, unit: int, columns: Sequence[str], rows: int) -> pa.Table:
+        """The first rows of a stripe."""
+        return pa.Table.from_batches([self._file.read_stripe(unit, columns=list(columns))]).slice(0, rows)
+
+    def limits(self, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """None: they are not looked for."""
+        yield from ()
+
+
+def _columnar(
+    files: Sequence[InputFile], columns: Sequence[str], opened: Callable[[InputFile], _ParquetFile | _OrcFile]
+) -> Sample:
+    size = sum(file.size for file in files)
+    looked = [files[place] for place in _spread(len(files), _FOOTERS)]
+    readers = [opened(file) for file in looked]
+    counted = sum(reader.rows for reader in readers)
+    rows = counted * size / max(sum(file.size for file in looked), 1)
+    is_exact = len(looked) == len(files)
+    units = [(reader, unit) for reader in readers for unit in range(reader.units)]
+    whole = is_exact and rows <= WHOLE_ROWS
+    chosen = range(len(units)) if whole else _spread(len(units), _PLACES)
+    groups: list[pa.Table] = []
+    if columns:
+        groups = [
+            reader.read(unit, columns, WHOLE_ROWS if whole else _ROWS_PER_PLACE)
+            for reader, unit in (units[at] for at in chosen)
+        ]
+    limits: dict[str, tuple[int, int]] = {}
+    for reader in readers:
+        for name, low, high in reader.limits(columns):
+            known = limits.get(name.lower(), (low, high))
+            limits[name.lower()] = min(low, known[0]), max(high, known[1])
+    return Sample(float(counted if is_exact else rows), tuple(groups), size, is_exact, limits if is_exact else {})
+
+
+def _text(files: Sequence[InputFile], parse: Callable[[bytes], pa.Table], has_header: bool) -> Sample:
+    """Rows by the length of lines in blocks all over the files, compressed ones from their beginning."""
+    size = sum(file.size for file in files)
+    groups, lines, read, stored = [], 0, 0, 0
+    for file, start in _blocks(files):
+        reader = LineReader(file.split(start, min(start + _TEXT_BLOCK, file.size)))
+        window = next(reader.windows(), None)
+        if window is None:
+            continue
+        block = bytes(window.data[: window.length])
+        lines += block.count(b"\n")
+        read += len(block)
+        stored += min(max(reader.bytes_read, 1), file.size)
+        if start == 0 and has_header:
+            block = block.partition(b"\n")[2]
+        groups.append(parse(block))
+    inflation = read / max(stored, 1) if any(file.compression is not Compression.NONE for file in files) else 1.0
+    rows = size * inflation / max(read / max(lines, 1), 1.0)
+    return Sample(rows, tuple(group for group in groups if group.num_columns), size)
+
+
+def _blocks(files: Sequence[InputFile]) -> Iterator[tuple[InputFile, int]]:
+    """Places spread over the files by size."""
+    total = sum(file.size for file in files)
+    step = max(total // _TEXT_PLACES, _TEXT_BLOCK)
+    passed = 0
+    for file in files:
+        start = -passed % step
+        for place in range(start, file.size, step):
+            yield file, place if file.compression is Compression.NONE else 0
+            if file.compression is not Compression.NONE:
+                break
+        passed += file.size
+
+
+def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapping[str, str]) -> pa.Table:
+    if not columns or not block:
+        return pa.table({})
+    types = {field.name: to_arrow_type(field.dataType) for field in schema.fields if field.name in set(columns)}
+    return pc_csv.read_csv(
+        io.BytesIO(block),
+        read_options=pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False),
+        parse_options=pc_csv.ParseOptions(delimiter=options.get("sep", options.get("delimiter", ","))),
+        convert_options=pc_csv.ConvertOptions(
+            column_types=types, include_columns=list(columns), strings_can_be_null=True
+        ),
+    )
+
+
+def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
+    if not columns or not block:
+        return pa.table({})
+    wanted = pa.schema(
+        [(field.name, to_arrow_type(field.dataType)) for field in schema.fields if field.name in set(columns)]
+    )
+    options = pc_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
+    return pc_json.read_json(io.BytesIO(block), pc_json.ReadOptions(use_threads=False), options).select(list(columns))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Up to `most` of so many places, evenly spread, the first and the last among them."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

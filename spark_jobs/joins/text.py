@@ -1,0 +1,136 @@
+"""Reads queries in Spark's dialect so that they can be written again as they were, and swaps their table names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+
+from spark_jobs.errors import BadSpecError
+from spark_jobs.projection.paths import quote_name
+
+_TYPED = "typed_literal"
+_KINDS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
+
+
+def _typed_literal(_parser: object, literal: exp.Expr, kind: exp.DataType) -> exp.Expr:
+    """`DATE '2024-01-31'`, marked so that it is not written as a cast: Spark takes the one for a constant."""
+    cast = exp.Cast(this=literal, to=kind)
+    cast.meta[_TYPED] = True
+    return cast
+
+
+class KeptSpark(Spark):
+    """Spark's dialect with typed literals kept as such."""
+
+    class Parser(SparkParser):
+        """Marks typed literals, and takes a comma for what it is: an inner join that nothing conditions."""
+
+        JOINS_HAVE_EQUAL_PRECEDENCE = False
+        TYPE_LITERAL_PARSERS = {**SparkParser.TYPE_LITERAL_PARSERS, **dict.fromkeys(_KINDS, _typed_literal)}  # noqa: RUF012
+
+    class Generator(SparkGenerator):
+        """Writes marked literals as they were."""
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            """A typed literal, or a cast."""
+            if expression.meta.get(_TYPED):
+                return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
+            return str(super().cast_sql(expression, safe_prefix))
+
+
+def parsed(sql: str) -> exp.Query:
+    """The query's tree. Raises BadSpecError where the text is not one SELECT, with or without set operations."""
+    try:
+        tree = sqlglot.parse_one(sql, dialect=KeptSpark)
+    except SqlglotError as problem:
+        raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
+    if not isinstance(tree, exp.Query):
+        raise BadSpecError("query: only SELECT is possible")
+    return tree
+
+
+def written(tree: exp.Expr) -> str:
+    """A tree as Spark SQL."""
+    return str(tree.sql(dialect=KeptSpark))
+
+
+def named_tables(tree: exp.Expr) -> list[exp.Table]:
+    """References to tables by a plain or dotted name which no common table expression of the query explains."""
+    return [
+        table
+        for table in tree.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and expression_of(table) is None
+    ]
+
+
+def expression_of(table: exp.Table) -> exp.CTE | None:
+    """The common table expression that a reference names, None for a table; one does not see itself or later ones."""
+    if table.args.get("db") is not None:
+        return None
+    below: exp.Expr = table
+    above = table.parent
+    while above is not None:
+        clause = above.args.get("with_")
+        if clause is not None:
+            found = _visible(clause, below, table.name)
+            if found is not None:
+                return found
+        if not isinstance(above, exp.With):
+            below = above
+        above = above.parent
+    return None
+
+
+def _visible(clause: exp.With, below: exp.Expr, name: str) -> exp.CTE | None:
+    for each in reversed(_before(clause, below)):
+        if each.alias.lower() == name.lower():
+            return each
+    return None
+
+
+def _before(clause: exp.With, below: exp.Expr) -> list[exp.CTE]:
+    """The expressions of a clause that are seen from a node below its query: inside one of them, those before it."""
+    listed = list(clause.expressions)
+    for place, each in enumerate(listed):
+        if each is below:
+            return listed if clause.args.get("recursive") else listed[:place]
+    return listed
+
+
+def swapped(sql: str, tables: Mapping[int, exp.Table], name_of: Callable[[int], str]) -> str:
+    """The text with table names replaced, every other character as it was; a table without alias keeps its name as one.
+
+    Raises BadSpecError where a name cannot be found in the text.
+    """
+    edits = []
+    for number, table in tables.items():
+        identifier = table.this
+        start, end = identifier.meta.get("start"), identifier.meta.get("end")
+        if start is None or sql[start : end + 1].strip("`") != identifier.name.replace("`", "``"):
+            raise BadSpecError(f"query: the name {identifier.name!r} is not where it seems to be; write it plainly")
+        edits.append((start, end + 1, name_of(number), _alias_place(sql, table, end + 1)))
+    for start, end, name, place in sorted(edits, reverse=True):
+        if place is not None:
+            sql = f"{sql[:place]} AS {sql[start:end]}{sql[place:]}"
+        sql = sql[:start] + quote_name(name) + sql[end:]
+    return sql
+
+
+def _alias_place(sql: str, table: exp.Table, end: int) -> int | None:
+    """Where an alias goes, None where there is one: behind the name, or behind the sample taken of it."""
+    if table.alias:
+        return None
+    if table.args.get("sample") is None:
+        return end
+    depth = 0
+    for place in range(end, len(sql)):
+        depth += {"(": 1, ")": -1}.get(sql[place], 0)
+        if sql[place] == ")" and depth == 0:
+            return place + 1
+    return end

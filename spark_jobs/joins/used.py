@@ -1,0 +1,83 @@
+"""Says which columns of a source the rest of a query may need, and which file columns beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from sqlglot import exp
+
+from spark_jobs.projection.implicit import canonical_name
+from spark_jobs.projection.tree import same_name
+
+
+class Used:
+    """What a query mentions. Every name counts that could mean a column, so that none is ever missed."""
+
+    def __init__(self, tree: exp.Expr, aliases: Iterable[str], *, case_sensitive: bool) -> None:
+        """`aliases` are the names of all relations of the query."""
+        self._tree = tree
+        self._case_sensitive = case_sensitive
+        self._aliases = {alias.lower() for alias in aliases}
+        self._natural = any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
+        self._paths = [tuple(part.name for part in _parts(node)) for node in tree.find_all(exp.Column)]
+        self._paths += [(name.name,) for join in tree.find_all(exp.Join) for name in _using(join)]
+        self._members = {dot.expression.name for dot in tree.find_all(exp.Dot)}
+        self._given = {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
+
+    def columns(self, table: exp.Table, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of a table's columns that the query may mean."""
+        names = tuple(names)
+        if self._takes_all(table):
+            return names
+        own = table.alias_or_name.lower()
+        mentioned = {part for path in self._paths for part in self._meant(path, own, names)} | self._members
+        return tuple(name for name in names if any(self._same(name, part) for part in mentioned))
+
+    def implicit(self, table: exp.Table, names: Iterable[str], others: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+        """The file columns that the query asks of a table with these columns; `others` are those of all tables.
+
+        One without the table's name counts only if no table and no alias of the query goes by it.
+        """
+        own, mine = table.alias_or_name.lower(), {name.lower() for name in names}
+        known = frozenset[str]().union(*others.values()) | self._given
+        found = set()
+        for path in self._paths:
+            qualified = len(path) > 1 and path[0].lower() == own
+            name = canonical_name(path[1] if qualified else path[0])
+            if name is not None and name not in mine and (qualified or (len(path) == 1 and name not in known)):
+                found.add(name)
+        return tuple(sorted(found))
+
+    def _takes_all(self, table: exp.Table) -> bool:
+        """Whether the query wants every column of a table: by a star over it, or by a join on all common names."""
+        if self._natural:
+            return True
+        return any(self._covers(star, table) for star in self._tree.find_all(exp.Star))
+
+    def _covers(self, star: exp.Star, table: exp.Table) -> bool:
+        holder = star.parent
+        if isinstance(holder, exp.Count):
+            return False
+        if isinstance(holder, exp.Column):
+            return holder.table.lower() == table.alias_or_name.lower() or holder.table.lower() not in self._aliases
+        around = star.find_ancestor(exp.Select)
+        return around is None or table.find_ancestor(exp.Select) is around
+
+    def _meant(self, path: tuple[str, ...], own: str, names: tuple[str, ...]) -> Iterator[str]:
+        """The parts of a path that may name a column of the table `own`."""
+        first = path[0]
+        elsewhere = first.lower() in self._aliases and first.lower() != own
+        if len(path) > 1 and elsewhere and not any(self._same(first, name) for name in names):
+            return
+        yield from path
+
+    def _same(self, left: str, right: str) -> bool:
+        return same_name(left, right, case_sensitive=self._case_sensitive)
+
+
+def _parts(node: exp.Column) -> Iterator[exp.Expr]:
+    yield from (part for part in node.parts if isinstance(part, exp.Identifier))
+
+
+def _using(join: exp.Join) -> Iterator[exp.Expr]:
+    yield from join.args.get("using") or ()

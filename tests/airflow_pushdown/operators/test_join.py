@@ -1,0 +1,86 @@
+"""The join operator up to the job it describes: its sources, its query, and what it refuses. Nothing is submitted."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.operators import PushdownJoinOperator
+from spark_jobs.contract import ErrorCode, JobSpec, JoinOptions, OrcOptions, QuerySpec, SourceFormat, SourceSpec
+
+QUERY = "SELECT o.id FROM o JOIN c ON o.customer = c.id"
+SOURCES: dict[str, dict[str, object]] = {
+    "o": {"path": "/o/*.json", "format": "json", "schema": "id int, customer int", "options": {"multiLine": False}},
+    "c": {"path": ["/c1", "/c2"], "format": "orc", "reader": "pushdown", "orc": {"partial_reads": 2}},
+}
+
+
+def spec(**parameters: object) -> JobSpec:
+    given = {"sources": SOURCES, "query": QUERY, **parameters}
+    return PushdownJoinOperator(task_id="join", **given).build_spec("d/t/r/-1")  # type: ignore[arg-type]
+
+
+def refusal(**parameters: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        spec(**parameters)
+    assert caught.value.code is ErrorCode.BAD_SPEC
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_parameters_become_the_job() -> None:
+    job = spec(join_reorder="false", join_reorder_dp_threshold="7", star_schema_detection=True, output="/out")
+    assert job.sources == {
+        "o": SourceSpec(
+            format=SourceFormat.JSON,
+            path=("/o/*.json",),
+            schema_ddl="id int, customer int",
+            options={"multiLine": "false"},
+        ),
+        "c": SourceSpec(
+            format=SourceFormat.ORC, path=("/c1", "/c2"), reader="pushdown", orc=OrcOptions(partial_reads=2)
+        ),
+    }
+    assert job.query == QuerySpec(sql=QUERY, joins=JoinOptions(reorder=False, dp_threshold=7, star_schema=True))
+    assert job.output is not None
+
+
+def test_by_default_joins_are_reordered() -> None:
+    assert spec().query.joins == JoinOptions()
+    assert spec().query.joins.reorder
+
+
+def test_templates_reach_into_sources_and_query() -> None:
+    task = PushdownJoinOperator(
+        task_id="join", sources={"o": {"path": "/in/{{ ds }}", "format": "csv"}}, query="SELECT '{{ ds }}' FROM o"
+    )
+    task.render_template_fields({"ds": "2026-01-02", "ti": {"dag_id": "d", "task_id": "join"}})  # type: ignore[typeddict-item]
+    job = task.build_spec("k")
+    assert job.sources["o"].path == ("/in/2026-01-02",)  # type: ignore[union-attr]
+    assert job.query.sql == "SELECT '2026-01-02' FROM o"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"sources": {}}, "sources: give at least one"),
+        ({"sources": ["/x"]}, "sources: "),
+        ({"sources": {"o": {"path": "/x", "format": "xls"}}}, "sources.o.format: "),
+        ({"sources": {"o": {"format": "csv"}}}, "sources.o.path: "),
+        ({"sources": {"o": {"path": "/x", "format": "csv", "sep": ";"}}}, "sources.o.sep: "),
+        ({"sources": {"o": {"path": "/x", "format": "csv", "options": "x"}}}, "sources.o.options: "),
+        ({"query": None}, "query: "),
+        ({"join_reorder": "perhaps"}, "join_reorder: "),
+        ({"join_reorder_dp_threshold": 1}, "join_reorder_dp_threshold: "),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_parameter(parameters: dict[str, object], said: str) -> None:
+    assert refusal(**parameters).startswith(said)
+
+
+def test_an_unsafe_setting_of_any_source_is_refused() -> None:
+    conf = {"spark.hadoop.orc.filter.use.selected": "true"}
+    with pytest.raises(ConfigError, match="returns no rows") as caught:
+        spec(conf=conf)
+    assert caught.value.code is ErrorCode.UNSAFE_SETTING
+    assert spec(conf=conf, sources={"o": SOURCES["o"]}).conf

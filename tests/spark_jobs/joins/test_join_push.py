@@ -1,0 +1,167 @@
+"""Which conditions reach which relation, and which may not: read from SQL, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from spark_jobs.errors import BadSpecError
+from spark_jobs.joins.block import Block, blocks
+from spark_jobs.joins.graph import extract
+from spark_jobs.joins.outputs import OutputNames
+from spark_jobs.joins.push import reaching
+from spark_jobs.joins.text import named_tables, parsed, swapped, written
+from spark_jobs.joins.used import Used
+
+COLUMNS = {
+    "a": frozenset({"k", "x", "s"}),
+    "b": frozenset({"k", "y"}),
+    "c": frozenset({"y", "z"}),
+    "d": frozenset({"z", "w", "a"}),
+}
+
+
+def read(query: str) -> Block:
+    return next(iter(blocks(parsed(query), OutputNames(COLUMNS).of)))
+
+
+def pushed(query: str, typed_equal: bool = True) -> dict[str, list[str]]:
+    block = read(query)
+    found = reaching(block.plan, block.columns, lambda left, right: typed_equal)
+    return {name: [written(part) for part in parts] for name, parts in found.items() if parts}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM a, b WHERE a.x = 1 AND b.y > 2", {"a": ["a.x = 1"], "b": ["b.y > 2"]}),
+        ("SELECT * FROM a JOIN b ON a.x = 1 AND y > 2", {"a": ["a.x = 1"], "b": ["y > 2"]}),
+        ("SELECT * FROM a LEFT JOIN b ON a.x = 1 AND b.y = 2 WHERE a.s = 's' AND b.k = 3",
+         {"a": ["a.s = 's'"], "b": ["b.y = 2"]}),
+        ("SELECT * FROM a RIGHT JOIN b ON a.x = 1 AND b.y = 2 WHERE a.s = 's' AND b.k = 3",
+         {"a": ["a.x = 1"], "b": ["b.k = 3"]}),
+        ("SELECT * FROM a FULL JOIN b ON a.x = 1 AND b.y = 2 WHERE a.s = 's' AND b.k = 3", {}),
+        ("SELECT * FROM a LEFT SEMI JOIN b ON a.x = 1 AND b.y = 2 WHERE a.s = 's'",
+         {"a": ["a.s = 's'", "a.x = 1"], "b": ["b.y = 2"]}),
+        ("SELECT * FROM a LEFT ANTI JOIN b ON a.x = 1 AND b.y = 2 WHERE a.s = 's'", {"a": ["a.s = 's'"], "b": ["b.y = 2"]}),
+        ("SELECT * FROM a JOIN b ON a.k = b.k LEFT JOIN c ON c.y = b.y WHERE a.x = 1 AND c.z = 2", {"a": ["a.x = 1"]}),
+        ("SELECT * FROM a JOIN b USING (k) WHERE x = 1 AND k = 2", {"a": ["x = 1"]}),
+        ("SELECT * FROM a CROSS JOIN (b JOIN c ON b.y = c.y AND c.z = 4) WHERE b.k = 1", {"b": ["b.k = 1"], "c": ["c.z = 4"]}),
+        ("SELECT * FROM a, b WHERE a.x = 1 OR b.y = 2", {}),
+        ("SELECT * FROM a, b WHERE a.x > rand() AND udf(b.y) = 1 AND a.x IN (SELECT z FROM c)", {}),
+        ("SELECT * FROM a, b WHERE k = 1", {}),
+        ("SELECT * FROM a, d WHERE a.w = 1", {}),
+        ("SELECT * FROM a LATERAL VIEW explode(array(1)) t AS x WHERE x = 1", {}),
+    ],
+)  # fmt: skip
+def test_conditions_go_where_the_answer_stays_the_same(query: str, expected: dict[str, list[str]]) -> None:
+    found = {} if "LATERAL" in query and not list(blocks(parsed(query), OutputNames(COLUMNS).of)) else pushed(query)
+    assert {name: sorted(parts) for name, parts in found.items()} == {
+        name: sorted(parts) for name, parts in expected.items()
+    }
+
+
+def test_equalities_carry_conditions_over_inner_joins_of_equal_types() -> None:
+    query = "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON b.y = c.y WHERE a.k IN (1, 2) AND c.y > 3"
+    assert pushed(query) == {"a": ["a.k IN (1, 2)"], "b": ["b.k IN (1, 2)", "b.y > 3"], "c": ["c.y > 3"]}
+    assert pushed(query, typed_equal=False) == {"a": ["a.k IN (1, 2)"], "c": ["c.y > 3"]}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM a LEFT JOIN b ON a.k = b.k WHERE a.k = 1",
+        "SELECT * FROM a JOIN b ON a.k <=> b.k WHERE a.k = 1",
+        "SELECT * FROM a JOIN b ON a.k = b.k OR a.x = 1 WHERE a.k = 1",
+        "SELECT * FROM a JOIN b ON a.k = b.k + 1 WHERE a.k = 1",
+    ],
+)
+def test_other_conditions_carry_nothing_over(query: str) -> None:
+    assert pushed(query) == {"a": ["a.k = 1"]}
+
+
+def test_a_chain_ends_at_using_and_at_outer_joins() -> None:
+    for query, items in (
+        ("SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON b.y = c.y JOIN d ON c.z = d.z", 4),
+        ("SELECT * FROM a JOIN b USING (k) JOIN c ON b.y = c.y JOIN d ON c.z = d.z", 3),
+        ("SELECT * FROM a LEFT JOIN b ON a.k = b.k JOIN c ON b.y = c.y JOIN d ON c.z = d.z", 3),
+        ("SELECT * FROM a JOIN (b JOIN c ON b.y = c.y) ON a.k = b.k JOIN d ON c.z = d.z", 3),
+    ):
+        chain = extract(read(query).plan)
+        assert chain is not None
+        assert len(chain.items) == items, query
+
+
+def test_names_that_are_not_unique_make_no_block() -> None:
+    names = OutputNames(COLUMNS).of
+    for query in ("SELECT * FROM a JOIN a ON 1 = 1", "SELECT * FROM a JOIN (SELECT 1)", "SELECT 1"):
+        assert [found for found in blocks(parsed(query), names) if found.select.args.get("joins")] == []
+
+
+def test_outputs_are_told_from_the_text() -> None:
+    query = """WITH e AS (SELECT k AS q, * FROM a), f(r) AS (SELECT y FROM b)
+        SELECT * FROM e, f, (SELECT count(*) AS n, e.s FROM e) AS g, (SELECT y + 1 FROM b) AS h"""
+    names = OutputNames(COLUMNS)
+    select = parsed(query)
+    found = [names.of(select.args["from_"].this), *(names.of(join.this) for join in select.args["joins"])]
+    assert found == [frozenset({"q", "k", "x", "s"}), frozenset({"r"}), frozenset({"n", "s"}), None]
+
+
+def tables(query: str) -> list[str]:
+    return [table.name for table in named_tables(parsed(query))]
+
+
+def test_common_table_expressions_are_no_tables_and_do_not_see_themselves() -> None:
+    assert sorted(tables("WITH a AS (SELECT * FROM a), e AS (SELECT * FROM a) SELECT * FROM e, b, a")) == ["a", "b"]
+    assert tables("SELECT * FROM range(3), VALUES (1) AS v") == []
+
+
+def test_names_are_swapped_and_nothing_else() -> None:
+    query = """SELECT /* a */ 'a', a.k FROM a JOIN `b` AS b2 ON a.k=b2.k, c TABLESAMPLE (5 ROWS) -- a
+        WHERE EXISTS (SELECT 1 FROM d WHERE d.z = 'd')"""
+    found = dict(enumerate(named_tables(parsed(query))))
+    changed = swapped(query, found, lambda number: f"v_{found[number].name}")
+    assert changed == """SELECT /* a */ 'a', a.k FROM `v_a` AS a JOIN `v_b` AS b2 ON a.k=b2.k, """ + (
+        """`v_c` TABLESAMPLE (5 ROWS) AS c -- a
+        WHERE EXISTS (SELECT 1 FROM `v_d` AS d WHERE d.z = 'd')"""
+    )
+
+
+@pytest.mark.parametrize("query", ["SELECT FROM WHERE", "DROP TABLE a", "INSERT INTO a SELECT * FROM b"])
+def test_what_is_no_query_is_refused(query: str) -> None:
+    with pytest.raises(BadSpecError, match="query: "):
+        parsed(query)
+
+
+def test_typed_literals_and_commas_are_written_as_they_were() -> None:
+    query = "SELECT DATE '2024-01-31', CAST('2024-01-31' AS DATE) FROM a, b JOIN c ON b.y = c.y"
+    assert written(parsed(query)) == query
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT a.x FROM a JOIN b ON a.k = b.k WHERE s = 1", ("k", "x", "s")),
+        ("SELECT b.* FROM a JOIN b ON a.k = b.k", ("k",)),
+        ("SELECT a.* FROM a JOIN b ON a.k = b.k", ("k", "x", "s")),
+        ("SELECT b.x FROM a JOIN b USING (k)", ("k",)),
+        ("SELECT b.y FROM a NATURAL JOIN b", ("k", "x", "s")),
+        ("SELECT count(*) FROM a, b", ()),
+        ("SELECT * FROM b WHERE EXISTS (SELECT 1 FROM a WHERE a.x = b.y)", ("x",)),
+        ("SELECT struct(a.*) FROM a", ("k", "x", "s")),
+    ],
+)
+def test_only_columns_that_the_query_mentions_are_read(query: str, expected: tuple[str, ...]) -> None:
+    tree = parsed(query)
+    table = next(found for found in named_tables(tree) if found.name == "a")
+    aliases = [node.alias_or_name for node in tree.find_all(exp.Table)]
+    assert Used(tree, aliases, case_sensitive=False).columns(table, ("k", "x", "s")) == expected
+
+
+def test_file_columns_are_asked_of_the_table_that_they_are_named_with() -> None:
+    tree = parsed("SELECT a.filename, size, dir0 FROM a JOIN b ON a.k = b.k")
+    used = Used(tree, ["a", "b"], case_sensitive=False)
+    by_name = {table.name: table for table in named_tables(tree)}
+    others = {"a": frozenset({"k"}), "b": frozenset({"k", "size"})}
+    assert used.implicit(by_name["a"], ("k",), others) == ("dir0", "filename")
+    assert used.implicit(by_name["b"], ("k", "size"), others) == ("dir0",)

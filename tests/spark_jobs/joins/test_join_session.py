@@ -1,0 +1,254 @@
+"""A query over several sources gives Spark's own answer, and each source gets what concerns it alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.contract import JoinOptions
+from spark_jobs.errors import BadSpecError, UnknownColumnError
+from spark_jobs.result import PushdownResult
+from spark_jobs.session import PushdownSession
+
+SCHEMAS = {
+    "orders": "id int, customer int, day date, total double, note string",
+    "customers": "id int, nation int, name string",
+    "nations": "id int, name string, region int",
+    "regions": "id int, name string",
+}
+FORMATS = {"orders": "json", "customers": "orc", "nations": "csv", "regions": "parquet"}
+ALWAYS = JoinOptions(min_bytes=0)
+NEVER = JoinOptions(reorder=False)
+
+
+def records(name: str) -> list[dict[str, object]]:
+    """Rows with duplicates, nulls, and keys that meet nothing."""
+    if name == "orders":
+        return [
+            {
+                "id": n,
+                "customer": None if n % 11 == 0 else n % 37,
+                "day": f"2024-01-{n % 28 + 1:02d}",
+                "total": n / 8,
+                "note": f"note {n % 5}",
+            }
+            for n in range(400)
+        ] * 2
+    if name == "customers":
+        return [{"id": n, "nation": None if n % 7 == 0 else n % 9, "name": f"customer {n}"} for n in range(40)]
+    if name == "nations":
+        return [{"id": n, "name": f"nation {n}", "region": n % 3} for n in range(8)]
+    return [{"id": n, "name": f"region {n}"} for n in range(3)]
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Four tables in four formats."""
+    root = tmp_path_factory.mktemp("tables")
+    for name, schema in SCHEMAS.items():
+        lines = spark.sparkContext.parallelize([json.dumps(row) for row in records(name)], 2)
+        frame = spark.read.schema(schema).json(lines)
+        writer = frame.write.option("header", True) if FORMATS[name] == "csv" else frame.write
+        writer.format(FORMATS[name]).save(str(root / name))
+    return {name: str(root / name) for name in SCHEMAS}
+
+
+Answer = Callable[..., PushdownResult]
+
+
+@pytest.fixture
+def answer(spark: SparkSession, tables: dict[str, str]) -> Answer:
+    """Plans a query over the tables, by default with our readers wherever they can."""
+    sessions: dict[str, PushdownSession] = {}
+
+    def plan(query: str, joins: JoinOptions = ALWAYS, reader: str = "pushdown") -> PushdownResult:
+        if reader not in sessions:
+            sessions[reader] = PushdownSession(spark)
+            for name, path in tables.items():
+                options = {"header": "true"} if FORMATS[name] == "csv" else {}
+                sessions[reader].add_source(
+                    name, path=path, format=FORMATS[name], schema=SCHEMAS[name], options=options, reader=reader
+                )
+        return sessions[reader].sql(query, joins)
+
+    return plan
+
+
+Oracle = Callable[[str], tuple[list[str], list[tuple[str, str]]]]
+
+
+@pytest.fixture
+def oracle(spark: SparkSession, tables: dict[str, str]) -> Oracle:
+    """What Spark answers with its filter pushdown off: rows in order of their text, column names and types."""
+    for name, path in tables.items():
+        reader = spark.read.schema(SCHEMAS[name]).format(FORMATS[name]).option("header", FORMATS[name] == "csv")
+        reader.load(path).createOrReplaceTempView(name)
+
+    def ask(query: str) -> tuple[list[str], list[tuple[str, str]]]:
+        frame = spark.sql(query)
+        return rows(frame), frame.dtypes
+
+    return ask
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+QUERIES = {
+    "inner joins": """SELECT o.id, c.name, n.name FROM orders o JOIN customers c ON o.customer = c.id
+        JOIN nations n ON c.nation = n.id WHERE n.name = 'nation 3' AND o.total < 20""",
+    "commas": """SELECT * FROM regions r, orders o, nations n, customers c
+        WHERE o.customer = c.id AND c.nation = n.id AND n.region = r.id AND r.name = 'region 1' AND o.id < 100""",
+    "star of one": """SELECT c.*, o.total FROM orders o, customers c WHERE o.customer = c.id AND c.id IN (3, 4)""",
+    "using": "SELECT * FROM nations JOIN customers USING (id) JOIN regions USING (id)",
+    "natural": "SELECT * FROM nations NATURAL JOIN regions",
+    "left join": """SELECT c.id, n.name, o.id FROM customers c LEFT JOIN nations n ON c.nation = n.id AND n.id > 3
+        LEFT JOIN orders o ON o.customer = c.id AND o.total > 90 WHERE c.id < 20""",
+    "null supplied": """SELECT c.id, n.id FROM customers c LEFT JOIN nations n ON c.nation = n.id
+        WHERE n.id IS NULL OR n.name = 'nation 2'""",
+    "right join": """SELECT c.id, n.id FROM customers c RIGHT JOIN nations n ON c.nation = n.id AND c.id > 5
+        WHERE n.id < 7""",
+    "full join": "SELECT c.id, n.id FROM customers c FULL JOIN nations n ON c.nation = n.id AND c.id > 5 AND n.id > 2",
+    "semi join": "SELECT c.id FROM customers c LEFT SEMI JOIN orders o ON o.customer = c.id AND o.note = 'note 1'",
+    "anti join": "SELECT c.id FROM customers c LEFT ANTI JOIN orders o ON o.customer = c.id AND o.id > 30",
+    "outer in the middle": """SELECT * FROM nations n JOIN regions r ON n.region = r.id
+        LEFT JOIN customers c ON c.nation = n.id JOIN orders o ON o.customer = c.id WHERE o.id < 50 AND r.id = 1""",
+    "exists": """SELECT id FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.id = 3)
+        AND c.nation NOT IN (SELECT id FROM nations WHERE region = 2)""",
+    "scalar": "SELECT id, (SELECT max(total) FROM orders WHERE customer = c.id) AS top FROM customers c WHERE id > 30",
+    "cte": """WITH small AS (SELECT * FROM orders WHERE id < 40), big AS (SELECT * FROM small JOIN customers
+        ON small.customer = customers.id) SELECT count(*), max(name) FROM big JOIN nations USING (name)
+        UNION ALL SELECT id, name FROM nations""",
+    "cte with the name of a source": """WITH orders AS (SELECT id, customer FROM orders WHERE id < 9)
+        SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id""",
+    "self join": """SELECT a.id, b.id FROM customers a JOIN customers b ON a.nation = b.nation AND a.id < b.id
+        JOIN nations n ON n.id = a.nation WHERE b.id = 20""",
+    "self join of orders": """SELECT count(*) FROM orders a, orders b, customers c
+        WHERE a.id = b.id AND b.customer = c.id AND a.total > 40 AND b.note = 'note 2'""",
+    "aggregates": """SELECT n.name, count(*) AS orders, sum(o.total) AS total FROM orders o
+        JOIN customers c ON o.customer = c.id JOIN nations n ON c.nation = n.id JOIN regions r ON n.region = r.id
+        WHERE r.name LIKE 'region%' GROUP BY n.name HAVING count(*) > 3 ORDER BY n.name""",
+    "windows": """SELECT o.id, rank() OVER (PARTITION BY c.nation ORDER BY o.total DESC, o.id) AS place FROM orders o
+        JOIN customers c ON o.customer = c.id JOIN nations n ON c.nation = n.id WHERE o.day < DATE '2024-01-09'""",
+    "set operations": """SELECT customer FROM orders WHERE id > 390 INTERSECT SELECT id FROM customers
+        EXCEPT SELECT id FROM nations""",
+    "derived tables": """SELECT d.n, c.name FROM (SELECT customer AS k, count(*) AS n FROM orders GROUP BY customer) d
+        JOIN customers c ON c.id = d.k JOIN nations n ON n.id = c.nation WHERE d.n > 20 AND n.region = 1""",
+    "parentheses": """SELECT o.id FROM orders o JOIN (customers c JOIN nations n ON c.nation = n.id) ON o.customer = c.id
+        WHERE n.name = 'nation 4'""",
+    "inequalities": """SELECT a.id, b.id, r.id FROM nations a JOIN nations b ON a.id < b.id
+        JOIN regions r ON r.id = b.region WHERE a.region > r.id""",
+    "or over relations": """SELECT c.id, n.id FROM orders o, customers c, nations n WHERE o.customer = c.id
+        AND (c.nation = n.id AND n.id = 1 OR c.nation = n.id AND o.id = 7)""",
+    "null safe": "SELECT a.id, b.id FROM customers a JOIN customers b ON a.nation <=> b.nation AND a.id > b.id, regions",
+    "random": "SELECT o.id FROM orders o JOIN customers c ON o.customer = c.id JOIN nations n ON n.id = c.nation WHERE rand() >= 0",
+    "cross products": "SELECT * FROM nations CROSS JOIN regions CROSS JOIN (SELECT 1 AS one) AS x WHERE nations.id = 2",
+    "lateral view": "SELECT c.id, x FROM customers c JOIN nations n ON n.id = c.nation LATERAL VIEW explode(array(1, 2)) t AS x",
+    "values": "SELECT * FROM nations n JOIN (VALUES (1, 'a'), (2, 'b')) AS v(id, letter) ON v.id = n.id, regions r",
+    "sample": "SELECT count(*) >= 0 FROM orders TABLESAMPLE (50 PERCENT) JOIN customers c ON c.id = customer WHERE orders.id = 1",
+    "backslash": "SELECT c.name FROM customers c, nations n WHERE c.nation = n.id AND c.name = '\\u0063ustomer 3'",
+    "file columns": """SELECT n.name, r.suffix FROM nations n JOIN regions r ON n.region = r.id AND r.filename LIKE 'part%'""",
+    "nothing": "SELECT o.id FROM orders o, customers c, nations n WHERE o.customer = c.id AND c.nation = n.id AND n.id > 99",
+}
+
+
+AS_WRITTEN = ("using", "left join", "exists", "cte", "self join of orders", "set operations")
+
+
+@pytest.mark.parametrize(
+    ("name", "joins", "reader"),
+    [*((name, ALWAYS, "spark") for name in QUERIES), *((name, NEVER, "pushdown") for name in AS_WRITTEN)],
+)
+def test_the_answer_is_sparks(name: str, joins: JoinOptions, reader: str, answer: Answer, oracle: Oracle) -> None:
+    query = QUERIES[name]
+    result = answer(query, joins, reader)
+    found = result.run(lambda frame: (rows(frame), frame.dtypes))
+    if name == "file columns":
+        assert len(found[0]) == 8
+        return
+    assert found == oracle(query)
+    assert result.rows == len(found[0])
+
+
+CHAIN = """SELECT count(*) FROM orders o, customers c, nations n, regions r
+    WHERE o.customer = c.id AND c.nation = n.id AND n.region = r.id AND r.name = 'region 1' AND n.id IN (1, 4, 5)"""
+
+
+def test_conditions_reach_the_readers_of_their_sources(answer: Answer) -> None:
+    result = answer(CHAIN + " AND o.total > 3 AND o.note = 'note 1'", NEVER)
+    reports = result.report()
+    assert set(reports) == {"orders", "customers", "nations", "regions"}
+    said = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
+    assert said["orders"] == ["total > 3", "note = 'note 1'"]
+    assert said["nations"] == ["id IN (1, 4, 5)"]
+    assert said["customers"] == ["nation IN (1, 4, 5)"], "an equality carries the condition over"
+    assert said["regions"] == ["name = 'region 1'"]
+    assert reports["orders"].columns == ("customer", "total", "note")
+    assert reports["orders"].reader == "pushdown"
+
+
+def test_each_scan_of_a_source_is_reported_by_itself(answer: Answer) -> None:
+    query = "SELECT a.id FROM customers a JOIN customers b ON a.id = b.nation WHERE b.id < 5 AND a.name LIKE 'c%'"
+    result = answer(query, NEVER)
+    result.run(rows)
+    reports = result.report()
+    assert set(reports) == {"customers as a", "customers as b"}
+    assert [conjunct.sql for conjunct in reports["customers as b"].conjuncts] == ["id < 5"]
+    assert reports["customers as b"].rows_decoded == 5
+
+
+def test_a_chain_is_reordered_and_told_with_counts(answer: Answer, oracle: Oracle) -> None:
+    query = CHAIN.replace("orders o, customers c, nations n, regions r", "orders o, customers c, regions r, nations n")
+    result = answer(query, ALWAYS, "spark")
+    (planned,) = result.joins()
+    assert planned.reordered
+    assert planned.method == "dynamic programming"
+    assert [node.relation for node in planned.before.nodes() if node.relation] == ["o", "c", "n", "r"]
+    assert planned.after != planned.before
+    assert result.run(rows) == oracle(query)[0]
+    (ran,) = result.joins()
+    counts = {node.relation: node.actual for node in ran.after.nodes() if node.relation}
+    assert counts["n"] == 1, "of the three nations asked for, one lies in the region"
+    assert ran.after.actual is not None
+    assert "Reordered: about" in result.explain()
+
+
+def test_small_sources_are_not_analysed(answer: Answer) -> None:
+    result = answer(CHAIN, JoinOptions())
+    assert result.joins() == ()
+
+
+def test_with_reordering_off_the_joins_are_told_as_they_are(answer: Answer) -> None:
+    (report,) = answer(CHAIN, NEVER).joins()
+    assert not report.reordered
+    assert report.reason == "join_reorder is off"
+    assert report.before == report.after
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "said"),
+    [
+        ("SELECT * FROM orders, other", BadSpecError, "no source is named 'other'"),
+        ("SELECT 1", BadSpecError, "none of the declared sources"),
+        ("SELECT id FROM orders, customers", BadSpecError, "query: .*[Aa]mbiguous|`id` is ambiguous"),
+        ("SELECT o.nam FROM orders o JOIN customers c ON o.customer = c.id", UnknownColumnError, "o.*nam"),
+        ("DELETE FROM orders", BadSpecError, "only SELECT"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(answer: Answer, query: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said) as caught:
+        answer(query)
+    assert "\n" not in str(caught.value)
+
+
+def test_views_of_the_session_stay_as_they_are(spark: SparkSession, answer: Answer) -> None:
+    spark.range(3).createOrReplaceTempView("orders")
+    before = {table.name for table in spark.catalog.listTables()}
+    result = answer("SELECT count(*) AS n FROM orders a JOIN customers c ON a.customer = c.id", NEVER, "spark")
+    assert result.df.collect()[0].n > 3
+    assert {table.name for table in spark.catalog.listTables()} == before
+    assert spark.table("orders").count() == 3
