@@ -136,7 +136,9 @@ def _source(source: SourceReport) -> Iterator[str]:
         yield "No predicate"
     if source.columns:
         yield f"Columns: {', '.join(source.columns)}"
-    yield _files_line(source)
+    yield from _section("SQL sent", source.statements)
+    if not source.statements:
+        yield _files_line(source)
     yield from _bytes_lines(source)
     yield from _purpose_lines(source)
     yield from _units_lines(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from pyspark.sql import functions as f
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
-from spark_jobs.readers.protocol import Scan
+from spark_jobs.readers.protocol import HoldingScan, LimitingScan, Scan
 from spark_jobs.task_metrics import StageWatch
 
 T = TypeVar("T")
@@ -80,13 +81,13 @@ class ScanResult(PushdownResult):
     @property
     def df(self) -> DataFrame:
         """The result as a lazy frame."""
-        frame = self._shape.frame()
-        return frame if self._limit is None else frame.limit(self._limit)
+        return self._shape.frame() if self._limit is None else self._shape.limited(self._limit)
 
     def run(self, action: Callable[[DataFrame], T]) -> T:
         """Run an action over the result, again over Spark's own reader where ours gives up."""
         try:
-            return self._run_once(action)
+            with self._shape.held():
+                return self._run_once(action)
         except Exception as problem:
             if self._fallback is None or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
@@ -177,6 +178,23 @@ class Shape:
     def frame(self) -> DataFrame:
         """The query's rows, lazily."""
         return self.shaped(self.scan.frame())
+
+    def limited(self, limit: int) -> DataFrame:
+        """At most `limit` of the query's rows, lazily."""
+        if isinstance(self.scan, LimitingScan):
+            limited = self.scan.limited_frame(limit)
+            if limited is not None:
+                return self.shaped(limited)
+        return self.frame().limit(limit)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While an action runs: what the scan holds for its tasks is released afterwards."""
+        try:
+            yield
+        finally:
+            if isinstance(self.scan, HoldingScan):
+                self.scan.release()
 
 
 def check(shape: Shape, parameter: str) -> None:

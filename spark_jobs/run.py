@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JobError, JobResult, JobSpec, SecretValues, SourceReport
+from spark_jobs.contract import JobError, JobResult, JobSpec, JoinReport, SecretValues, SourceReport
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
@@ -48,6 +48,7 @@ class JobRun:
         self._secrets = SecretValues()
         self._application_id: str | None = None
         self._sources: dict[str, SourceReport] = {}
+        self._joins: tuple[JoinReport, ...] = ()
 
     def execute(self) -> JobResult:
         """Does the work and writes the result where the spec wants it.
@@ -106,14 +107,14 @@ class JobRun:
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
         answer = self.answer(spark)
-        self._sources = answer.report()
+        self._sources, self._joins = answer.report(), answer.joins()
         try:
             answer.run(action)
         except KeyboardInterrupt:
             # Tasks that went on writing would put files back that the clean-up has just deleted.
             spark.sparkContext.cancelAllJobs()
             raise
-        self._sources = answer.report()
+        self._sources, self._joins = answer.report(), answer.joins()
         return answer.rows
 
     def _result(self, *, rows: int | None = None, error: JobError | None = None) -> JobResult:
@@ -123,6 +124,7 @@ class JobRun:
             output=output.path if output is not None and error is None else None,
             application_id=self._application_id,
             sources=self._sources,
+            joins=self._joins,
             seconds=round(time.monotonic() - self._started, 3),
             error=error,
         )

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import QuerySpec, ReaderChoice, RemoteSourceSpec, SourceSpec
+from spark_jobs.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteSourceSpec, SourceSpec
 from spark_jobs.errors import BadSpecError
+from spark_jobs.joins.figures import SampleCache
+from spark_jobs.projection.catalog import catalog_of
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
@@ -27,6 +29,7 @@ class PushdownSession:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._sources: dict[str, AnySource] = {}
+        self._samples = SampleCache()
 
     def add_source(
         self,
@@ -39,8 +42,15 @@ class PushdownSession:
         reader: str = "auto",
         filter_pushdown: bool = True,
         orc: Mapping[str, object] | None = None,
+        on_schema_conflict: str = "error",
+        on_missing_column: str = "null",
+        implicit_names: Mapping[str, str] | None = None,
+        implicit_columns: Sequence[str] = (),
     ) -> None:
-        """Declare a source; `orc` holds fields of `OrcOptions`. Raises BadSpecError for values that it cannot have."""
+        """Declare a source; `orc` holds fields of `OrcOptions`, the other parameters are those of `SourceSpec`.
+
+        Raises BadSpecError for values that it cannot have.
+        """
         paths = (path,) if isinstance(path, str) else tuple(path)
         try:
             spec = SourceSpec.model_validate(
@@ -52,6 +62,10 @@ class PushdownSession:
                     "reader": reader,
                     "filter_pushdown": filter_pushdown,
                     "orc": dict(orc or {}),
+                    "on_schema_conflict": on_schema_conflict,
+                    "on_missing_column": on_missing_column,
+                    "implicit_names": dict(implicit_names or {}),
+                    "implicit_columns": tuple(implicit_columns),
                 }
             )
         except ValidationError as problem:
@@ -99,6 +113,9 @@ class PushdownSession:
             source.reader,
             source.filter_pushdown,
             source.orc,
+            source.on_schema_conflict,
+            source.on_missing_column,
+            catalog_of(source.implicit_names, source.implicit_columns),
         )
 
     def scan(
@@ -117,14 +134,17 @@ class PushdownSession:
             QuerySpec(source=name, columns=None if columns is None else tuple(columns), where=where, limit=limit)
         )
 
-    def sql(self, query: str) -> PushdownResult:
-        """Rows of a SQL query over one declared source; its WHERE reaches the source's reader."""
-        return self.query(QuerySpec(sql=query))
+    def sql(self, query: str, joins: JoinOptions | None = None) -> PushdownResult:
+        """Rows of a SQL query over declared sources; conditions that concern one source alone reach its reader.
+
+        `joins` says how the joins may be changed; by default their order follows the estimates.
+        """
+        return self.query(QuerySpec(sql=query, joins=joins or JoinOptions()))
 
     def query(self, query: QuerySpec) -> PushdownResult:
         """Rows of a query as a job spec states it."""
         if query.sql is not None:
-            return SqlPlanner(self._spark, self._sources).plan(query.sql)
+            return SqlPlanner(self._spark, self._sources, self._samples).plan(query.sql, query.joins)
         return _plan(self._spark, self._source(query.source or ""), query)
 
     def _source(self, name: str) -> AnySource:

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from spark_jobs.contract import ErrorCode, SourceFormat
-from spark_jobs.errors import BadSpecError
+from spark_jobs.contract import ErrorCode, OnMissingColumn, SourceFormat
+from spark_jobs.evolve import Evolution, evolve
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.projection.catalog import BUILT_IN
 from spark_jobs.projection.fill import ImplicitFill
-from spark_jobs.projection.implicit import implicit_references, location, max_depth, scan_root
-from spark_jobs.projection.resolve import Projection, resolve
+from spark_jobs.projection.implicit import location, max_depth, scan_root
+from spark_jobs.projection.needed import needed
+from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
 from spark_jobs.projection.tree import same_name
+from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.driver import AvroBlockScan
 from spark_jobs.readers.avro.plan import plan_avro
-from spark_jobs.readers.avro.provider import avro_reader
+from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
-from spark_jobs.readers.files import decoded, has_plain_directories, input_uris
+from spark_jobs.readers.files import decoded, has_plain_directories, input_uris, partition_columns
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.orc.driver import OrcLazyScan
 from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
 from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source
+from spark_jobs.readers.share import shares
 from spark_jobs.readers.text import Refusal, TextScan, plan_text
 from spark_jobs.result import Shape
 
@@ -39,11 +42,13 @@ class PlannedScan:
     """The scan to run, and how to make Spark's own scan, given the reason for taking it."""
 
     scan: Scan
-    native: Callable[[str], NativeScan]
+    native: Callable[[str], Scan]
 
     def fallback(self, shaped: Callable[[DataFrame], DataFrame]) -> Callable[[str], Shape] | None:
         """What takes over, given the reason, where our reader must give up; None where Spark's reads already."""
         if isinstance(self.scan, NativeScan):
+            return None
+        if isinstance(self.scan, ApartScan) and all(isinstance(scan, NativeScan) for scan in self.scan.scans):
             return None
         return lambda reason: Shape(self.native(reason), shaped)
 
@@ -51,17 +56,42 @@ class PlannedScan:
 class OpenedSource:
     """A source whose files are listed and whose schema is known."""
 
-    def __init__(self, spark: SparkSession, source: Source) -> None:
+    def __init__(self, spark: SparkSession, source: Source, whole: OpenedSource | None = None) -> None:
+        """`whole` is the source that this one is a part of: some of its files, with a schema that was settled there."""
         self._spark = spark
         self._source = source
-        self.native = self._load()
+        self._whole = whole
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self.native = self._load()
+        self._evolution = self._evolved()
 
-    def _load(self, options: Mapping[str, str] | None = None) -> DataFrame:
+    def _evolved(self) -> Evolution:
+        """How the files make one table; the frame is loaded anew where Spark has another idea of its schema."""
+        if self._whole is not None:
+            return Evolution(self._whole._evolution.rules)
+        source = self._source
+        found = evolve(self._spark, source, self.native, self._files_alone, case_sensitive=self._case_sensitive)
+        if found.table is not None and found.table != self._data_schema():
+            self.native = self._load(schema=found.table)
+        return found
+
+    def _files_alone(self, paths: Sequence[str]) -> DataFrame:
+        """Some files by themselves, with the columns that Spark finds in them."""
+        options = {key: text for key, text in self._source.options.items() if key != "basepath"}
+        return self._reader(options).load(list(paths))
+
+    def _data_schema(self) -> StructType:
+        """The table's columns without those that Spark takes from the names of directories."""
+        inside = set(partition_columns(self.native))
+        return StructType([field for field in self.native.schema.fields if field.name not in inside])
+
+    def _load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         source = self._source
         reader = self._reader({**source.options, **(options or {})})
         try:
-            if source.schema is not None:
+            if schema is not None:
+                reader = reader.schema(schema)
+            elif source.schema is not None:
                 reader = reader.schema(source.schema)
         except (AnalysisException, ParseException) as problem:
             about = f"schema of source {source.name!r}"
@@ -73,9 +103,8 @@ class OpenedSource:
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self._source.format
-        if source_format is SourceFormat.AVRO:
-            return avro_reader(self._spark, options)
-        return self._spark.read.format(source_format.value).options(**options)
+        name = format_name(self._spark) if source_format is SourceFormat.AVRO else source_format.value
+        return self._spark.read.format(name).options(**options)
 
     @property
     def schema(self) -> StructType:
@@ -85,6 +114,8 @@ class OpenedSource:
     @property
     def roots(self) -> tuple[str, ...]:
         """Directories below which `dir0` counts."""
+        if self._whole is not None:
+            return self._whole.roots
         files = {location(decoded(uri)) for uri in input_uris(self.native)}
         return tuple(
             scan_root(path, is_file=location(path) in files) for path in map(self._absolute, self._source.paths)
@@ -95,15 +126,29 @@ class OpenedSource:
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """The columns asked for, resolved."""
-        depth = 0
-        if columns is not None and any("dir" in name.lower() for name in columns):
-            depth = max_depth(map(decoded, input_uris(self.native)), self.roots)
-        return resolve(columns, self.schema, depth, case_sensitive=self._case_sensitive)
+        source = self._source
+        projection = partial(
+            resolve,
+            columns,
+            self.schema,
+            case_sensitive=self._case_sensitive,
+            catalog=source.catalog,
+            origin=self._origin,
+            has_fields=source.format is SourceFormat.CSV
+            and source.schema is None
+            and source.options.get("header", "false").lower() != "true",
+        )
+        found = projection(sys.maxsize)
+        if not any(output.kind is ColumnKind.DIRECTORY for output in found.outputs):
+            return found
+        return projection(max_depth(map(decoded, input_uris(self.native)), self.roots))
 
-    def fill(self) -> ImplicitFill:
-        """The values of the implicit columns, by Spark's own listing where files are not local."""
-        roots = self.roots
-        return ImplicitFill(BUILT_IN, roots, lambda: listed_facts(self.native, roots))
+    def _origin(self, column: str) -> str:
+        """Where a column's type was found, in words."""
+        if self._source.schema is not None:
+            return "so the declared schema says"
+        file = self._evolution.origin(column) or location(decoded(min(input_uris(self.native), default="")))
+        return f"so it is in {file}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """What the reader must deliver for a projection and a predicate."""
@@ -113,23 +158,47 @@ class OpenedSource:
             columns |= set(self.schema.fieldNames())
         if predicate is not None:
             columns |= self.mentioned(predicate)
-            implicit |= set(implicit_references(predicate, self.schema, case_sensitive=self._case_sensitive))
+            catalog = self._source.catalog
+            implicit |= set(catalog.references(predicate, self.schema, case_sensitive=self._case_sensitive))
+        data = self._data_schema()
+        pruned = self._pruned(data, columns, projection, predicate)
+        if self._source.on_missing_column is OnMissingColumn.ERROR:
+            self._evolution.require(pruned)
         return ScanRequest(
             self._source,
             self.native,
-            self.schema if self._source.schema is None else self._declared(),
+            data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
             where,
             predicate,
-            fill=self.fill() if implicit else None,
+            pruned,
+            self.fill() if implicit else None,
         )
 
-    def _declared(self) -> StructType:
-        """The schema without partition columns that Spark found in directory names."""
-        empty = self._spark.createDataFrame([], self._source.schema or "")
-        names = {name.lower() for name in empty.columns}
-        return StructType([field for field in self.schema.fields if field.name.lower() in names])
+    def _pruned(
+        self, data: StructType, columns: set[str], projection: Projection, predicate: exp.Expr | None
+    ) -> StructType:
+        """The columns to read, without struct members that neither projection nor predicate needs."""
+        wanted = StructType([field for field in data.fields if field.name in columns])
+        prunes = self._spark.conf.get("spark.sql.optimizer.nestedSchemaPruning.enabled", "true") == "true"
+        if not prunes or not columns.issubset(self._named_by(projection, predicate)):
+            return wanted
+        tree = projection.tree
+        if predicate is not None:
+            asked = needed(predicate, self.schema, case_sensitive=self._case_sensitive)
+            tree = tree.merged_with(asked, case_sensitive=self._case_sensitive)
+        return tree.pruned(wanted, case_sensitive=self._case_sensitive)
+
+    def _named_by(self, projection: Projection, predicate: exp.Expr | None) -> set[str]:
+        """Columns of which it is known which of their members are needed."""
+        return set(projection.table_columns) | (set() if predicate is None else self.mentioned(predicate))
+
+    def fill(self) -> ImplicitFill:
+        """The values of the implicit columns, by Spark's own listing where files are not local."""
+        whole = self._whole or self
+        roots = self.roots
+        return ImplicitFill(self._source.catalog, roots, cache(lambda: listed_facts(whole.native, roots)))
 
     def unqualified(self, node: exp.Expr, table: str) -> exp.Expr:
         """A column reference without the table's name, where that is what Spark takes its first part for."""
@@ -157,8 +226,11 @@ class OpenedSource:
 
     def planned(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """The scan to run, and behind it Spark's own as the fallback where it is not the first."""
+        notes = (*notes, *self._remarks(), *self._evolution.notes)
+        if self._evolution.parts:
+            return self._planned_apart(request, notes)
         roots = self.roots if request.implicit else ()
-        notes = (*notes, *self._remarks())
+        request = self._lean(request)
         if self._source.format is SourceFormat.ORC:
             return self._planned_orc(request, roots, notes)
         if self._source.format is SourceFormat.AVRO:
@@ -168,6 +240,44 @@ class OpenedSource:
         if isinstance(plan, Refusal):
             return PlannedScan(native(plan.reason), native)
         return PlannedScan(TextScan(self._spark, request, plan, roots, notes), native)
+
+    def _lean(self, request: ScanRequest) -> ScanRequest:
+        """The request with a frame whose structs have just the members that are needed.
+
+        Spark leaves out members by itself for ORC and Parquet, but hands whole structs to its parser of JSON. In modes
+        that judge whole records, members that nobody needs matter too.
+        """
+        source, wanted = request.source, {field.name: field for field in request.read_schema.fields}
+        if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
+            return request
+        fields = [wanted.get(field.name, field) for field in request.schema.fields]
+        corrupt = self._spark.conf.get("spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+        names = {source.options.get("columnnameofcorruptrecord", corrupt), corrupt}
+        if fields == request.schema.fields or names & set(request.schema.fieldNames()):
+            return request
+        inside = [self.schema[name] for name in partition_columns(self.native)]
+        return replace(request, native=self._load(schema=StructType([*fields, *inside])))
+
+    def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
+        """Files with different columns: a scan for each kind, together."""
+        inside = StructType([self.schema[name] for name in partition_columns(self.native)])
+        mentioned = frozenset() if request.predicate is None else frozenset(self.mentioned(request.predicate))
+        found = list(shares(self._evolution.parts, inside, self.roots, self._evolution.rules))
+        planned = []
+        for share in found:
+            opened = OpenedSource(self._spark, share.source(self._source), self)
+            asked = share.request(request, opened._source, mentioned)
+            planned.append(opened.planned(replace(asked, native=opened.native), notes))
+        here = [field for field in inside.fields if field.name in request.columns]
+        wanted = StructType([*request.read_schema.fields, *here])
+
+        def together(scans: Iterable[Scan]) -> ApartScan:
+            parts = [PartScan(scan, share.delivered(request)) for scan, share in zip(scans, found, strict=True)]
+            return ApartScan(parts, wanted, request.implicit, case_sensitive=self._case_sensitive)
+
+        return PlannedScan(
+            together(scan.scan for scan in planned), lambda reason: together(scan.native(reason) for scan in planned)
+        )
 
     def _planned_orc(self, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...]) -> PlannedScan:
         plan = plan_orc(self._spark, request, self._fold)
@@ -213,4 +323,7 @@ def open_source(spark: SparkSession, source: AnySource) -> OpenedSource:
     """A declared source of any kind, opened."""
     if isinstance(source, Source):
         return OpenedSource(spark, source)
-    raise BadSpecError(f"source {source.name!r}: remote tables cannot be read yet")
+    # Drivers of databases are loaded only where there is a table to read.
+    from spark_jobs.remote_source import OpenedRemote
+
+    return OpenedRemote(spark, source)

@@ -1,4 +1,4 @@
-"""Plan SQL text over one source: Spark runs the query, its WHERE also reaches the source's reader."""
+"""Plan SQL text: over one source here, over several by the planner of joins; Spark runs the query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError
+from spark_jobs.joins.figures import SampleCache
+from spark_jobs.joins.planner import JoinPlanner
 from spark_jobs.projection.implicit import implicit_references
 from spark_jobs.readers.protocol import AnySource, ScanRequest
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
@@ -17,16 +20,24 @@ from spark_jobs.source import OpenedSource, open_source
 
 
 class SqlPlanner:
-    """Plans SQL text over one source: Spark runs the query, its WHERE also reaches the source's reader."""
+    """Plans SQL text: Spark runs the query, its conditions also reach the sources' readers."""
 
-    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource]) -> None:
+    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], cache: SampleCache) -> None:
+        """`cache` keeps what was seen of the sources' files for the next query."""
         self._spark = spark
         self._sources = sources
+        self._cache = cache
 
-    def plan(self, sql: str) -> PushdownResult:
-        """Raises BadSpecError where the text is no query over exactly one declared source."""
+    def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
+        """Raises BadSpecError where the text is no query over declared sources."""
         tree = self._parsed(sql)
-        source = self._only_source(tree)
+        tables = list(tree.find_all(exp.Table))
+        if isinstance(tree, exp.Select) and len(tables) == 1 and tables[0].name in self._sources:
+            return self._over_one(sql, tree, self._sources[tables[0].name])
+        return JoinPlanner(self._spark, self._sources, joins, self._cache).plan(sql)
+
+    def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
+        """One reference to one source: its WHERE reaches the source's reader."""
         opened = open_source(self._spark, source)
         where = self._where(sql, tree, opened)
         names = tuple(sorted(opened.mentioned(tree)))
@@ -52,24 +63,14 @@ class SqlPlanner:
         check(Shape(planned.native("check"), shaped), "query")
         return ScanResult(self._spark, source.name, Shape(planned.scan, shaped), planned.fallback(shaped))
 
-    def _parsed(self, sql: str) -> exp.Select:
+    def _parsed(self, sql: str) -> exp.Query:
         try:
             tree = sqlglot.parse_one(sql, dialect="spark")
         except SqlglotError as problem:
             raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
-        if not isinstance(tree, exp.Select):
+        if not isinstance(tree, exp.Query):
             raise BadSpecError("query: only SELECT is possible")
         return tree
-
-    def _only_source(self, tree: exp.Select) -> AnySource:
-        names = {table.name for table in tree.find_all(exp.Table)}
-        known = [self._sources[name] for name in names if name in self._sources]
-        if len(names) != 1 or not known:
-            there = ", ".join(sorted(self._sources)) or "none"
-            raise BadSpecError(
-                f"query: it must read exactly one declared source (there are {there}), not {sorted(names)}"
-            )
-        return known[0]
 
     def _where(self, sql: str, tree: exp.Select, opened: OpenedSource) -> str | None:
         """The WHERE over the source's own columns, or None where Spark alone must apply it.

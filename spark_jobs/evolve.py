@@ -1,0 +1,150 @@
+"""Decides how the files of a source make one table, where they do not all have the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from spark_jobs.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
+from spark_jobs.errors import SchemaConflictError
+from spark_jobs.projection.alignment import Part, missing, parts, parts_by_position
+from spark_jobs.projection.evolution import FileSchema, Rules, unified
+from spark_jobs.readers.file_schemas import NoSchemasError, file_schemas
+from spark_jobs.readers.files import input_uris, partition_columns
+from spark_jobs.readers.protocol import Source
+
+_TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
+"""Formats whose files say the types of their columns."""
+_WHOLE = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """The table that a source's files make.
+
+    `table` are its columns without those of directories, None where they are as Spark has them. `parts` are the files
+    that are read each with a schema of their own, none where one schema does for all. `files` are the files' own
+    columns, where they were looked at. `notes` are remarks for the report.
+    """
+
+    rules: Rules
+    table: t.StructType | None = None
+    parts: tuple[Part, ...] = ()
+    files: tuple[FileSchema, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def origin(self, column: str) -> str | None:
+        """A file that has a column, None where no file was looked at or has it."""
+        key = self.rules.key(column)
+        having = (f.file for f in self.files if any(self.rules.key(name) == key for name in f.schema.fieldNames()))
+        return min(having, default=None)
+
+    def require(self, wanted: t.StructType) -> None:
+        """Raises SchemaConflictError for the first wanted column that a file lacks."""
+        for file in self.files:
+            if lacking := missing(file.schema, wanted, self.rules):
+                raise SchemaConflictError(
+                    f"column {lacking} is missing in {file.file}; leave the file out of `path`, or give "
+                    "on_missing_column='null'"
+                )
+
+
+def evolve(
+    spark: SparkSession,
+    source: Source,
+    native: DataFrame,
+    load: Callable[[Sequence[str]], DataFrame],
+    *,
+    case_sensitive: bool,
+) -> Evolution:
+    """Look at the files' columns where that can matter, and bring them together.
+
+    Raises SchemaConflictError where they contradict each other and the source does not say what then.
+    """
+    guessed = source.format not in _TYPED
+    rules = Rules(source.on_schema_conflict, case_sensitive, guessed=guessed)
+    if not _asks(source, native):
+        return Evolution(rules)
+    try:
+        files = file_schemas(spark, source, native, load)
+    except NoSchemasError as problem:
+        return Evolution(rules, notes=(f"the columns of single files are not known: {problem}",))
+    inside = set(partition_columns(native))
+    data = t.StructType([field for field in native.schema.fields if field.name not in inside])
+    if not files:
+        return Evolution(rules)
+    return _evolved(source, files, data, rules)
+
+
+def _asks(source: Source, native: DataFrame) -> bool:
+    """Whether the columns of single files matter: a look at each costs a read of its footer, header or all of it."""
+    if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE):
+        return False
+    if source.on_missing_column is OnMissingColumn.ERROR:
+        return True
+    several = len(input_uris(native)) > 1
+    if source.format is SourceFormat.CSV:
+        if source.options.get("enforceschema", "true").lower() != "true":
+            return False
+        return several if source.schema is None else source.options.get("header", "false").lower() == "true"
+    if source.format is SourceFormat.JSON:
+        return several and source.schema is None and source.on_schema_conflict is not OnSchemaConflict.WIDEN
+    if source.schema is None:
+        return several and "avroschema" not in source.options
+    return source.on_schema_conflict is not OnSchemaConflict.ERROR
+
+
+def _evolved(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: Rules) -> Evolution:
+    declared = source.schema is not None
+    if source.format is SourceFormat.JSON:
+        return _evolved_json(files, data, rules, declared=declared)
+    if source.format is SourceFormat.CSV:
+        return _evolved_csv(files, data if declared else unified(files, rules), rules, declared=declared)
+    table = data if declared else _spelled(unified(files, rules), data)
+    return _read_apart(files, table, parts(files, table, rules, _widens), rules)
+
+
+def _evolved_json(files: tuple[FileSchema, ...], data: t.StructType, rules: Rules, *, declared: bool) -> Evolution:
+    """Spark's inference brings types together by itself, once it is clear that nobody objects."""
+    if declared or rules.on_conflict is OnSchemaConflict.WIDEN:
+        return Evolution(rules, files=files)
+    table = unified(files, rules)
+    if rules.on_conflict is OnSchemaConflict.ERROR:
+        return Evolution(rules, files=files)
+    return _read_apart(files, table, parts(files, table, rules, _as_text), rules)
+
+
+def _evolved_csv(files: tuple[FileSchema, ...], table: t.StructType, rules: Rules, *, declared: bool) -> Evolution:
+    """By the names of headers; a declared schema none of whose names is in a header goes by position, as in Spark."""
+    names = {rules.key(name) for name in table.fieldNames()}
+    if declared and not any(names & {rules.key(name) for name in file.schema.fieldNames()} for file in files):
+        note = "no header has a name of the declared schema, so columns are taken by position"
+        return Evolution(rules, files=(), notes=(note,))
+    return _read_apart(files, table, parts_by_position(files, table, rules), rules)
+
+
+def _read_apart(files: tuple[FileSchema, ...], table: t.StructType, found: tuple[Part, ...], rules: Rules) -> Evolution:
+    if len(found) == 1 and found[0].schema == table:
+        return Evolution(rules, table, files=files)
+    others = sum(len(part.files) for part in found if part.schema != table)
+    note = f"{others} of {len(files)} files have other columns or types than the table and are read apart"
+    return Evolution(rules, table, found, files, (note,))
+
+
+def _spelled(table: t.StructType, data: t.StructType) -> t.StructType:
+    """The table as Spark has it already, where that is the same: it knows more than types (lengths, for instance)."""
+    same = [(f.name, f.dataType) for f in table.fields] == [(f.name, f.dataType) for f in data.fields]
+    return data if same else table
+
+
+def _widens(file: t.DataType, table: t.DataType) -> bool:
+    """All readers of ORC and Parquet files widen whole numbers; of Avro files they are cast just as well."""
+    return file == table or (isinstance(file, _WHOLE) and isinstance(table, _WHOLE))
+
+
+def _as_text(file: t.DataType, table: t.DataType) -> bool:
+    """Text is read in any type."""
+    return True

@@ -1,0 +1,236 @@
+"""Asks each file of a source for its columns: footers, headers and first lines, or Spark where only it can tell."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.errors import BadSchemaError, UnreadableFileError
+from spark_jobs.projection.evolution import FileSchema
+from spark_jobs.projection.implicit import location
+from spark_jobs.readers.avro.header import read_header
+from spark_jobs.readers.avro.schema import parse_schema
+from spark_jobs.readers.avro.types import spark_schema as avro_schema
+from spark_jobs.readers.files import Compression, InputFile, Split, decoded, input_files, input_uris
+from spark_jobs.readers.lines import LineReader
+from spark_jobs.readers.orc.tail import read_tail
+from spark_jobs.readers.orc.types import spark_schema as orc_schema
+from spark_jobs.readers.protocol import Source
+from spark_jobs.readers.storage import storage_for
+
+_READERS = 8
+"""Files that are opened at a time: an object store answers slowly, and several questions at once."""
+_HEAD = 64 << 10
+"""Bytes of a text file in which its first line begins."""
+_OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
+
+Load = Callable[[Sequence[str]], DataFrame]
+"""Loads some files (paths without signs that stand for others) with the source's format and options, as they are."""
+
+
+class NoSchemasError(Exception):
+    """The files cannot be asked one by one; the message says why."""
+
+
+def file_schemas(spark: SparkSession, source: Source, native: DataFrame, load: Load) -> tuple[FileSchema, ...]:
+    """The columns of each file that has any, without those that its directories tell.
+
+    Raises NoSchemasError where options or the place of the files allow no look at them, typed errors for damaged files.
+    """
+    if source.format is SourceFormat.JSON:
+        return _of_json(spark, source, native)
+    storage = storage_for(spark, input_uris(native), source.options)
+    if isinstance(storage, str):
+        raise NoSchemasError(storage)
+    files = [file for file in input_files(native, storage) if file.size]
+    if source.format is SourceFormat.CSV:
+        return _of_csv(spark, source, files, load)
+    ask = {
+        SourceFormat.ORC: _of_orc,
+        SourceFormat.AVRO: _of_avro,
+        SourceFormat.PARQUET: lambda file: _footer(file),
+    }[source.format]
+    with ThreadPoolExecutor(_READERS) as pool:
+        told = list(pool.map(ask, files))
+    by_footer: dict[str, t.StructType] = {}
+    found = []
+    for file, answer in zip(files, told, strict=True):
+        if isinstance(answer, str):
+            if answer not in by_footer:
+                by_footer[answer] = load([escaped(decoded(file.uri))]).schema
+            answer = by_footer[answer]
+        if answer.fields:
+            found.append(FileSchema(location(decoded(file.uri)), answer))
+    return tuple(found)
+
+
+def escaped(path: str) -> str:
+    """The path with a backslash before each sign that would stand for others."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def _of_orc(file: InputFile) -> t.StructType | str:
+    with file.storage.open(file.path, ahead=0) as raw:
+
+        def read(offset: int, length: int) -> bytes:
+            raw.seek(offset)
+            return raw.read(length)
+
+        try:
+            return orc_schema(read_tail(read, raw.size).types)
+        except BadSchemaError:
+            # A type that only Spark knows; files of one type tree have one schema.
+            return str(raw.fetched and file.uri)
+        except (ValueError, OSError) as problem:
+            raise _unreadable(file, problem) from problem
+
+
+def _of_avro(file: InputFile) -> t.StructType | str:
+    return avro_schema(parse_schema(read_header(file.path, file.storage).schema))
+
+
+def _footer(file: InputFile) -> str:
+    """The footer's schema as text: Spark is asked once for all files of one."""
+    with file.storage.open(file.path, ahead=0) as raw:
+        try:
+            found = pq.ParquetFile(pa.PythonFile(raw, "r"))
+        except (pa.ArrowException, OSError) as problem:
+            raise _unreadable(file, problem) from problem
+        return f"{found.schema}{sorted((found.schema_arrow.metadata or {}).items())}"
+
+
+def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:
+    first = str(problem).partition("\n")[0]
+    return UnreadableFileError(f"cannot read {file.path}: {first}; replace the file, or leave it out of `path`")
+
+
+@dataclass(frozen=True)
+class _Csv:
+    """What the options of a CSV source say about lines."""
+
+    header: bool
+    infers: bool
+    comment: str
+    sep: str
+    quote: str
+    escape: str
+
+    @classmethod
+    def of(cls, source: Source) -> _Csv:
+        """Raises NoSchemasError for options with which lines cannot be told apart here."""
+        options = source.options
+        encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
+        if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
+            raise NoSchemasError("their encoding or line ends are not the usual ones")
+        sep = options.get("sep", options.get("delimiter", ","))
+        return cls(
+            options.get("header", "false").lower() == "true",
+            options.get("inferschema", "false").lower() == "true",
+            options.get("comment", ""),
+            "\t" if sep == "\\t" else sep,
+            options.get("quote", '"'),
+            options.get("escape", "\\"),
+        )
+
+
+def _of_csv(spark: SparkSession, source: Source, files: Sequence[InputFile], load: Load) -> tuple[FileSchema, ...]:
+    """Names from the header, or as many columns as the first line has fields; types where Spark is to infer them."""
+    syntax = _Csv.of(source)
+    if any(file.compression is None for file in files):
+        raise NoSchemasError("a file needs a codec that only Hadoop has")
+    with ThreadPoolExecutor(_READERS) as pool:
+        lines = list(pool.map(lambda file: _first_line(file, syntax), files))
+    known: dict[str, t.StructType] = {}
+    found = []
+    for file, line in zip(files, lines, strict=True):
+        if line is None:
+            continue
+        if syntax.infers and source.schema is None:
+            schema = load([escaped(decoded(file.uri))]).schema
+        else:
+            if line not in known:
+                known[line] = _header(spark, source, line) if syntax.header else _fields(line, syntax)
+            schema = known[line]
+        found.append(FileSchema(location(decoded(file.uri)), schema))
+    return tuple(found)
+
+
+def _first_line(file: InputFile, syntax: _Csv) -> str | None:
+    """The first line that is neither blank nor a comment; None in a file without any."""
+    whole = file.compression is not Compression.NONE
+    split = Split(
+        file.path, 0, file.size if whole else min(file.size, _HEAD), file.compression or Compression.NONE, file.storage
+    )
+    for window in LineReader(split).windows():
+        for line in re.split(rb"[\r\n]+", bytes(window.view)):
+            text = line.decode("utf-8", "replace")
+            if text.strip() and not (syntax.comment and text.startswith(syntax.comment)):
+                return text
+    return None
+
+
+def _header(spark: SparkSession, source: Source, line: str) -> t.StructType:
+    options = {**source.options, "header": "true", "inferschema": "false"}
+    lines = spark.createDataFrame([(line,)], "value string")
+    return spark.read.options(**options).csv(lines).schema
+
+
+def _fields(line: str, syntax: _Csv) -> t.StructType:
+    single = {"delimiter": syntax.sep, "quotechar": syntax.quote or None, "escapechar": syntax.escape or None}
+    if any(value is not None and len(value) != 1 for value in single.values()):
+        raise NoSchemasError("their separator or quotes are no single characters")
+    row = next(
+        csv.reader([line], delimiter=syntax.sep, quotechar=syntax.quote or None, escapechar=syntax.escape or None)
+    )
+    return t.StructType([t.StructField(f"_c{place}", t.StringType()) for place in range(len(row))])
+
+
+_UNCHECKED = ("primitivesasstring", "prefersdecimal", "dropfieldifallnull", "samplingratio", "encoding", "charset")
+
+
+def _of_json(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
+    """What the records of each file hold, in one job over all of them."""
+    if unchecked := [option for option in _UNCHECKED if option in source.options]:
+        raise NoSchemasError(f"with the option {unchecked[0]} the types of one file cannot be told")
+    options = {**source.options, "singleVariantColumn": "record", "mode": "PERMISSIVE"}
+    paths = [escaped(decoded(uri)) for uri in input_uris(native)]
+    try:
+        records = spark.read.format("json").options(**options).load(paths).select("record", "_metadata.file_path")
+        rows = records.groupBy("file_path").agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
+    except PySparkException as problem:
+        raise NoSchemasError(f"Spark cannot tell the types of one file: {str(problem).splitlines()[0]}") from problem
+    found = (FileSchema(location(decoded(row["file_path"])), _plain(row["schema"])) for row in rows)
+    return tuple(sorted((file for file in found if file.schema.fields), key=lambda file: file.file))
+
+
+def _plain(text: str) -> t.StructType:
+    """The types of variants in the terms of Spark's JSON inference."""
+    ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), text)
+    kind = _inferred(t.DataType.fromDDL(ddl))
+    return kind if isinstance(kind, t.StructType) else t.StructType()
+
+
+def _inferred(kind: t.DataType) -> t.DataType:
+    match kind:
+        case t.StructType():
+            fields = [t.StructField(field.name, _inferred(field.dataType)) for field in kind.fields]
+            return t.StructType(fields) if fields else t.NullType()
+        case t.ArrayType():
+            return t.ArrayType(_inferred(kind.elementType))
+        case t.DecimalType():
+            return t.DoubleType() if kind.scale else kind
+        case t.VariantType():
+            # Spark's inference makes text of what is of several kinds within one file.
+            return t.StringType()
+    return kind
