@@ -141,8 +141,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         "columns",
         "list[str] | None",
         None,
-        "Columns to return: names, struct members (a.b), `*`, and the implicit columns filename, filepath, fqn, suffix "
-        "and dir0 to dirN; without it all columns of the schema.",
+        "Columns to return: names, struct members (a.b, a(b, c)), array elements (a[0]), map entries (a['k']), `*`, "
+        "and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN, each with "
+        "`AS name` if wanted; without it all columns of the schema.",
         renderer="json",
     ),
     Parameter("where", "str | None", None, "Predicate in Spark SQL; only rows it keeps are returned.", renderer="sql"),
@@ -165,6 +166,38 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str",
         "auto",
         "Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.",
+    ),
+    Parameter(
+        "on_schema_conflict",
+        "str",
+        "error",
+        "What to do where files hold a column in types that no type holds without loss: `error`, `widen` as far as "
+        "Spark's coercion goes, or `null` for the files whose type fewer files have.",
+        operators=FILES,
+    ),
+    Parameter(
+        "on_missing_column",
+        "str",
+        "null",
+        "What a column is in a file that lacks it though the schema or another file has it: `null`, or an `error`.",
+        operators=FILES,
+    ),
+    Parameter(
+        "implicit_names",
+        "dict[str, str] | None",
+        None,
+        "Other names for implicit columns, by their own: filename, filepath, fqn, suffix, modified, size, and `dir` "
+        "for the prefix of the directories.",
+        operators=FILES,
+        renderer="json",
+    ),
+    Parameter(
+        "implicit_columns",
+        "list[str] | None",
+        None,
+        "Further implicit columns: import paths `package.module:Class` of classes derived from `ImplicitColumns`.",
+        operators=FILES,
+        renderer="json",
     ),
     Parameter(
         "sarg_to_filter",

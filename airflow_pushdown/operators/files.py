@@ -27,6 +27,10 @@ class PushdownFilesOperator(PushdownBaseOperator):
         limit: int | None = None,
         filter_pushdown: bool | None = None,
         reader: str = "auto",
+        on_schema_conflict: str = "error",
+        on_missing_column: str = "null",
+        implicit_names: dict[str, str] | None = None,
+        implicit_columns: list[str] | None = None,
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
@@ -38,6 +42,10 @@ class PushdownFilesOperator(PushdownBaseOperator):
         self.limit = limit
         self.filter_pushdown = filter_pushdown
         self.reader = reader
+        self.on_schema_conflict = on_schema_conflict
+        self.on_missing_column = on_missing_column
+        self.implicit_names = implicit_names
+        self.implicit_columns = implicit_columns
 
     @property
     @abstractmethod
@@ -61,6 +69,10 @@ class PushdownFilesOperator(PushdownBaseOperator):
                     "schema": self.schema,
                     "options": entries("options", self.options),
                     "reader": self.reader,
+                    "on_schema_conflict": self.on_schema_conflict,
+                    "on_missing_column": self.on_missing_column,
+                    "implicit_names": entries("implicit_names", self.implicit_names),
+                    "implicit_columns": _listed(self.implicit_columns) or (),
                     "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
                 }
             )

@@ -27,14 +27,23 @@ class LazyOrcScanOperator(PushdownFilesOperator):
     :param schema: Schema of the files as Spark DDL; without it Spark infers one. (templated)
     :param options: Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
         (templated)
-    :param columns: Columns to return: names, struct members (a.b), `*`, and the implicit columns filename, filepath,
-        fqn, suffix and dir0 to dirN; without it all columns of the schema. (templated)
+    :param columns: Columns to return: names, struct members (a.b, a(b, c)), array elements (a[0]), map entries
+        (a['k']), `*`, and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN, each
+        with `AS name` if wanted; without it all columns of the schema. (templated)
     :param where: Predicate in Spark SQL; only rows it keeps are returned. (templated)
     :param limit: Return at most this many rows and stop reading once they are found. (templated)
     :param filter_pushdown: Whether the predicate reaches the files before rows are built, in Spark's readers and in
         ours. (templated)
     :param reader: Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.
         (templated)
+    :param on_schema_conflict: What to do where files hold a column in types that no type holds without loss: `error`,
+        `widen` as far as Spark's coercion goes, or `null` for the files whose type fewer files have. (templated)
+    :param on_missing_column: What a column is in a file that lacks it though the schema or another file has it: `null`,
+        or an `error`. (templated)
+    :param implicit_names: Other names for implicit columns, by their own: filename, filepath, fqn, suffix, modified,
+        size, and `dir` for the prefix of the directories. (templated)
+    :param implicit_columns: Further implicit columns: import paths `package.module:Class` of classes derived from
+        `ImplicitColumns`. (templated)
     :param sarg_to_filter: Whether Spark's ORC reader filters rows before it reads the other columns, as ours always
         does; without it reader `auto` decides. (templated)
     :param use_selected: Whether the rows that the filter selects are taken as they are where it is exact, with no
