@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spark_jobs.contract import OrcOptions
+from spark_jobs.contract import JoinOptions, OrcOptions
 
 SCAN = "PushdownScanOperator"
 LAZY_ORC = "LazyOrcScanOperator"
-OPERATORS = (SCAN, LAZY_ORC)
+JOIN = "PushdownJoinOperator"
+FILES = (SCAN, LAZY_ORC)
+OPERATORS = (*FILES, JOIN)
 
 SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc"}
 """Operators whose sources all have one format."""
 
 DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
+DEFAULT_DP_THRESHOLD = JoinOptions().dp_threshold
 
 
 class ParameterConflictError(ValueError):
@@ -112,12 +115,54 @@ class UnsafeSetting:
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
+        "sources",
+        "dict[str, dict[str, object]]",
+        None,
+        "Sources by the names that the query has for them; of each `path`, `format`, and as wanted `schema`, "
+        "`options`, `reader`, `filter_pushdown` and `orc`.",
+        operators=(JOIN,),
+        required=True,
+        renderer="json",
+    ),
+    Parameter(
+        "query",
+        "str",
+        None,
+        "The query over the sources, in Spark SQL.",
+        operators=(JOIN,),
+        required=True,
+        renderer="sql",
+    ),
+    Parameter(
+        "join_reorder",
+        "bool",
+        True,
+        "Whether inner joins are run in the order that is cheapest by what is known of the sources, and small "
+        "relations are broadcast.",
+        operators=(JOIN,),
+    ),
+    Parameter(
+        "join_reorder_dp_threshold",
+        "int",
+        DEFAULT_DP_THRESHOLD,
+        "Up to how many relations all orders are compared; beyond, one is built step by step.",
+        operators=(JOIN,),
+    ),
+    Parameter(
+        "star_schema_detection",
+        "bool",
+        False,
+        "Whether a table of facts and its dimensions are recognised and joined before everything else.",
+        operators=(JOIN,),
+    ),
+    Parameter(
         "path",
         "str | list[str]",
         None,
         "Files, directories or globs to scan, local or on an object store.",
         required=True,
         renderer="json",
+        operators=FILES,
     ),
     Parameter(
         "format",
@@ -128,7 +173,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         required=True,
     ),
     Parameter(
-        "schema", "str | None", None, "Schema of the files as Spark DDL; without it Spark infers one.", renderer="sql"
+        "schema",
+        "str | None",
+        None,
+        "Schema of the files as Spark DDL; without it Spark infers one.",
+        renderer="sql",
+        operators=FILES,
     ),
     Parameter(
         "options",
@@ -136,6 +186,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         None,
         "Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).",
         renderer="json",
+        operators=FILES,
     ),
     Parameter(
         "columns",
@@ -145,9 +196,23 @@ PARAMETERS: tuple[Parameter, ...] = (
         "and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN, each with "
         "`AS name` if wanted; without it all columns of the schema.",
         renderer="json",
+        operators=FILES,
     ),
-    Parameter("where", "str | None", None, "Predicate in Spark SQL; only rows it keeps are returned.", renderer="sql"),
-    Parameter("limit", "int | None", None, "Return at most this many rows and stop reading once they are found."),
+    Parameter(
+        "where",
+        "str | None",
+        None,
+        "Predicate in Spark SQL; only rows it keeps are returned.",
+        renderer="sql",
+        operators=FILES,
+    ),
+    Parameter(
+        "limit",
+        "int | None",
+        None,
+        "Return at most this many rows and stop reading once they are found.",
+        operators=FILES,
+    ),
     Parameter(
         "filter_pushdown",
         "bool | None",
@@ -160,12 +225,14 @@ PARAMETERS: tuple[Parameter, ...] = (
             "orc": ("spark.sql.orc.filterPushdown",),
             "parquet": ("spark.sql.parquet.filterPushdown",),
         },
+        operators=FILES,
     ),
     Parameter(
         "reader",
         "str",
         "auto",
         "Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.",
+        operators=FILES,
     ),
     Parameter(
         "on_schema_conflict",

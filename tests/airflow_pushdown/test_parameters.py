@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
+from airflow_pushdown.operators import LazyOrcScanOperator, PushdownJoinOperator, PushdownScanOperator
 from airflow_pushdown.operators.base import PushdownBaseOperator
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
+    JOIN,
     LAZY_ORC,
     OPERATORS,
     PARAMETERS,
@@ -39,7 +40,11 @@ SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"
 USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
 
 
-OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {SCAN: PushdownScanOperator, LAZY_ORC: LazyOrcScanOperator}
+OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
+    SCAN: PushdownScanOperator,
+    LAZY_ORC: LazyOrcScanOperator,
+    JOIN: PushdownJoinOperator,
+}
 OF_ALL = [(operator, row) for operator in OPERATORS for row in rows_for(operator)]
 
 
