@@ -109,7 +109,7 @@ class JobRun:
         answer = self.answer(spark)
         self._sources, self._joins = answer.report(), answer.joins()
         try:
-            answer.run(action)
+            answer.run(action, as_they_come=True)
         except KeyboardInterrupt:
             # Tasks that went on writing would put files back that the clean-up has just deleted.
             spark.sparkContext.cancelAllJobs()
