@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify
@@ -16,6 +15,7 @@ from spark_jobs.joins.picture import joins_text
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.protocol import Scan
 from spark_jobs.result import PushdownResult, explained
+from spark_jobs.row_count import RowCount
 from spark_jobs.source import PlannedScan
 from spark_jobs.task_metrics import StageWatch
 
@@ -69,25 +69,24 @@ class JoinedResult(PushdownResult):
         """The result as a lazy frame."""
         return self._query.frame({scan.view: scan.scan.frame() for scan in self._scans})
 
-    def run(self, action: Callable[[DataFrame], T]) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result; where one of our readers gives up, again with Spark's in place of all."""
         try:
-            return self._run_once(action)
+            return self._run_once(action, as_they_come=as_they_come)
         except Exception as problem:
             if not self._may_fall_back or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
             reason = f"one of our readers gave up: {classify(problem).message}"
             self._scans = tuple(scan.native(reason) for scan in self._scans)
             self._may_fall_back = False
-        return self._run_once(action)
+        return self._run_once(action, as_they_come=as_they_come)
 
-    def _run_once(self, action: Callable[[DataFrame], T]) -> T:
-        observation = Observation()
+    def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         with StageWatch(self._query.spark) as watch:
-            frame = self.df
+            counted = RowCount(self._query.spark, self.df, as_they_come=as_they_come)
             with JoinWatch(self._query.spark) as joins:
-                outcome = action(frame.observe(observation, f.count(f.lit(1)).alias("rows")))
-            self.rows = int(observation.get["rows"])
+                outcome = action(counted.frame)
+        self.rows = counted.rows()
         self._executed = self._completed(watch)
         self._joins = joins.counted(self._joins)
         return outcome
