@@ -21,7 +21,8 @@ from spark_jobs.readers.remote.model import Dialect
 from spark_jobs.readers.remote.rules import SparkRules, reads_alike
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
 from spark_jobs.result import Shape
-from spark_jobs.source import OpenedSource, PlannedScan
+from spark_jobs.scans import PlannedScan, folding
+from spark_jobs.source import OpenedSource
 
 
 class PlannedRemoteScan(PlannedScan):
@@ -102,7 +103,7 @@ class OpenedRemote(OpenedSource):
             escaped_literals=conf.get("spark.sql.parser.escapedStringLiterals", "false") == "true",
             double_quoted_names=conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true",
         )
-        rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=self._fold)
+        rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=folding(self._spark))
         return classify(request.predicate, self._table, rules)
 
     def _scan(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
@@ -23,34 +23,12 @@ from spark_jobs.projection.needed import needed
 from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
 from spark_jobs.projection.tree import same_name
 from spark_jobs.readers.apart import ApartScan, PartScan
-from spark_jobs.readers.avro.driver import AvroBlockScan
-from spark_jobs.readers.avro.plan import plan_avro
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
-from spark_jobs.readers.files import decoded, has_plain_directories, input_uris, partition_columns
-from spark_jobs.readers.native import NativeScan
-from spark_jobs.readers.orc.driver import OrcLazyScan
-from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
+from spark_jobs.readers.files import decoded, input_uris, partition_columns
 from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source
 from spark_jobs.readers.share import shares
-from spark_jobs.readers.text import Refusal, TextScan, plan_text
-from spark_jobs.result import Shape
-
-
-@dataclass(frozen=True)
-class PlannedScan:
-    """The scan to run, and how to make Spark's own scan, given the reason for taking it."""
-
-    scan: Scan
-    native: Callable[[str], Scan]
-
-    def fallback(self, shaped: Callable[[DataFrame], DataFrame]) -> Callable[[str], Shape] | None:
-        """What takes over, given the reason, where our reader must give up; None where Spark's reads already."""
-        if isinstance(self.scan, NativeScan):
-            return None
-        if isinstance(self.scan, ApartScan) and all(isinstance(scan, NativeScan) for scan in self.scan.scans):
-            return None
-        return lambda reason: Shape(self.native(reason), shaped)
+from spark_jobs.scans import PlannedScan, leaner, listing_remarks, planned
 
 
 class OpenedSource:
@@ -62,6 +40,7 @@ class OpenedSource:
         self._source = source
         self._whole = whole
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self._table: StructType | None = None
         self.native = self._load()
         self._evolution = self._evolved()
 
@@ -72,7 +51,8 @@ class OpenedSource:
         source = self._source
         found = evolve(self._spark, source, self.native, self._files_alone, case_sensitive=self._case_sensitive)
         if found.table is not None and found.table != self._data_schema():
-            self.native = self._load(schema=found.table)
+            self._table = found.table
+            self.native = self._load()
         return found
 
     def _files_alone(self, paths: Sequence[str]) -> DataFrame:
@@ -88,9 +68,10 @@ class OpenedSource:
     def _load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         source = self._source
         reader = self._reader({**source.options, **(options or {})})
+        settled = schema or self._table
         try:
-            if schema is not None:
-                reader = reader.schema(schema)
+            if settled is not None:
+                reader = reader.schema(settled)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
         except (AnalysisException, ParseException) as problem:
@@ -226,97 +207,35 @@ class OpenedSource:
 
     def planned(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """The scan to run, and behind it Spark's own as the fallback where it is not the first."""
-        notes = (*notes, *self._remarks(), *self._evolution.notes)
+        notes = (*notes, *listing_remarks(self._source), *self._evolution.notes)
         if self._evolution.parts:
             return self._planned_apart(request, notes)
-        roots = self.roots if request.implicit else ()
-        request = self._lean(request)
-        if self._source.format is SourceFormat.ORC:
-            return self._planned_orc(request, roots, notes)
-        if self._source.format is SourceFormat.AVRO:
-            return self._planned_avro(request, roots, notes)
-        plan = plan_text(self._spark, request, self._fold)
-        native = partial(NativeScan, request, roots, notes=notes)
-        if isinstance(plan, Refusal):
-            return PlannedScan(native(plan.reason), native)
-        return PlannedScan(TextScan(self._spark, request, plan, roots, notes), native)
-
-    def _lean(self, request: ScanRequest) -> ScanRequest:
-        """The request with a frame whose structs have just the members that are needed.
-
-        Spark leaves out members by itself for ORC and Parquet, but hands whole structs to its parser of JSON. In modes
-        that judge whole records, members that nobody needs matter too.
-        """
-        source, wanted = request.source, {field.name: field for field in request.read_schema.fields}
-        if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
-            return request
-        fields = [wanted.get(field.name, field) for field in request.schema.fields]
-        corrupt = self._spark.conf.get("spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
-        names = {source.options.get("columnnameofcorruptrecord", corrupt), corrupt}
-        if fields == request.schema.fields or names & set(request.schema.fieldNames()):
-            return request
-        inside = [self.schema[name] for name in partition_columns(self.native)]
-        return replace(request, native=self._load(schema=StructType([*fields, *inside])))
+        lean = leaner(self._spark, request)
+        if lean is not None:
+            inside = [self.schema[name] for name in partition_columns(self.native)]
+            request = replace(request, native=self._load(schema=StructType([*lean.fields, *inside])))
+        return planned(self._spark, request, self.roots if request.implicit else (), notes, self._load)
 
     def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """Files with different columns: a scan for each kind, together."""
         inside = StructType([self.schema[name] for name in partition_columns(self.native)])
         mentioned = frozenset() if request.predicate is None else frozenset(self.mentioned(request.predicate))
         found = list(shares(self._evolution.parts, inside, self.roots, self._evolution.rules))
-        planned = []
+        scans = []
         for share in found:
             opened = OpenedSource(self._spark, share.source(self._source), self)
             asked = share.request(request, opened._source, mentioned)
-            planned.append(opened.planned(replace(asked, native=opened.native), notes))
+            scans.append(opened.planned(replace(asked, native=opened.native), notes))
         here = [field for field in inside.fields if field.name in request.columns]
         wanted = StructType([*request.read_schema.fields, *here])
 
-        def together(scans: Iterable[Scan]) -> ApartScan:
-            parts = [PartScan(scan, share.delivered(request)) for scan, share in zip(scans, found, strict=True)]
+        def together(chosen: Iterable[Scan]) -> ApartScan:
+            parts = [PartScan(scan, share.delivered(request)) for scan, share in zip(chosen, found, strict=True)]
             return ApartScan(parts, wanted, request.implicit, case_sensitive=self._case_sensitive)
 
         return PlannedScan(
-            together(scan.scan for scan in planned), lambda reason: together(scan.native(reason) for scan in planned)
+            together(scan.scan for scan in scans), lambda reason: together(scan.native(reason) for scan in scans)
         )
-
-    def _planned_orc(self, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...]) -> PlannedScan:
-        plan = plan_orc(self._spark, request, self._fold)
-        if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
-            setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
-            request = replace(request, native=self._load({SARG_TO_FILTER: setting}))
-            notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
-        native = partial(NativeScan, request, roots, notes=notes)
-        if isinstance(plan, NativePlan):
-            return PlannedScan(native(plan.reason), native)
-        return PlannedScan(OrcLazyScan(self._spark, request, plan, roots, notes), native)
-
-    def _planned_avro(self, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...]) -> PlannedScan:
-        plan = plan_avro(self._spark, request, self._fold)
-        native = partial(NativeScan, request, roots, notes=notes)
-        if isinstance(plan, str):
-            return PlannedScan(native(plan), native)
-        return PlannedScan(AvroBlockScan(self._spark, request, plan, roots, notes), native)
-
-    def _remarks(self) -> tuple[str, ...]:
-        """What a user might not expect of the way Spark lists and types files."""
-        remarks = []
-        source = self._source
-        infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
-        if source.schema is None and infers:
-            remarks.append("no schema is declared, so Spark read every file once more to infer it")
-        if source.options.get("recursivefilelookup", "").lower() != "true":
-            skipped = [path for path in source.paths if has_plain_directories(path)]
-            remarks += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
-        return tuple(remarks)
-
-    def _fold(self, sql: str) -> object:
-        """The value of a constant expression, by Spark; None where Spark finds an error in it."""
-        try:
-            row = self._spark.sql(f"SELECT {sql}").head()
-        except (PySparkException, ValueError, OverflowError):
-            # An overflow in ANSI mode, or a date that Python's calendar has not.
-            return None
-        return None if row is None else row[0]
 
 
 def open_source(spark: SparkSession, source: AnySource) -> OpenedSource:

@@ -1,0 +1,128 @@
+"""Chooses the scan of a source's files: our reader where it is sound and pays, Spark's own otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.predicates.derive import Fold
+from spark_jobs.readers.apart import ApartScan
+from spark_jobs.readers.avro.driver import AvroBlockScan
+from spark_jobs.readers.avro.plan import plan_avro
+from spark_jobs.readers.files import has_plain_directories
+from spark_jobs.readers.native import NativeScan
+from spark_jobs.readers.orc.driver import OrcLazyScan
+from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
+from spark_jobs.readers.protocol import Scan, ScanRequest, Source
+from spark_jobs.readers.text import Refusal, TextScan, plan_text
+from spark_jobs.result import Shape
+
+Load = Callable[[Mapping[str, str]], DataFrame]
+"""Makes Spark's own frame over the same files, with some more options."""
+
+
+@dataclass(frozen=True)
+class PlannedScan:
+    """The scan to run, and how to make Spark's own scan, given the reason for taking it."""
+
+    scan: Scan
+    native: Callable[[str], Scan]
+
+    def fallback(self, shaped: Callable[[DataFrame], DataFrame]) -> Callable[[str], Shape] | None:
+        """What takes over, given the reason, where our reader must give up; None where Spark's reads already."""
+        if isinstance(self.scan, NativeScan):
+            return None
+        if isinstance(self.scan, ApartScan) and all(isinstance(scan, NativeScan) for scan in self.scan.scans):
+            return None
+        return lambda reason: Shape(self.native(reason), shaped)
+
+
+def planned(
+    spark: SparkSession, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...], load: Load
+) -> PlannedScan:
+    """The scan for a request. `roots` are the directories below which `dir0` counts, none where no column needs them.
+
+    `notes` are remarks for the report.
+    """
+    if request.source.format is SourceFormat.ORC:
+        return _planned_orc(spark, request, roots, notes, load)
+    if request.source.format is SourceFormat.AVRO:
+        return _planned_avro(spark, request, roots, notes)
+    native = partial(NativeScan, request, roots, notes=notes)
+    plan = plan_text(spark, request, folding(spark))
+    if isinstance(plan, Refusal):
+        return PlannedScan(native(plan.reason), native)
+    return PlannedScan(TextScan(spark, request, plan, roots, notes), native)
+
+
+def _planned_orc(
+    spark: SparkSession, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...], load: Load
+) -> PlannedScan:
+    plan = plan_orc(spark, request, folding(spark))
+    if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
+        setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
+        request = replace(request, native=load({SARG_TO_FILTER: setting}))
+        notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
+    native = partial(NativeScan, request, roots, notes=notes)
+    if isinstance(plan, NativePlan):
+        return PlannedScan(native(plan.reason), native)
+    return PlannedScan(OrcLazyScan(spark, request, plan, roots, notes), native)
+
+
+def _planned_avro(
+    spark: SparkSession, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...]
+) -> PlannedScan:
+    plan = plan_avro(spark, request, folding(spark))
+    native = partial(NativeScan, request, roots, notes=notes)
+    if isinstance(plan, str):
+        return PlannedScan(native(plan), native)
+    return PlannedScan(AvroBlockScan(spark, request, plan, roots, notes), native)
+
+
+def leaner(spark: SparkSession, request: ScanRequest) -> StructType | None:
+    """The table's columns with structs of just the members that are needed; None where nothing is gained by it.
+
+    Spark leaves out members by itself for ORC and Parquet, but hands whole structs to its parser of JSON. In modes
+    that judge whole records, members that nobody needs matter too.
+    """
+    source, wanted = request.source, {field.name: field for field in request.read_schema.fields}
+    if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
+        return None
+    fields = [wanted.get(field.name, field) for field in request.schema.fields]
+    corrupt = spark.conf.get("spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+    names = {source.options.get("columnnameofcorruptrecord", corrupt), corrupt}
+    if fields == request.schema.fields or names & set(request.schema.fieldNames()):
+        return None
+    return StructType(fields)
+
+
+def listing_remarks(source: Source) -> tuple[str, ...]:
+    """What a user might not expect of the way Spark lists and types files."""
+    remarks = []
+    infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
+    if source.schema is None and infers:
+        remarks.append("no schema is declared, so Spark read every file once more to infer it")
+    if source.options.get("recursivefilelookup", "").lower() != "true":
+        skipped = [path for path in source.paths if has_plain_directories(path)]
+        remarks += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
+    return tuple(remarks)
+
+
+def folding(spark: SparkSession) -> Fold:
+    """What tells the value of a constant expression, by Spark; None where Spark finds an error in it."""
+
+    def fold(sql: str) -> object:
+        try:
+            row = spark.sql(f"SELECT {sql}").head()
+        except (PySparkException, ValueError, OverflowError):
+            # An overflow in ANSI mode, or a date that Python's calendar has not.
+            return None
+        return None if row is None else row[0]
+
+    return fold

@@ -1,0 +1,123 @@
+"""Every case of the projection table, over every format and reader, and over plain Spark where it can express it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from projection_cases import ARRAYS, FLATS, MAPS, NAMES_AND_MEMBERS, QUOTED, Case
+from projection_places import FILE_COLUMNS, LINES, PARTITIONS, REFUSED, Refused
+from projection_tables import OURS, TABLES, Table, format_name
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from typed_results import rows_of, shown
+
+from spark_jobs.errors import PushdownError
+from spark_jobs.session import PushdownSession
+
+CASES = (*NAMES_AND_MEMBERS, *ARRAYS, *MAPS, *FLATS, *QUOTED, *FILE_COLUMNS, *PARTITIONS, *LINES)
+
+
+@dataclass
+class Written:
+    """The tables' files, written when they are first asked for, and sessions over them."""
+
+    spark: SparkSession
+    directory: Path
+    places: dict[tuple[str, str], Path] = field(default_factory=dict)
+    sessions: dict[tuple[str, str, str], PushdownSession] = field(default_factory=dict)
+
+    def place(self, table: str, source_format: str) -> Path:
+        """The directory of a table in a format."""
+        key = (table, source_format)
+        if key not in self.places:
+            target = self.directory / table / source_format
+            self.places[key] = TABLES[table].written(self.spark, source_format, target)
+        return self.places[key]
+
+    def session(self, table: str, source_format: str, reader: str) -> PushdownSession:
+        """A session with the table as its source `data`."""
+        key = (table, source_format, reader)
+        if key not in self.sessions:
+            known = TABLES[table]
+            made = PushdownSession(self.spark)
+            made.add_source(
+                "data",
+                path=str(self.place(table, source_format)),
+                format=source_format,
+                schema=known.schema if known.declared else None,
+                options=known.options,
+                reader=reader,
+            )
+            self.sessions[key] = made
+        return self.sessions[key]
+
+    def by_spark(self, table: str, source_format: str) -> DataFrame:
+        """Spark's own frame over the table."""
+        known = TABLES[table]
+        reader = self.spark.read.format(format_name(source_format)).options(**known.options)
+        reader = reader.schema(known.schema) if known.declared else reader
+        return reader.load(str(self.place(table, source_format)))
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    for source_format in OURS - {"avro"}:
+        spark.conf.set(f"spark.sql.{source_format}.filterPushdown.enabled", "false")
+    yield Written(spark, tmp_path_factory.mktemp("tables"))
+    for source_format in OURS - {"avro"}:
+        spark.conf.unset(f"spark.sql.{source_format}.filterPushdown.enabled")
+
+
+def readers(table: Table) -> Iterator[tuple[str, str]]:
+    """Formats and readers that a table is read with."""
+    for source_format in table.formats:
+        yield source_format, "spark"
+        if source_format in OURS:
+            yield source_format, "pushdown"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_reader_gives_the_columns_asked_for(written: Written, case: Case) -> None:
+    table = TABLES[case.table]
+    for source_format, reader in readers(table):
+        place = str(written.place(case.table, source_format))
+        expected = [row.replace("{format}", source_format).replace("{place}", place) for row in shown(case.rows)]
+        where = table.wanted if reader == "pushdown" else None
+        result = written.session(case.table, source_format, reader).scan("data", columns=case.columns, where=where)
+        label = f"{source_format} by {reader}"
+        assert result.df.schema.simpleString() == t.StructType.fromDDL(case.schema).simpleString(), label
+        assert rows_of(result.df) == sorted(expected), label
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.select], ids=lambda case: case.name)
+def test_spark_gives_the_same_where_it_can_be_asked(written: Written, case: Case) -> None:
+    source_format = TABLES[case.table].formats[-1]
+    frame = written.by_spark(case.table, source_format).selectExpr(*case.select)
+    assert rows_of(frame) == shown(case.rows)
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.name)
+def test_what_cannot_be_is_refused_in_words(written: Written, refused: Refused) -> None:
+    for source_format, reader in readers(TABLES[refused.table]):
+        session = written.session(refused.table, source_format, reader)
+        with pytest.raises(PushdownError) as caught:
+            session.scan("data", columns=refused.columns)
+        assert caught.value.code == refused.code
+        assert "\n" not in str(caught.value)
+        for part in refused.parts:
+            assert part in str(caught.value)
+
+
+def test_our_readers_take_part(written: Written) -> None:
+    for source_format in sorted(OURS):
+        result = written.session("flat", source_format, "pushdown").scan(
+            "data", columns=["name"], where=TABLES["flat"].wanted
+        )
+        assert result.report()["data"].reader == "pushdown"
+
+
+def test_there_are_enough_cases() -> None:
+    assert len({case.name for case in CASES}) + len({refused.name for refused in REFUSED}) >= 150
