@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from spark_jobs.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
-from spark_jobs.errors import SchemaConflictError
+from spark_jobs.errors import BadSpecError, SchemaConflictError
 from spark_jobs.projection.alignment import Part, missing, parts, parts_by_position
 from spark_jobs.projection.evolution import FileSchema, Rules, unified
 from spark_jobs.readers.file_schemas import NoSchemasError, file_schemas
@@ -62,7 +62,8 @@ def evolve(
 ) -> Evolution:
     """Look at the files' columns where that can matter, and bring them together.
 
-    Raises SchemaConflictError where they contradict each other and the source does not say what then.
+    Raises SchemaConflictError where they contradict each other and the source does not say what then, and BadSpecError
+    where missing columns are to be errors but nobody can tell which are missing.
     """
     guessed = source.format not in _TYPED
     rules = Rules(source.on_schema_conflict, case_sensitive, guessed=guessed)
@@ -71,6 +72,10 @@ def evolve(
     try:
         files = file_schemas(spark, source, native, load)
     except NoSchemasError as problem:
+        if source.on_missing_column is OnMissingColumn.ERROR:
+            raise BadSpecError(
+                f"source {source.name!r}: on_missing_column='error' cannot be kept: {problem}; give 'null'"
+            ) from problem
         return Evolution(rules, notes=(f"the columns of single files are not known: {problem}",))
     inside = set(partition_columns(native))
     data = t.StructType([field for field in native.schema.fields if field.name not in inside])

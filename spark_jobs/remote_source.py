@@ -21,8 +21,8 @@ from spark_jobs.readers.remote.model import Dialect
 from spark_jobs.readers.remote.rules import SparkRules, reads_alike
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
 from spark_jobs.result import Shape
-from spark_jobs.scans import PlannedScan, folding
-from spark_jobs.source import OpenedSource
+from spark_jobs.scans import folding
+from spark_jobs.source import OpenedSource, PlannedScan
 
 
 class PlannedRemoteScan(PlannedScan):

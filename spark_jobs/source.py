@@ -19,7 +19,8 @@ from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import location, max_depth, scan_root
-from spark_jobs.projection.needed import needed
+from spark_jobs.projection.needed import needed, takes_all
+from spark_jobs.projection.paths import quote_name
 from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
 from spark_jobs.projection.tree import same_name
 from spark_jobs.readers.apart import ApartScan, PartScan
@@ -28,7 +29,8 @@ from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, input_uris, partition_columns
 from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source
 from spark_jobs.readers.share import shares
-from spark_jobs.scans import PlannedScan, leaner, listing_remarks, planned
+from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
+from spark_jobs.scans import leaner, listing_remarks, planned
 
 
 class OpenedSource:
@@ -40,7 +42,7 @@ class OpenedSource:
         self._source = source
         self._whole = whole
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-        self._table: StructType | None = None
+        self._settled: StructType | None = None
         self.native = self._load()
         self._evolution = self._evolved()
 
@@ -51,7 +53,7 @@ class OpenedSource:
         source = self._source
         found = evolve(self._spark, source, self.native, self._files_alone, case_sensitive=self._case_sensitive)
         if found.table is not None and found.table != self._data_schema():
-            self._table = found.table
+            self._settled = found.table
             self.native = self._load()
         return found
 
@@ -68,10 +70,10 @@ class OpenedSource:
     def _load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         source = self._source
         reader = self._reader({**source.options, **(options or {})})
-        settled = schema or self._table
+        known = schema or self._settled
         try:
-            if settled is not None:
-                reader = reader.schema(settled)
+            if known is not None:
+                reader = reader.schema(known)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
         except (AnalysisException, ParseException) as problem:
@@ -157,6 +159,16 @@ class OpenedSource:
             self.fill() if implicit else None,
         )
 
+    def query_request(self, tree: exp.Expr, where: str | None) -> tuple[ScanRequest, tuple[str, ...]]:
+        """What the reader must deliver for a query over this source alone, and remarks for the report.
+
+        `where` is the query's predicate where a reader may apply it.
+        """
+        found = self.projection([quote_name(name) for name in sorted(self.mentioned(tree))])
+        implicit = self._source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
+        asked = needed(tree, self.schema, case_sensitive=self._case_sensitive)
+        return self.request(replace(found, implicit=implicit, tree=asked), where), found.notes
+
     def _pruned(
         self, data: StructType, columns: set[str], projection: Projection, predicate: exp.Expr | None
     ) -> StructType:
@@ -197,7 +209,7 @@ class OpenedSource:
     def mentioned(self, tree: exp.Expr) -> set[str]:
         """Top-level columns a predicate or query may refer to: any part of a dotted name counts."""
         parts = {part.name for column in tree.find_all(exp.Column, exp.Dot) for part in column.find_all(exp.Identifier)}
-        if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
+        if takes_all(tree):
             return set(self.schema.fieldNames())
         return {
             name

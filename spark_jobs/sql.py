@@ -13,8 +13,7 @@ from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.figures import SampleCache
 from spark_jobs.joins.planner import JoinPlanner
-from spark_jobs.projection.implicit import implicit_references
-from spark_jobs.readers.protocol import AnySource, ScanRequest
+from spark_jobs.readers.protocol import AnySource
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
 from spark_jobs.source import OpenedSource, open_source
 
@@ -40,26 +39,13 @@ class SqlPlanner:
         """One reference to one source: its WHERE reaches the source's reader."""
         opened = open_source(self._spark, source)
         where = self._where(sql, tree, opened)
-        names = tuple(sorted(opened.mentioned(tree)))
-        projection = opened.projection(names)
-        implicit = implicit_references(tree, opened.schema)
-        request = opened.request(projection, where)
-        request = ScanRequest(
-            request.source,
-            request.native,
-            request.schema,
-            request.columns,
-            tuple(sorted({*request.implicit, *implicit})),
-            request.where,
-            request.predicate,
-            fill=opened.fill() if request.implicit or implicit else None,
-        )
+        request, notes = opened.query_request(tree, where)
 
         def shaped(frame: DataFrame) -> DataFrame:
             frame.createOrReplaceTempView(source.name)
             return self._spark.sql(sql)
 
-        planned = opened.planned(request, projection.notes)
+        planned = opened.planned(request, notes)
         check(Shape(planned.native("check"), shaped), "query")
         return ScanResult(self._spark, source.name, Shape(planned.scan, shaped), planned.fallback(shaped))
 

@@ -19,10 +19,17 @@ def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> Proje
     A dotted name counts from every part on that names a column, because the parts before it may be the table's name; it
     counts down to the member that it names, and wholly from whatever is no struct on. `*` is everything.
     """
-    if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
+    if takes_all(tree):
         return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], case_sensitive=True)
     paths = [path for names in _dotted(tree) for path in _readings(names, schema, case_sensitive)]
     return merge_paths(paths, case_sensitive=case_sensitive)
+
+
+def takes_all(tree: exp.Expr) -> bool:
+    """Whether a query wants every column: by a star, or by a pivot, which groups by all columns that it does not name."""
+    return tree.find(exp.Pivot) is not None or any(
+        not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)
+    )
 
 
 def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,7 +21,9 @@ from spark_jobs.projection.evolution import FileSchema
 from spark_jobs.projection.implicit import location
 from spark_jobs.readers.avro.header import read_header
 from spark_jobs.readers.avro.schema import parse_schema
+from spark_jobs.readers.avro.settings import avro_settings
 from spark_jobs.readers.avro.types import spark_schema as avro_schema
+from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.files import Compression, InputFile, Split, decoded, input_files, input_uris
 from spark_jobs.readers.lines import LineReader
 from spark_jobs.readers.orc.tail import read_tail
@@ -48,12 +50,16 @@ def file_schemas(spark: SparkSession, source: Source, native: DataFrame, load: L
 
     Raises NoSchemasError where options or the place of the files allow no look at them, typed errors for damaged files.
     """
+    if broken := skips_broken_files(spark, source.options):
+        raise NoSchemasError(broken)
     if source.format is SourceFormat.JSON:
         return _of_json(spark, source, native)
     storage = storage_for(spark, input_uris(native), source.options)
     if isinstance(storage, str):
         raise NoSchemasError(storage)
     files = [file for file in input_files(native, storage) if file.size]
+    if source.format is SourceFormat.AVRO:
+        files = _containers(spark, source, files)
     if source.format is SourceFormat.CSV:
         return _of_csv(spark, source, files, load)
     ask = {
@@ -75,6 +81,22 @@ def file_schemas(spark: SparkSession, source: Source, native: DataFrame, load: L
     return tuple(found)
 
 
+def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str | None:
+    """Why only Spark can read the files, where it is to skip those that are damaged or vanish; None otherwise."""
+    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
+        if options.get(key.rpartition(".")[2].lower(), conf(spark, key, "false")).lower() == "true":
+            return f"{key} is on, and only Spark's readers skip broken files"
+    return None
+
+
+def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> list[InputFile]:
+    """The files that Spark's Avro source reads of those that it lists."""
+    settings = avro_settings(spark, source.options)
+    if isinstance(settings, str):
+        raise NoSchemasError(settings)
+    return [file for file in files if settings.any_extension or file.uri.endswith(".avro")]
+
+
 def escaped(path: str) -> str:
     """The path with a backslash before each sign that would stand for others."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
@@ -90,8 +112,8 @@ def _of_orc(file: InputFile) -> t.StructType | str:
         try:
             return orc_schema(read_tail(read, raw.size).types)
         except BadSchemaError:
-            # A type that only Spark knows; files of one type tree have one schema.
-            return str(raw.fetched and file.uri)
+            # A type that only Spark knows.
+            return file.uri
         except (ValueError, OSError) as problem:
             raise _unreadable(file, problem) from problem
 

@@ -51,7 +51,20 @@ def _json(path: Path, schema: t.StructType, rows: Sequence[Row]) -> None:
 
 
 def _table(schema: t.StructType, rows: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_pylist(_records(schema, rows), to_arrow_schema(schema, timezone="UTC"))
+    records = [_entries(record, schema) for record in _records(schema, rows)]
+    return pa.Table.from_pylist(records, to_arrow_schema(schema, timezone="UTC"))
+
+
+def _entries(value: object, kind: t.DataType) -> object:
+    """The value with maps as lists of their entries, as Arrow takes them."""
+    match value, kind:
+        case dict(), t.StructType():
+            return {field.name: _entries(value.get(field.name), field.dataType) for field in kind.fields}
+        case dict(), t.MapType():
+            return [(key, _entries(item, kind.valueType)) for key, item in value.items()]
+        case list(), t.ArrayType():
+            return [_entries(item, kind.elementType) for item in value]
+    return value
 
 
 def _orc(path: Path, schema: t.StructType, rows: Sequence[Row]) -> None:

@@ -1,0 +1,187 @@
+"""What 2 of 120 columns, and 2 of 120 struct members, cost against all of them and against Spark's own reader.
+
+The same table in every format: flat, and once more with all columns in one struct. Every round runs all of one format's
+scans once, in turn; ratios are medians of those within rounds. Nothing is filtered, so whoever reads gains by the
+projection alone; where our reader takes scans without a predicate it is asked for as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.readers.avro.provider import FILE_FORMAT
+from spark_jobs.session import PushdownSession
+
+COLUMNS = 120
+_FORMATS = ("csv", "json", "avro", "orc", "parquet")
+_OURS = ("avro", "orc")
+"""Formats whose scans our reader takes without a predicate."""
+_NAMES = tuple(f"c{number}" for number in range(COLUMNS))
+_TYPES = ("bigint", "string", "double", "date")
+_TWO = ("c8", "c101")
+
+
+@dataclass(frozen=True)
+class Data:
+    """One table in one format. `nested` says that its columns are members of one struct."""
+
+    source_format: str
+    nested: bool
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table of results."""
+        return f"{self.source_format}, members of a struct" if self.nested else self.source_format
+
+    @property
+    def schema(self) -> str:
+        """The DDL that both readers are given."""
+        fields = [(name, _TYPES[number % len(_TYPES)]) for number, name in enumerate(_NAMES)]
+        if self.nested:
+            return f"s struct<{', '.join(f'{name}: {kind}' for name, kind in fields)}>"
+        return ", ".join(f"{name} {kind}" for name, kind in fields)
+
+    @property
+    def two(self) -> tuple[str, ...]:
+        """Two columns, or two members."""
+        return tuple(f"s.{name}" for name in _TWO) if self.nested else _TWO
+
+    @property
+    def spark_format(self) -> str:
+        """What Spark calls the format."""
+        return FILE_FORMAT if self.source_format == "avro" else self.source_format
+
+
+def tables(cache: Path, only: list[str]) -> list[Data]:
+    """All tables; CSV holds no structs."""
+    return [
+        Data(source_format, nested, cache / f"wide-{source_format}{'-nested' if nested else ''}")
+        for source_format in _FORMATS
+        for nested in (False, True)
+        if not (nested and source_format == "csv") and any(text in source_format for text in only)
+    ]
+
+
+def prepare(spark: SparkSession, data: Data, rows: int) -> None:
+    """Write the table if it is not there yet."""
+    if (data.path / "_SUCCESS").exists():
+        return
+    makers = {
+        "bigint": "xxhash64(id, {0}) % 1000000",
+        "string": "left(sha1(cast(id * {0} AS string)), 12)",
+        "double": "(xxhash64({0}, id) % 100000) / 100D",
+        "date": "date_add(DATE'2020-01-01', cast(pmod(id * {0}, 2000) AS int))",
+    }
+    items = [f"{makers[_TYPES[n % len(_TYPES)]].format(n + 1)} AS {name}" for n, name in enumerate(_NAMES)]
+    frame = spark.range(rows).coalesce(2)
+    frame = frame.selectExpr(f"struct({', '.join(items)}) AS s") if data.nested else frame.selectExpr(*items)
+    frame.write.format(data.spark_format).mode("overwrite").save(str(data.path))
+
+
+def engines(spark: SparkSession, data: Data) -> dict[str, Callable[[], int]]:
+    """What to run for a table: two columns and all, by the session's choice, by our reader and by Spark alone."""
+
+    def ours(columns: tuple[str, ...] | None, reader: str) -> Callable[[], int]:
+        def run() -> int:
+            session = PushdownSession(spark)
+            path, source_format = str(data.path), data.source_format
+            session.add_source("t", path=path, format=source_format, schema=data.schema, reader=reader)
+            result = session.scan("t", columns=columns)
+            result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+            return result.rows or 0
+
+        return run
+
+    def sparks(columns: tuple[str, ...] | None) -> Callable[[], int]:
+        def run() -> int:
+            frame = spark.read.format(data.spark_format).schema(data.schema).load(str(data.path))
+            frame = frame if columns is None else frame.select(*columns)
+            frame.write.format("noop").mode("overwrite").save()
+            return 0
+
+        return run
+
+    found = {
+        "two": ours(data.two, "auto"),
+        "all": ours(None, "auto"),
+        "spark two": sparks(data.two),
+        "spark all": sparks(None),
+    }
+    if data.source_format in _OURS:
+        found |= {"our two": ours(data.two, "pushdown"), "our all": ours(None, "pushdown")}
+    return found
+
+
+_RATIOS = (
+    ("2 columns take of all", "two", "all"),
+    ("2 columns take of Spark's 2", "two", "spark two"),
+    ("all take of Spark's all", "all", "spark all"),
+    ("Spark's 2 take of its all", "spark two", "spark all"),
+    ("our reader's 2 take of its all", "our two", "our all"),
+    ("our reader's 2 take of Spark's 2", "our two", "spark two"),
+)
+
+
+def _line(data: Data, measured: Mapping[str, Measured]) -> str:
+    cells = [data.name, f"{statistics.median(measured['all'].cpu):.2f}"]
+    for _, mine, other in _RATIOS:
+        cells.append(f"{ratio(measured, mine, other, 'cpu'):.2f}" if mine in measured else "")
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Measure, and write the table as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=40_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[""], help="texts: measure the formats that contain one of them")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
+    titles = ["table", "all columns, CPU s", *(title for title, *_ in _RATIOS)]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    print(*lines, sep="\n", flush=True)
+    for data in tables(arguments.cache / f"projection-{arguments.rows}", arguments.only):
+        prepare(spark, data, arguments.rows)
+        measured = measure(engines(spark, data), arguments.rounds, warm_up=2)
+        lines.append(_line(data, measured))
+        print(lines[-1], flush=True)
+        _write(arguments, lines)
+    spark.stop()
+
+
+def _write(arguments: argparse.Namespace, lines: list[str]) -> None:
+    """After every table: a run that is stopped keeps what it measured."""
+    about = (
+        f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, texts, dates), all rows, into Spark's sink that keeps "
+        f"nothing. CPU seconds of driver, JVM and Python workers; two rounds to warm up, then {arguments.rounds} "
+        f"interleaved rounds, medians of ratios within rounds (below 1: less). {os.cpu_count()} processors "
+        f"({platform.machine()}), Python {platform.python_version()}, load average at the end "
+        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+    )
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(["# 2 of 120 columns", "", about, "", *lines]) + "\n"
+    (arguments.results / "projection.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
