@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
-from spark_jobs.readers.protocol import HoldingScan, LimitingScan, Scan
+from spark_jobs.readers.protocol import HoldingScan, LimitingScan, MixedScan, Scan
 from spark_jobs.row_count import RowCount
 from spark_jobs.task_metrics import StageWatch
 
@@ -112,7 +112,7 @@ class ScanResult(PushdownResult):
         """The report after a run: our readers count by themselves, Spark's are asked what they counted."""
         scan = self._shape.scan
         planned = scan.report()
-        if planned.bytes_read is not None:
+        if planned.bytes_read is not None or is_mixed(scan):
             return planned
         counted = watch.completed(planned)
         return counted if scan.spark_counts_bytes else counted.model_copy(update={"bytes_read": None})
@@ -147,6 +147,11 @@ class ScanResult(PushdownResult):
         if self._limit is not None:
             lines.append(f"  limit {self._limit}: the scan stops early")
         return "\n".join(lines)
+
+
+def is_mixed(scan: Scan) -> bool:
+    """Whether nobody counts all rows that a scan decodes."""
+    return isinstance(scan, MixedScan) and scan.is_mixed
 
 
 def explained(name: str, report: SourceReport) -> Iterator[str]:

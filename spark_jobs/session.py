@@ -13,7 +13,7 @@ from spark_jobs.joins.figures import SampleCache
 from spark_jobs.projection.catalog import catalog_of
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
-from spark_jobs.result import PushdownResult, ScanResult, Shape, check
+from spark_jobs.result import PushdownResult, ScanResult, Shape, check, is_mixed
 from spark_jobs.source import open_source
 from spark_jobs.sql import SqlPlanner
 
@@ -170,5 +170,5 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     planned = opened.planned(request, projection.notes)
     shape = Shape(planned.scan, selected if planned.scan.exact else filtered)
     check(Shape(planned.native("check"), filtered), "where")
-    every_row = query.where is None and query.limit is None
+    every_row = query.where is None and query.limit is None and not is_mixed(planned.scan)
     return ScanResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)

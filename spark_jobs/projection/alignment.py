@@ -191,10 +191,11 @@ def _struct_sql(value: str, read: t.StructType, table: t.StructType, rules: Rule
 
 
 def restricted(read: t.DataType, wanted: t.DataType, rules: Rules) -> t.DataType:
-    """A type without the struct members that another one has not."""
+    """A type without the struct members that another one has not; a struct keeps all rather than none."""
     match read, wanted:
         case t.StructType(), t.StructType():
-            return restricted_struct(read, wanted, rules)
+            kept = restricted_struct(read, wanted, rules)
+            return kept if kept.fields else read
         case t.ArrayType(), t.ArrayType():
             return t.ArrayType(restricted(read.elementType, wanted.elementType, rules), read.containsNull)
         case t.MapType(), t.MapType():

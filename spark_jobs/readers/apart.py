@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.contract import ConjunctReport, SourceReport
 from spark_jobs.projection.alignment import conforming
 from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.protocol import Scan, unsupported
 
 
@@ -49,6 +50,11 @@ class ApartScan:
     def spark_counts_bytes(self) -> bool:
         """Whether Spark's input metrics tell the bytes that were read: where they do for every part."""
         return all(part.scan.spark_counts_bytes for part in self._parts)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether Spark counts some of the rows and our readers the others."""
+        return len({isinstance(part.scan, NativeScan) for part in self._parts}) > 1
 
     def frame(self) -> DataFrame:
         """The parts' rows, one part after the other, in the table's columns."""

@@ -127,6 +127,15 @@ class HoldingScan(Protocol):
         """Give it up; frames made before can no longer be run."""
 
 
+@runtime_checkable
+class MixedScan(Protocol):
+    """A scan of several parts, by readers of several kinds."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether Spark counts some of the rows and our readers the others, so that nobody knows the sum."""
+
+
 class LimitedScan(Protocol):
     """A scan that is run piece by piece until enough rows are found."""
 
