@@ -96,7 +96,7 @@ REFUSED = (
     unknown("nested", "id; tag", "'tag'", "tags"),
     unknown("nested", "place.cty", "'place.cty'", "'cty'", "city"),
     unknown("nested", "place.geo.latt", "'latt'", "lat"),
-    unknown("nested", "visits.hour", "'hour'", "visits.at.hour"),
+    unknown("nested", "visits.hour", "'hour'", "at.hour"),
     unknown("nested", "place(cty)", "'place(cty)'", "city"),
     unknown("nested", "shops['main'].opn", "'opn'", "open"),
     unknown("nested", "filname", "'filname'", "filename"),
