@@ -66,7 +66,7 @@ COLUMNS = (
     Evolving("columns in another order", NAMED,
              [("id string, a string", [("1", "x")]), ("a string, id string", [("y", "2")])],
              "a string, id string", [("x", "1"), ("y", "2")]),
-    Evolving("names in another case", NAMED,
+    Evolving("names in another case", ("csv", *TYPED),
              [("id string, a string, c string", [("1", "x", "p")]), ("ID string, A string", [("2", "y")])],
              "id string, a string, c string", [("1", "x", "p"), ("2", "y", None)]),
     Evolving("declared, and in no file", NAMED, [("id string", [("1",)]), ("id string", [("2",)])],
