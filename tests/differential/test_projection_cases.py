@@ -126,13 +126,5 @@ def test_what_cannot_be_is_refused_in_words(written: Written, refused: Refused) 
             assert part in str(caught.value)
 
 
-def test_our_readers_take_part(written: Written) -> None:
-    for source_format in sorted(OURS):
-        result = written.session("flat", source_format, "pushdown").scan(
-            "data", columns=["name"], where=TABLES["flat"].wanted
-        )
-        assert result.report()["data"].reader == "pushdown"
-
-
 def test_there_are_enough_cases() -> None:
     assert len({case.name for case in CASES}) + len({refused.name for refused in REFUSED}) >= 150
