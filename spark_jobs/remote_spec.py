@@ -21,14 +21,6 @@ class DatabaseKind(StrEnum):
     SQLITE = "sqlite"
 
 
-class Transport(StrEnum):
-    """How rows come from the database: through Spark's JDBC source, or as Arrow through Python workers."""
-
-    AUTO = "auto"
-    JDBC = "jdbc"
-    ARROW = "arrow"
-
-
 class WideNumbers(StrEnum):
     """What becomes of numbers with more digits than Spark's decimals have."""
 
@@ -101,7 +93,6 @@ class RemoteSourceSpec(Message):
     consistent: bool = True
     fetch_size: Annotated[int, Field(ge=1)] = 10_000
     statement_timeout: Annotated[float, Field(gt=0)] | None = None
-    transport: Transport = Transport.AUTO
     wide_numbers: WideNumbers = WideNumbers.ERROR
     zero_dates_as_null: bool = False
 

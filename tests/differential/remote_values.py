@@ -64,7 +64,7 @@ _MYSQL = (
     Declared("bigint(20) unsigned", t.DecimalType(20, 0)),
     Declared("double", t.DoubleType()),
     *(Declared(f"decimal({kind.precision},{kind.scale})", kind) for kind in _NUMBERS),
-    Declared("tinyint(1)", t.BooleanType()),
+    Declared("bit(1)", t.BooleanType()),
     *(Declared("varchar(60)", t.StringType(), f"COLLATE {name}", name) for name in _COLLATIONS),
     Declared("char(40)", t.StringType(), "COLLATE utf8mb4_general_ci", "utf8mb4_general_ci"),
     Declared("enum('abc','it''s','x','')", t.StringType(), "COLLATE utf8mb4_bin", "utf8mb4_bin"),
@@ -208,7 +208,7 @@ def read_back(value: object, declared: Declared, dialect: Dialect) -> object:
         return None
     match declared.kind:
         case t.BooleanType():
-            return bool(value)
+            return value == b"\x01" if isinstance(value, bytes) else bool(value)
         case t.DecimalType():
             return _read_decimal(value, declared.kind)
         case t.StringType():
@@ -278,10 +278,9 @@ def _number(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
             return f"({part()} {rng.choice(('+', '-', '*', '&', '|', '^'))} {part()})"
         case 4:
             return f"({part()} {rng.choice(('%', 'div'))} {rng.choice(('2', '3', '-7'))})"
-        case 5:
-            return rng.choice((f"abs({part()})", f"(- {part()})", f"(~ {part()})"))
-        case 6:
-            return f"{rng.choice(('coalesce', 'nullif'))}({part()}, {part()})"
+        case 5 | 6:
+            both = f"{rng.choice(('coalesce', 'nullif'))}({part()}, {part()})"
+            return rng.choice((f"abs({part()})", f"(- {part()})", f"(~ {part()})", both, both, both))
         case 7:
             condition = computed_predicate(rng, columns) if depth == 0 and rng.random() < 0.3 else f"{part()} > 1"
             return f"CASE WHEN {condition} THEN {part()} ELSE {part()} END"
@@ -289,17 +288,17 @@ def _number(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
             return f"cast({part()} as {rng.choice(('int', 'bigint', 'smallint'))})"
         case 9:
             return f"shift{rng.choice(('left', 'right'))}({rng.choice(names)}, {rng.choice((1, 4))})"
-        case 10:
-            days = _names(columns, t.DateType)
-            return f"{rng.choice(('year', 'month', 'day', 'quarter'))}({rng.choice(days)})" if days else literal
-    return _text_number(rng, columns) or literal
+    return _number_of(rng, columns) or literal
 
 
-def _text_number(rng: random.Random, columns: Sequence[Leaf]) -> str | None:
-    names = _names(columns, t.StringType)
-    if not names:
+def _number_of(rng: random.Random, columns: Sequence[Leaf]) -> str | None:
+    """A number that tells something of a date or a text."""
+    days, texts = _names(columns, t.DateType), _names(columns, t.StringType)
+    if days and rng.random() < 0.5:
+        return f"{rng.choice(('year', 'month', 'day', 'quarter'))}({rng.choice(days)})"
+    if not texts:
         return None
-    name = rng.choice(names)
+    name = rng.choice(texts)
     return rng.choice((f"length({name})", f"octet_length({name})", f"instr({name}, {quoted(rng.choice(('a', 'é')))})"))
 
 
@@ -321,10 +320,10 @@ def _string(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
             return f"substring({part()}, {rng.choice((1, 2, 3))}, {rng.choice((0, 1, 2))})"
         case 5:
             return f"{rng.choice(('left', 'right'))}({part()}, {rng.choice((1, 2))})"
-        case 6:
-            return f"concat({part()}, {quoted(rng.choice(('x', ' ', 'é')))})"
-        case 7:
-            return f"({part()} || {rng.choice(names)})"
+        case 6 | 7:
+            return rng.choice(
+                (f"concat({part()}, {quoted(rng.choice(('x', ' ', 'é')))})", f"({part()} || {rng.choice(names)})")
+            )
         case 8:
             return f"replace({part()}, {quoted(rng.choice(('a', 'b')))}, {quoted(rng.choice(('', 'xx')))})"
         case 9:

@@ -10,7 +10,7 @@ from spark_jobs.readers.remote.sqlite_catalog import sqlite_table
 from spark_jobs.remote_spec import DatabaseKind
 
 
-def described(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec, *, jdbc: bool = False) -> RemoteTable:
+def described(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec) -> RemoteTable:
     """The table of a source. Raises RemoteRefusedError where the database has none of that name for this user."""
     if spec.query is not None and ";" in spec.query.rstrip().rstrip(";"):
         raise BadSpecError("query: give one statement; this one has a semicolon inside")
@@ -19,10 +19,10 @@ def described(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec, *, jdb
         return sqlite_table(client, spec.table, query)
     if kind is DatabaseKind.POSTGRESQL:
         from spark_jobs.readers.remote.postgresql import PostgresqlClient
-        from spark_jobs.readers.remote.postgresql_catalog import Arrival, postgresql_table
+        from spark_jobs.readers.remote.postgresql_catalog import postgresql_table
 
         assert isinstance(client, PostgresqlClient)
-        return postgresql_table(client, spec.table, query, Arrival(jdbc, spec.wide_numbers))
+        return postgresql_table(client, spec.table, query, spec.wide_numbers)
     from spark_jobs.readers.remote.mysql import MysqlClient
     from spark_jobs.readers.remote.mysql_catalog import mysql_table
 

@@ -85,16 +85,21 @@ class MysqlClient:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        read = csv.ReadOptions(column_names=[field.name for field in columns], use_threads=False)
+        names = [field.name for field in columns]
         parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
         try:
-            with SSCursor(self._connection) as cursor:
-                cursor.execute(_as_csv(sql, columns))
-                # The driver itself reads row by row; nothing of it is public that would give many at once.
-                for texts in row_texts(self._connection._rfile):  # type: ignore[attr-defined]
-                    table = csv.read_csv(pa.BufferReader(b"\n".join(texts)), read, parse, convert)
-                    yield from table.combine_chunks().to_batches()
-                cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
+            cursor = SSCursor(self._connection)
+            cursor.execute(_as_csv(sql, columns))
+            # The driver must not look for rows when its cursor ends: we take them all from its stream ourselves. It
+            # reads row by row, and nothing of it is public that would give many at once.
+            cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
+            for texts in row_texts(self._connection._rfile):  # type: ignore[attr-defined]
+                # A row of nothing but NULLs is an empty line, which counts only if it is ended.
+                data = b"\n".join([*texts, b""])
+                # In one block: a row must not be longer than a block.
+                read = csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data))
+                table = csv.read_csv(pa.BufferReader(data), read, parse, convert)
+                yield from table.combine_chunks().to_batches()
         except TooLongRowError:
             raise RemoteRefusedError(
                 f"{self._address.place}: a row is longer than the server's max_allowed_packet; raise that, or leave "

@@ -23,7 +23,8 @@ from spark_jobs.readers.remote.client import Row
 
 _SESSION = (
     "-c standard_conforming_strings=on -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex "
-    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000 -c default_transaction_read_only=on"
+    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000 "
+    "-c default_transaction_read_only=on"
 )
 """What our statements take for granted. A server asks every 2 s whether its client still lives, so that statements of
 killed tasks end."""
@@ -41,6 +42,7 @@ _REFUSED_TEXTS = (
     "no password supplied",
     "does not exist",
 )
+_LOST_SNAPSHOT = "invalid snapshot identifier"
 _BATCH_BYTES = 4 << 20
 _PREFIX = re.compile(
     r"^(?:[A-Z_]+: (?=\[|Failed))?(?:\[libpq\] )?(?:(?:Failed to|could not) [\w ]+: |Execution error \[\w+\]: )*"
@@ -128,8 +130,8 @@ class PostgresqlClient:
             return cursor.fetchmany(self._settings.fetch_size)
         except psycopg.DataError as problem:
             raise SchemaConflictError(
-                f"{self._address.place}: {problem}; Spark's dates have the years 1 to 9999, and none is infinite: leave "
-                "the column out, or give a `query` that converts it"
+                f"{self._address.place}: {problem}; Spark's dates have the years 1 to 9999, and none is infinite: "
+                "leave the column out, or give a `query` that converts it"
             ) from None
 
     def close(self) -> None:
@@ -173,6 +175,8 @@ class PostgresqlClient:
         state = state or (told.group(1) if told else None)
         said = _PREFIX.sub("", _BEHIND.sub("", str(problem)))
         text = self._address.without_secrets(said)
+        if _LOST_SNAPSHOT in text:
+            text = f"{text}; its holder is gone: keep the result of the query while its frame is used"
         return _kind(text, state)(f"{self._address.place}: {text}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -50,41 +49,35 @@ _LONG_DIGITS = 18
 """Digits that 64 bits always have room for."""
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """How columns are to arrive: over JDBC or as Arrow, and wide numbers as what."""
-
-    jdbc: bool
-    wide_numbers: WideNumbers
-
-
-def postgresql_table(client: PostgresqlClient, table: str | None, query: str | None, arrival: Arrival) -> RemoteTable:
+def postgresql_table(
+    client: PostgresqlClient, table: str | None, query: str | None, wide_numbers: WideNumbers
+) -> RemoteTable:
     """A table, a view or a query. Raises RemoteRefusedError where there is no table of that name."""
     if query is not None:
         described = client.types(query)
         ((deterministic,),) = client.rows(_ALL_DETERMINISTIC)
         found: list[Row] = [(name, oid, modifier, True, None, deterministic) for name, oid, modifier in described]
-        return RemoteTable(Dialect.POSTGRES, "query", _columns(client, found, arrival), subquery=query)
+        return RemoteTable(Dialect.POSTGRES, "query", _columns(client, found, wide_numbers), subquery=query)
     parts = table_name(table or "")
     name = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
     ((oid,),) = client.rows("SELECT to_regclass(%s)::oid", name)
     if oid is None:
         raise RemoteRefusedError(f"there is no table {table} in the database; check `table` and the search path")
     schema, catalog = (*reversed(parts[:-1]), None, None)[:2]
-    columns = _columns(client, client.rows(_COLUMNS, oid), arrival)
+    columns = _columns(client, client.rows(_COLUMNS, oid), wide_numbers)
     return RemoteTable(Dialect.POSTGRES, parts[-1], columns, schema=schema, catalog=catalog)
 
 
-def _columns(client: PostgresqlClient, found: list[Row], arrival: Arrival) -> tuple[RemoteColumn, ...]:
+def _columns(client: PostgresqlClient, found: list[Row], wide_numbers: WideNumbers) -> tuple[RemoteColumn, ...]:
     types = client.rows(_TYPES, [row[1] for row in found], [row[2] for row in found])
-    return tuple(_column(row, described, arrival) for row, described in zip(found, types, strict=True))
+    return tuple(_column(row, described, wide_numbers) for row, described in zip(found, types, strict=True))
 
 
-def _column(row: Row, described: Row, arrival: Arrival) -> RemoteColumn:
+def _column(row: Row, described: Row, wide_numbers: WideNumbers) -> RemoteColumn:
     name, _, _, nullable, collation, deterministic = row
     remote_type, is_enum, encoding = described
     reference = exp.Column(this=exp.to_identifier(str(name), quoted=True))
-    spark_type, rendering = _delivered(str(remote_type), reference, arrival)
+    spark_type, rendering = _delivered(str(remote_type), reference, wide_numbers)
     return RemoteColumn(
         str(name),
         str(remote_type),
@@ -98,7 +91,7 @@ def _column(row: Row, described: Row, arrival: Arrival) -> RemoteColumn:
     )
 
 
-def _delivered(remote_type: str, column: exp.Column, arrival: Arrival) -> tuple[t.DataType, exp.Expr | None]:
+def _delivered(remote_type: str, column: exp.Column, wide_numbers: WideNumbers) -> tuple[t.DataType, exp.Expr | None]:
     """Spark's type for a column, and what is selected for it where that is not the column alone."""
     if remote_type in _ATOMS:
         return _ATOMS[remote_type], None
@@ -107,7 +100,7 @@ def _delivered(remote_type: str, column: exp.Column, arrival: Arrival) -> tuple[
     if remote_type.startswith("timestamp") and not remote_type.endswith("]"):
         return (t.TimestampType() if remote_type.endswith("with time zone") else t.TimestampNTZType()), None
     if found := _NUMERIC.match(remote_type):
-        return _numeric(found, column, arrival)
+        return _numeric(found, column, wide_numbers)
     if remote_type == "bit(1)":
         bit = exp.Cast(this=exp.Literal.string("1"), to=exp.DataType.build("bit(1)", dialect="postgres"))
         return t.BooleanType(), exp.EQ(this=column, expression=bit)
@@ -116,19 +109,17 @@ def _delivered(remote_type: str, column: exp.Column, arrival: Arrival) -> tuple[
     return t.StringType(), _cast(column, "text")
 
 
-def _numeric(found: re.Match[str], column: exp.Column, arrival: Arrival) -> tuple[t.DataType, exp.Expr | None]:
+def _numeric(found: re.Match[str], column: exp.Column, wide_numbers: WideNumbers) -> tuple[t.DataType, exp.Expr | None]:
     digits = (int(found.group(1)), int(found.group(2))) if found.group(1) else None
     fits = digits is not None and 0 <= digits[1] <= digits[0] <= _MOST_DIGITS
     if digits is not None and fits:
         spark_type = t.DecimalType(*digits)
-        if arrival.jdbc:
-            return spark_type, None
         if digits[0] > _LONG_DIGITS:
             return spark_type, _cast(column, "text")
         # A whole number crosses in 8 bytes and becomes a decimal by its scale alone; a text takes five times as long.
         scaled = exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])) if digits[1] else column
         return spark_type, _cast(exp.Paren(this=scaled) if digits[1] else column, "bigint")
-    if arrival.wide_numbers is WideNumbers.TEXT:
+    if wide_numbers is WideNumbers.TEXT:
         return t.StringType(), _cast(column, "text")
     spark_type = t.DecimalType(38, 18 if digits is None else max(0, min(digits[1], 38)))
     return spark_type, _cast(column, "text")

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, RemoteSourceSpec, SourceReport
-from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.protocol import LimitedScan
 from spark_jobs.readers.remote.address import Address, Settings
-from spark_jobs.readers.remote.arrow import REMOTE_TYPE
 from spark_jobs.readers.remote.classify import Classified
 from spark_jobs.readers.remote.client import connect
 from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
+from spark_jobs.readers.remote.run import RemoteRun, wanted_field
 from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, may_be_sliced, slices, whole
-from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
-
-_SHOWN_STATEMENTS = 3
-_LONGEST = 2_000
-"""Characters of a statement that a report shows."""
 
 
 @runtime_checkable
@@ -62,10 +53,7 @@ class RemoteScan:
     def __init__(self, spark: SparkSession, plan: RemotePlan) -> None:
         self._spark = spark
         self._plan = plan
-        self._counts = spark.sparkContext.accumulator({}, TaskCounts[RemoteCount]())
-        self._statements: tuple[str, ...] = ()
-        self._how = ""
-        self._waves = 0
+        self._run = RemoteRun(spark, plan.address, plan.spec)
         self._held: weakref.finalize[[], RemoteScan] | None = None
         self._snapshot: str | None = None
 
@@ -77,11 +65,10 @@ class RemoteScan:
     def frame(self) -> DataFrame:
         """The rows that the database lets through, in partitions that all see one state where it can give one."""
         if self._plan.in_one_piece:
-            return self._reading((self._query().sql,), Settings())
+            return self._reading((self._query().sql,), Settings(), "")
         cut = self._cut()
-        self._how = cut.how
         statements = tuple(self._query(bounds=condition).sql for condition in cut.conditions)
-        return self._reading(statements, Settings(snapshot=self._snapshot, few=cut.few))
+        return self._reading(statements, Settings(snapshot=self._snapshot, few=cut.few), cut.how)
 
     def limited(self, limit: int) -> LimitedScan | None:
         """The limit in the statement itself; None where Spark still has to drop rows."""
@@ -93,8 +80,7 @@ class RemoteScan:
         query = self._query(limit)
         if not self.exact or not query.limited:
             return None
-        self._how = "a limited answer comes in one piece"
-        return self._reading((query.sql,), Settings(few=limit <= FEW_ROWS))
+        return self._reading((query.sql,), Settings(few=limit <= FEW_ROWS), "a limited answer comes in one piece")
 
     def release(self) -> None:
         """Give up the snapshot that the partitions share."""
@@ -104,27 +90,11 @@ class RemoteScan:
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the partitions that have run."""
-        plan, counts = self._plan, list(self._counts.value.values())
-        statements = self._statements or (self._query().sql,)
+        plan = self._plan
         planned = SourceReport(
-            reader="remote",
-            reason=plan.reason,
-            conjuncts=plan.conjuncts,
-            columns=plan.columns,
-            statements=_shown(statements),
-            notes=plan.notes,
+            reader="remote", reason=plan.reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
-        if not counts:
-            return planned
-        fates = {"read": len(counts), "begun again": sum(count.retries for count in counts)}
-        return planned.model_copy(
-            update={
-                "bytes_read": sum(count.bytes for count in counts),
-                "rows_decoded": sum(count.rows for count in counts),
-                "units": {"partitions": fates},
-                "notes": (*plan.notes, f"partitions: {self._how}") if self._how else plan.notes,
-            }
-        )
+        return self._run.report(planned, self._query().sql)
 
     def _query(self, limit: int | None = None, bounds: exp.Expr | None = None) -> RemoteQuery:
         plan = self._plan
@@ -151,22 +121,11 @@ class RemoteScan:
             self._held = weakref.finalize(self, client.close)
         return cut
 
-    def _reading(self, statements: tuple[str, ...], settings: Settings) -> DataFrame:
+    def _reading(self, statements: tuple[str, ...], settings: Settings, how: str) -> DataFrame:
         """The rows of some statements, each of them a task."""
-        plan, counts, wave = self._plan, self._counts, self._waves
-        self._waves += 1
-        self._statements = statements
-
-        def report(number: int, count: RemoteCount) -> None:
-            counts.add({(wave, number): count})
-
-        schema = _schema(plan)
-        spec = plan.spec
-        settings = replace(settings, fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
-        fields = tuple(_field(field, plan.table) for field in schema.fields)
-        reader = RemoteReader(plan.address, statements, fields, settings, report)
-        numbers = self._spark.range(0, len(statements), 1, len(statements))
-        return numbers.mapInArrow(reader, schema)
+        schema = _schema(self._plan)
+        fields = [wanted_field(field, self._plan.table) for field in schema.fields]
+        return self._run.frame(statements, fields, schema, settings, how)
 
 
 class _Once:
@@ -184,16 +143,3 @@ class _Once:
 def _schema(plan: RemotePlan) -> t.StructType:
     wanted = set(plan.columns)
     return t.StructType([field for field in plan.table.spark_schema.fields if field.name in wanted])
-
-
-def _field(field: t.StructField, table: RemoteTable) -> pa.Field:
-    """The column as Arrow has to have it for Spark; its type in the database goes with it, for messages."""
-    column = table.column(field.name, case_sensitive=True)
-    remote_type = "" if column is None else column.remote_type
-    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata={REMOTE_TYPE: remote_type})
-
-
-def _shown(statements: Sequence[str]) -> tuple[str, ...]:
-    more = len(statements) - _SHOWN_STATEMENTS
-    shown = [statement if len(statement) <= _LONGEST else f"{statement[:_LONGEST]}..." for statement in statements]
-    return (*shown[:_SHOWN_STATEMENTS], *([f"... and {more} more like these"] if more > 0 else []))

@@ -142,7 +142,7 @@ def _login(server: Server, database: str) -> dict[str, object]:
 
 def mysql_table(server: Server, collation: str) -> NastyTable:
     """MariaDB, with strings of some collation."""
-    declared = ("int(11)", "int(11)", "int(11)", "bigint(20)", "double", "decimal(10,2)", "tinyint(1)", "varchar(20)")
+    declared = ("int(11)", "int(11)", "int(11)", "bigint(20)", "double", "decimal(10,2)", "bit(1)", "varchar(20)")
     declared += ("char(5)", "date", "datetime(6)")
     columns = _columns(Dialect.MARIADB, declared, _KINDS)
     columns = tuple(replace(c, charset="utf8mb4", collation=collation) if c.name in "sc" else c for c in columns)
@@ -164,7 +164,8 @@ def mysql_table(server: Server, collation: str) -> NastyTable:
 
     read = [
         tuple(
-            bool(value) if name == "b" and value is not None else value for name, value in zip(NAMES, row, strict=True)
+            value == b"\x01" if name == "b" and value is not None else value
+            for name, value in zip(NAMES, row, strict=True)
         )
         for row in query(f"SELECT * FROM {name} ORDER BY id")
     ]

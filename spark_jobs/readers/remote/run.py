@@ -1,0 +1,86 @@
+"""Statements as frames, and what their tasks counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from spark_jobs.contract import RemoteSourceSpec, SourceReport
+from spark_jobs.readers.metrics import TaskCounts
+from spark_jobs.readers.remote.address import Address, Settings
+from spark_jobs.readers.remote.arrow import REMOTE_TYPE
+from spark_jobs.readers.remote.model import RemoteTable
+from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
+
+_SHOWN_STATEMENTS = 3
+_LONGEST = 2_000
+"""Characters of a statement that a report shows."""
+
+
+class RemoteRun:
+    """What was read for one query: its statements, and the figures of the tasks that ran them."""
+
+    def __init__(self, spark: SparkSession, address: Address, spec: RemoteSourceSpec) -> None:
+        self._spark = spark
+        self._address = address
+        self._spec = spec
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[RemoteCount]())
+        self._waves = 0
+        self._statements: tuple[str, ...] = ()
+        self._how = ""
+
+    def frame(
+        self,
+        statements: tuple[str, ...],
+        fields: Sequence[pa.Field],
+        schema: t.StructType,
+        settings: Settings,
+        how: str,
+    ) -> DataFrame:
+        """The rows of some statements, each of them a task; `how` says in words how they came to be so many."""
+        counts, wave = self._counts, self._waves
+        self._waves += 1
+        self._statements, self._how = statements, how
+
+        def report(number: int, count: RemoteCount) -> None:
+            counts.add({(wave, number): count})
+
+        spec = self._spec
+        settings = replace(settings, fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
+        reader = RemoteReader(self._address, statements, tuple(fields), settings, report)
+        numbers = self._spark.range(0, len(statements), 1, len(statements))
+        return numbers.mapInArrow(reader, schema)
+
+    def report(self, planned: SourceReport, statement: str) -> SourceReport:
+        """The plan with what was sent, or would be (`statement`), and the figures of the tasks that have run."""
+        counts = list(self._counts.value.values())
+        shown = planned.model_copy(update={"statements": _shown(self._statements or (statement,))})
+        if not counts:
+            return shown
+        fates = {"read": len(counts), "begun again": sum(count.retries for count in counts)}
+        return shown.model_copy(
+            update={
+                "bytes_read": sum(count.bytes for count in counts),
+                "rows_decoded": sum(count.rows for count in counts),
+                "units": {"partitions": fates},
+                "notes": (*planned.notes, f"partitions: {self._how}") if self._how else planned.notes,
+            }
+        )
+
+
+def wanted_field(field: t.StructField, table: RemoteTable) -> pa.Field:
+    """The column as Arrow has to have it for Spark; its type in the database goes with it, for messages."""
+    column = table.column(field.name, case_sensitive=True)
+    remote_type = "" if column is None else column.remote_type
+    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata={REMOTE_TYPE: remote_type})
+
+
+def _shown(statements: Sequence[str]) -> tuple[str, ...]:
+    more = len(statements) - _SHOWN_STATEMENTS
+    shown = [statement if len(statement) <= _LONGEST else f"{statement[:_LONGEST]}..." for statement in statements]
+    return (*shown[:_SHOWN_STATEMENTS], *([f"... and {more} more like these"] if more > 0 else []))
