@@ -20,9 +20,10 @@ from spark_jobs.readers.remote.client import connect
 from spark_jobs.readers.remote.model import Dialect
 from spark_jobs.readers.remote.rules import SparkRules, reads_alike
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
+from spark_jobs.readers.remote.whole import AnswerScan, answered
 from spark_jobs.result import Shape
 from spark_jobs.scans import folding
-from spark_jobs.source import OpenedSource, PlannedScan
+from spark_jobs.source import OpenedSource, PlannedScan, WholeAnswer
 
 
 class PlannedRemoteScan(PlannedScan):
@@ -84,6 +85,20 @@ class OpenedRemote(OpenedSource):
         reason = "the table is in a database, which evaluates what means the same there"
         scan = self._scan(request, classified, notes, reason)
         return PlannedRemoteScan(scan, lambda reason: self._bare(request, notes, reason))
+
+    def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:
+        """The first rows of an order, counts, extremes and groups, where the predicate is exact."""
+        spec, filters = self._remote.spec, query.args.get("where") is not None
+        if not spec.filter_pushdown or (filters and request.where is None):
+            return None
+        classified = self._classified(request)
+        if filters and not classified.conjuncts:
+            return None
+        found = answered(query, self._table, classified, case_sensitive=self._case_sensitive)
+        if found is None:
+            return None
+        scan = AnswerScan(self._spark, found, self._table, spec, self._address).planned(classified, notes)
+        return WholeAnswer(scan, found.shaped)
 
     def _bare(self, request: ScanRequest, notes: tuple[str, ...], reason: str) -> RemoteScan:
         """A scan with nothing pushed; it stands for the table where its schema is all that matters."""

@@ -135,7 +135,7 @@ class ScanResult(PushdownResult):
         if self._limit is None or self._limit > MAX_COLLECTED_LIMIT:
             return self.df
         rows = _gathered(self._spark, shape, self._limit)
-        return local_frame(self._spark, rows, shape.frame())
+        return local_frame(self._spark, rows, shape.limited(self._limit))
 
     def report(self) -> dict[str, SourceReport]:
         """Per source what was planned, and after run() what happened."""
@@ -161,6 +161,7 @@ def explained(name: str, report: SourceReport) -> Iterator[str]:
     for conjunct in report.conjuncts:
         fate = f"pushed as {conjunct.pushed_as}" if conjunct.pushed_as else f"left to Spark: {conjunct.reason}"
         yield f"  {conjunct.sql}: {conjunct.exactness}, {fate}"
+    yield from (f"  SQL: {statement}" for statement in report.statements)
     yield from (f"  note: {note}" for note in report.notes)
 
 
@@ -204,9 +205,9 @@ class Shape:
                 self.scan.release()
 
 
-def check(shape: Shape, parameter: str) -> None:
-    """Let Spark analyse the query now, so that a mistake in it is an error of its parameter."""
+def check(shape: Shape, parameter: str) -> DataFrame:
+    """Let Spark analyse the query now, so that a mistake in it is an error of its parameter; the analysed frame."""
     try:
-        shape.frame()
+        return shape.frame()
     except (AnalysisException, ParseException) as problem:
         raise typed(problem, about=parameter) from problem

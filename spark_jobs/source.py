@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from pyspark.errors import AnalysisException, ParseException
@@ -31,6 +31,14 @@ from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source
 from spark_jobs.readers.share import shares
 from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
 from spark_jobs.scans import leaner, listing_remarks, planned
+
+
+@dataclass(frozen=True)
+class WholeAnswer:
+    """A scan that does all of a query; `shaped` gives, for the names of the query's columns, what makes its rows."""
+
+    scan: Scan
+    shaped: Callable[[Sequence[str]], Callable[[DataFrame], DataFrame]]
 
 
 class OpenedSource:
@@ -248,6 +256,10 @@ class OpenedSource:
         return PlannedScan(
             together(scan.scan for scan in scans), lambda reason: together(scan.native(reason) for scan in scans)
         )
+
+    def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:
+        """What answers a query over this source alone, beyond its predicate; None where that is Spark."""
+        return None
 
 
 def open_source(spark: SparkSession, source: AnySource) -> OpenedSource:

@@ -46,7 +46,9 @@ class SqlPlanner:
             return self._spark.sql(sql)
 
         planned = opened.planned(request, notes)
-        check(Shape(planned.native("check"), shaped), "query")
+        analysed = check(Shape(planned.native("check"), shaped), "query")
+        if (whole := opened.answer(tree, request, notes)) is not None:
+            return ScanResult(self._spark, source.name, Shape(whole.scan, whole.shaped(analysed.columns)), None)
         return ScanResult(self._spark, source.name, Shape(planned.scan, shaped), planned.fallback(shaped))
 
     def _parsed(self, sql: str) -> exp.Query:
