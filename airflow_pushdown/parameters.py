@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spark_jobs.contract import JoinOptions, OrcOptions
+from spark_jobs.contract import JoinOptions, OrcOptions, RemoteSourceSpec
 
 SCAN = "PushdownScanOperator"
 LAZY_ORC = "LazyOrcScanOperator"
 JOIN = "PushdownJoinOperator"
+REMOTE = "RemoteScanOperator"
 FILES = (SCAN, LAZY_ORC)
-OPERATORS = (*FILES, JOIN)
+OPERATORS = (*FILES, REMOTE, JOIN)
 
-SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc"}
+SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
 """Operators whose sources all have one format."""
 
 DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
 DEFAULT_DP_THRESHOLD = JoinOptions().dp_threshold
+DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
 
 
 class ParameterConflictError(ValueError):
@@ -115,11 +117,22 @@ class UnsafeSetting:
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
+        "source_conn_id",
+        "str",
+        None,
+        "Airflow connection of type postgres, mysql or sqlite to the database, with its usual extras; it reaches the "
+        "job in a private file.",
+        operators=(REMOTE,),
+        required=True,
+        secret=True,
+    ),
+    Parameter(
         "sources",
         "dict[str, dict[str, object]]",
         None,
         "Sources by the names that the query has for them; of each `path`, `format`, and as wanted `schema`, "
-        "`options`, `reader`, `filter_pushdown` and `orc`.",
+        "`options`, `reader`, `filter_pushdown` and `orc`; of a remote table `source_conn_id`, `table` or `query`, and "
+        "as wanted the other parameters of RemoteScanOperator that say how it is read.",
         operators=(JOIN,),
         required=True,
         renderer="json",
@@ -204,14 +217,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         None,
         "Predicate in Spark SQL; only rows it keeps are returned.",
         renderer="sql",
-        operators=FILES,
+        operators=(*FILES, REMOTE),
     ),
     Parameter(
         "limit",
         "int | None",
         None,
         "Return at most this many rows and stop reading once they are found.",
-        operators=FILES,
+        operators=(*FILES, REMOTE),
     ),
     Parameter(
         "filter_pushdown",
@@ -300,6 +313,102 @@ PARAMETERS: tuple[Parameter, ...] = (
         operators=(LAZY_ORC,),
     ),
     Parameter(
+        "table",
+        "str | None",
+        None,
+        "The table to read, `schema.table` or `table`; parts with dots stand in double quotes. Give this or `query`.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "query",
+        "str | None",
+        None,
+        "A query in the database's own SQL to read in place of a table.",
+        operators=(REMOTE,),
+        renderer="sql",
+    ),
+    Parameter(
+        "columns",
+        "list[str] | None",
+        None,
+        "Columns to return, each with `AS name` if wanted, `*` for all; without it all columns of the table.",
+        renderer="json",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "filter_pushdown",
+        "bool",
+        True,
+        "Whether the database gets the part of the predicate that means the same there; else Spark alone filters.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "partition_column",
+        "str | None",
+        None,
+        "Number or date by whose ranges the table is read in partitions; without it PostgreSQL's tables are cut by "
+        "pages and others read in one piece.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "num_partitions",
+        "int | None",
+        None,
+        "How many partitions, each a connection; without it the size of the answer decides.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "lower_bound",
+        "int | str | None",
+        None,
+        "From where on the ranges of `partition_column` are cut; without it the database's statistics or its smallest "
+        "value tell. No row is left out.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "upper_bound",
+        "int | str | None",
+        None,
+        "Up to where the ranges of `partition_column` are cut, like `lower_bound`.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "consistent",
+        "bool",
+        True,
+        "Whether all partitions see the table at one moment: through an exported snapshot in PostgreSQL, elsewhere by "
+        "reading it in one piece.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "fetch_size",
+        "int",
+        DEFAULT_FETCH_SIZE,
+        "Rows that a connection holds at a time.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "statement_timeout",
+        "float | None",
+        None,
+        "Seconds after which a statement is ended and the task fails.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "wide_numbers",
+        "str",
+        "error",
+        "What numbers become that may have more than 38 digits: an `error` where one has, or `text`.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
+        "zero_dates_as_null",
+        "bool",
+        False,
+        "Whether dates that only MySQL has (2024-00-00) are NULL; else they are an error.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
         "output",
         "str | None",
         None,
@@ -339,6 +448,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str | None",
         None,
         "Airflow connection of type aws with credentials for the object store; they reach the job in a private file.",
+        operators=(*FILES, JOIN),
         secret=True,
     ),
     Parameter(

@@ -21,7 +21,11 @@ def get_provider_info() -> dict[str, object]:
         "operators": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": ["airflow_pushdown.operators.orc", "airflow_pushdown.operators.scan"],
+                "python-modules": [
+                    "airflow_pushdown.operators.orc",
+                    "airflow_pushdown.operators.remote",
+                    "airflow_pushdown.operators.scan",
+                ],
             }
         ],
         "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_pushdown.hooks.submit"]}],

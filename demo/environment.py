@@ -22,6 +22,8 @@ SPARK_CONNECTION = {
     "host": "local[2]",
     "extra": {"deploy-mode": "client", "spark-binary": "spark-submit"},
 }
+DATABASE_CONNECTION = {"conn_type": "sqlite", "host": str(DEMO / "data" / "flights.db")}
+"""Where `dags/flights_remote.py` puts the flights."""
 
 
 def demo_variables() -> dict[str, str]:
@@ -35,6 +37,7 @@ def demo_variables() -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(SPARK_CONNECTION),
+        "AIRFLOW_CONN_FLIGHTS_DB": json.dumps(DATABASE_CONNECTION),
         "AIRFLOW_PUSHDOWN_DEMO_DIR": str(DEMO),
         "JAVA_HOME": str(java_home(SPARK_ENVIRONMENT)),
         "PYSPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Connection
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_pushdown.exceptions import config_error
@@ -23,6 +24,14 @@ _EXTRAS = {
 }
 
 _SECRET_KEYS = (_ACCESS_KEY, _SECRET_KEY, _SESSION_TOKEN)
+
+
+def airflow_connection(parameter: str, conn_id: str) -> Connection:
+    """The connection that a parameter names. Raises `ConfigError` where there is none."""
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise config_error(f"{parameter}: there is no Airflow connection {conn_id!r}") from error
 
 
 def object_store_secrets(connection: Connection) -> SecretValues:

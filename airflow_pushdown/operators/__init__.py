@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_pushdown.operators.join import PushdownJoinOperator
 from airflow_pushdown.operators.orc import LazyOrcScanOperator
+from airflow_pushdown.operators.remote import RemoteScanOperator
 from airflow_pushdown.operators.scan import PushdownScanOperator
 
-__all__ = ["LazyOrcScanOperator", "PushdownJoinOperator", "PushdownScanOperator"]
+__all__ = ["LazyOrcScanOperator", "PushdownJoinOperator", "PushdownScanOperator", "RemoteScanOperator"]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, BaseXCom, Context
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk import BaseXCom, Context
 from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error, exception_for
-from airflow_pushdown.hooks.credentials import object_store_secrets
+from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.parameters import (
     ParameterConflictError,
@@ -242,11 +241,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         """Credentials of the connection `source_conn_id`, none when it is not given."""
         if self.source_conn_id is None:
             return SecretValues()
-        try:
-            connection = BaseHook.get_connection(self.source_conn_id)
-        except AirflowNotFoundException as error:
-            raise config_error(f"source_conn_id: there is no Airflow connection {self.source_conn_id!r}") from error
-        return object_store_secrets(connection)
+        return object_store_secrets(airflow_connection("source_conn_id", self.source_conn_id))
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:
@@ -257,6 +252,11 @@ def all_template_fields(operator: str) -> tuple[str, ...]:
 def all_renderers(operator: str) -> dict[str, str]:
     """How rendered fields of `operator` are shown, those of SparkSubmitOperator included."""
     return {**renderers_for(operator), "conf": "json", "env_vars": "json", "application_args": "json"}
+
+
+def listed(value: object) -> object:
+    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def entries(name: str, value: object) -> dict[str, str]:
@@ -285,8 +285,10 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
             where = details["loc"]
             head = str(where[0]) if where else ""
             parameter = ".".join([names.get(head, head), *map(str, where[1:])])
-            said = details["msg"].replace("tuple", "list").replace("Tuple", "List")
-            lines.append(f"{parameter.lstrip('.')}: {said}{shown(details['input'])}")
+            said = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
+            # A check of several parameters names them itself.
+            name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
+            lines.append(f"{name}{said}{shown(details['input'])}")
         raise config_error("; ".join(lines)) from error
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, entries, naming_parameters, switch
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
 from spark_jobs.contract import OrcOptions, QuerySpec, SourceFormat, SourceSpec
 
@@ -60,19 +59,19 @@ class PushdownFilesOperator(PushdownBaseOperator):
         """One source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
-                {"source": _SOURCE, "columns": _listed(self.columns), "where": self.where, "limit": self.limit}
+                {"source": _SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
             )
             source = SourceSpec.model_validate(
                 {
                     "format": self.source_format,
-                    "path": (self.path,) if isinstance(self.path, str) else _listed(self.path),
+                    "path": (self.path,) if isinstance(self.path, str) else listed(self.path),
                     "schema": self.schema,
                     "options": entries("options", self.options),
                     "reader": self.reader,
                     "on_schema_conflict": self.on_schema_conflict,
                     "on_missing_column": self.on_missing_column,
                     "implicit_names": entries("implicit_names", self.implicit_names),
-                    "implicit_columns": _listed(self.implicit_columns) or (),
+                    "implicit_columns": listed(self.implicit_columns) or (),
                     "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
                 }
             )
@@ -83,8 +82,3 @@ class PushdownFilesOperator(PushdownBaseOperator):
     def resolved_switch(self, name: str, value: object) -> bool | None:
         """What the mapped on/off parameter `name` comes to: its `value`, else what `conf` says, else its default."""
         return effective_value(name, switch(name, value), entries("conf", self.conf), str(self.source_format))
-
-
-def _listed(value: object) -> object:
-    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.credentials import airflow_connection
+from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import (
     PushdownBaseOperator,
     Question,
@@ -17,9 +19,10 @@ from airflow_pushdown.operators.base import (
     naming_parameters,
 )
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
-from spark_jobs.contract import JoinOptions, QuerySpec, SourceSpec
+from spark_jobs.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
+_CONNECTION = "source_conn_id"
 
 
 class PushdownJoinOperator(PushdownBaseOperator):
@@ -30,7 +33,8 @@ class PushdownJoinOperator(PushdownBaseOperator):
     what was left to Spark, and the joins before and after; it pushes the same to XCom when the job fails.
 
     :param sources: Sources by the names that the query has for them; of each `path`, `format`, and as wanted `schema`,
-        `options`, `reader`, `filter_pushdown` and `orc`. (templated)
+        `options`, `reader`, `filter_pushdown` and `orc`; of a remote table `source_conn_id`, `table` or `query`, and as
+        wanted the other parameters of RemoteScanOperator that say how it is read. (templated)
     :param query: The query over the sources, in Spark SQL. (templated)
     :param join_reorder: Whether inner joins are run in the order that is cheapest by what is known of the sources, and
         small relations are broadcast. (templated)
@@ -103,10 +107,23 @@ class PushdownJoinOperator(PushdownBaseOperator):
             query = QuerySpec(sql=TypeAdapter(str).validate_python(self.query), joins=joins)
         return Question(sources=sources, query=query)
 
+    def _source_secrets(self) -> SecretValues:
+        """Credentials of the object store, and how to reach the databases of remote sources."""
+        remote = {
+            name: database_connection(airflow_connection(f"sources.{name}.{_CONNECTION}", str(given[_CONNECTION])))
+            for name, given in self.sources.items()
+            if _CONNECTION in given
+        }
+        return super()._source_secrets().model_copy(update={"remote": remote})
 
-def _source(name: str, given: Mapping[str, object]) -> SourceSpec:
+
+def _source(name: str, given: Mapping[str, object]) -> AnySourceSpec:
     """One source; options may be of any type, and a path may be one text or a list of them."""
-    fields = dict(given)
+    fields = {field: value for field, value in given.items() if field != _CONNECTION}
+    if _CONNECTION in given:
+        names = {field: f"sources.{name}.{field}" for field in (*RemoteSourceSpec.model_fields, *fields)}
+        with naming_parameters({"": f"sources.{name}", **names}):
+            return RemoteSourceSpec.model_validate(fields)
     if isinstance(fields.get("path"), str):
         fields["path"] = (fields["path"],)
     if "options" in fields:

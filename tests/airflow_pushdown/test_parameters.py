@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_pushdown.operators import LazyOrcScanOperator, PushdownJoinOperator, PushdownScanOperator
+from airflow_pushdown.operators import (
+    LazyOrcScanOperator,
+    PushdownJoinOperator,
+    PushdownScanOperator,
+    RemoteScanOperator,
+)
 from airflow_pushdown.operators.base import PushdownBaseOperator
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
@@ -19,6 +24,7 @@ from airflow_pushdown.parameters import (
     LAZY_ORC,
     OPERATORS,
     PARAMETERS,
+    REMOTE,
     SCAN,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
@@ -43,6 +49,7 @@ USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
 OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
     SCAN: PushdownScanOperator,
     LAZY_ORC: LazyOrcScanOperator,
+    REMOTE: RemoteScanOperator,
     JOIN: PushdownJoinOperator,
 }
 OF_ALL = [(operator, row) for operator in OPERATORS for row in rows_for(operator)]
@@ -54,7 +61,7 @@ def own_parameters(operator: str) -> dict[str, inspect.Parameter]:
         if issubclass(level, PushdownBaseOperator):
             for name, parameter in inspect.signature(level.__init__).parameters.items():
                 if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-                    found[name] = parameter
+                    found.setdefault(name, parameter)
     return found
 
 
@@ -104,7 +111,8 @@ def test_names_and_keys_are_unique() -> None:
     keys = [key for row in PARAMETERS for key in (*row.spark_keys(), *row.replaced_keys)]
     keys += [setting.key for setting in FIXED_SETTINGS]
     assert len(set(keys)) == len(keys)
-    assert len({row.name for row in PARAMETERS}) == len(PARAMETERS)
+    for operator in OPERATORS:
+        assert len({row.name for row in rows_for(operator)}) == len(rows_for(operator))
 
 
 @pytest.mark.parametrize(

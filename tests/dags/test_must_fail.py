@@ -6,9 +6,11 @@ import gzip
 import importlib.util
 import json
 import os
+import sqlite3
 import subprocess
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +42,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.writelines(json.dumps({"a": n, "b": os.urandom(400).hex()}) + "\n" for n in range(2000))
     (root / "avro").mkdir()
     (root / "avro" / "damaged.avro").write_bytes(damaged_avro())
+    with closing(sqlite3.connect(root / "shop.db")) as database:
+        database.execute("CREATE TABLE orders (a int)")
     (root / "existing").mkdir()
     (root / "existing" / "kept.txt").write_text("kept")
     return root
@@ -83,6 +87,7 @@ def prepared(
     if request.node.callspec.params["file"].stem == "disk_full":
         request.getfixturevalue("tiny_disk")
     monkeypatch.setenv("MUST_FAIL_DATA", str(data))
+    monkeypatch.setenv("AIRFLOW_CONN_MUST_FAIL_DB", json.dumps({"conn_type": "sqlite", "host": str(data / "shop.db")}))
     monkeypatch.setenv("MUST_FAIL_HOSTILE", str(ROOT / "tests" / "e2e" / "hostile"))
     monkeypatch.setenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON", spark_python)
     return data

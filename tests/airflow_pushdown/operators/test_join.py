@@ -6,7 +6,16 @@ import pytest
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import PushdownJoinOperator
-from spark_jobs.contract import ErrorCode, JobSpec, JoinOptions, OrcOptions, QuerySpec, SourceFormat, SourceSpec
+from spark_jobs.contract import (
+    ErrorCode,
+    JobSpec,
+    JoinOptions,
+    OrcOptions,
+    QuerySpec,
+    RemoteSourceSpec,
+    SourceFormat,
+    SourceSpec,
+)
 
 QUERY = "SELECT o.id FROM o JOIN c ON o.customer = c.id"
 SOURCES: dict[str, dict[str, object]] = {
@@ -60,6 +69,14 @@ def test_templates_reach_into_sources_and_query() -> None:
     assert job.query.sql == "SELECT '2026-01-02' FROM o"
 
 
+def test_a_remote_table_may_be_among_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "sqlite", "host": "/data/shop.db"}')
+    remote: dict[str, object] = {"source_conn_id": "shop", "table": "customers", "fetch_size": 5}
+    task = PushdownJoinOperator(task_id="join", sources={"o": SOURCES["o"], "c": remote}, query=QUERY)
+    assert task.build_spec("k").sources["c"] == RemoteSourceSpec(table="customers", fetch_size=5)
+    assert {name: reached.database for name, reached in task._source_secrets().remote.items()} == {"c": "/data/shop.db"}
+
+
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
@@ -69,13 +86,15 @@ def test_templates_reach_into_sources_and_query() -> None:
         ({"sources": {"o": {"format": "csv"}}}, "sources.o.path: "),
         ({"sources": {"o": {"path": "/x", "format": "csv", "sep": ";"}}}, "sources.o.sep: "),
         ({"sources": {"o": {"path": "/x", "format": "csv", "options": "x"}}}, "sources.o.options: "),
+        ({"sources": {"o": {"source_conn_id": "shop", "table": "t", "fetch_size": 0}}}, "sources.o.fetch_size: "),
+        ({"sources": {"o": {"source_conn_id": "shop"}}}, "sources.o: table: give either"),
         ({"query": None}, "query: "),
         ({"join_reorder": "perhaps"}, "join_reorder: "),
         ({"join_reorder_dp_threshold": 1}, "join_reorder_dp_threshold: "),
     ],
 )
 def test_what_is_wrong_is_named_by_its_parameter(parameters: dict[str, object], said: str) -> None:
-    assert refusal(**parameters).startswith(said)
+    assert refusal(**parameters).startswith(f"bad_spec: {said}")
 
 
 def test_an_unsafe_setting_of_any_source_is_refused() -> None:

@@ -1,0 +1,152 @@
+"""Turns an Airflow connection to a database into what the job needs to reach it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from airflow.sdk import Connection
+from airflow.sdk.log import mask_secret
+from pydantic import ValidationError
+
+from airflow_pushdown.exceptions import config_error
+from spark_jobs.remote_spec import DatabaseKind, RemoteConnection, Tls, TlsMode
+
+_POSTGRES_MODES = {**{mode.value: mode for mode in TlsMode}, "allow": TlsMode.PREFER}
+_POSTGRES = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "options", "connect_timeout"})
+_POSTGRES_UNUSED = frozenset(
+    {"cursor", "application_name", "client_encoding", "keepalives", "keepalives_idle", "keepalives_interval"}
+)
+_MYSQL_MODES = {
+    "disabled": TlsMode.DISABLE,
+    "preferred": TlsMode.PREFER,
+    "required": TlsMode.REQUIRE,
+    "verify_ca": TlsMode.VERIFY_CA,
+    "verify_identity": TlsMode.VERIFY_FULL,
+}
+_MYSQL = frozenset({"ssl", "ssl_mode", "ssl_disabled", "ssl_ca", "ssl_cert", "ssl_key", "connect_timeout"})
+_MYSQL_UNUSED = frozenset({"charset", "client", "cursor", "local_infile", "allow_local_infile"})
+_MYSQL_TLS = frozenset({"ca", "cert", "key", "check_hostname"})
+_SQLITE_UNUSED = frozenset({"mode", "cache", "immutable", "timeout"})
+"""Extras without a meaning for a job that only reads, which knows its own encoding and reads in its own way."""
+
+_Extras = Mapping[str, object]
+
+
+def database_connection(connection: Connection) -> RemoteConnection:
+    """What a connection of type postgres, mysql or sqlite says, its password masked in all logs.
+
+    Extras are those of Airflow's own hooks, taken by allow-list: one that is ignored might have asked for another right
+    or for encryption. Raises `ConfigError`, which shows no value, for other types and extras and for missing parts.
+    """
+    reader = _READERS.get(str(connection.conn_type))
+    if reader is None:
+        raise config_error(
+            f"source_conn_id: connection {connection.conn_id!r} has type {connection.conn_type}; tables are read over "
+            f"{', '.join(_READERS)}"
+        )
+    if connection.password:
+        mask_secret(connection.password)
+    try:
+        return RemoteConnection.model_validate(reader(connection))
+    except ValidationError as error:
+        said = "; ".join(
+            f"{'.'.join(map(str, details['loc']))}: {details['msg']}".removeprefix(": ")
+            for details in error.errors(include_url=False, include_context=False, include_input=False)
+        )
+        # Not chained: the problem's own text would show the connection's values.
+        raise config_error(f"source_conn_id: connection {connection.conn_id!r}: {said}") from None
+
+
+def _postgres(connection: Connection) -> dict[str, object]:
+    extras = _checked(connection, _POSTGRES, _POSTGRES_UNUSED)
+    mode = str(extras.get("sslmode", TlsMode.PREFER))
+    if mode not in _POSTGRES_MODES:
+        raise _wrong(connection, f"sslmode {mode!r} is none of {', '.join(_POSTGRES_MODES)}")
+    files = {"ca_file": extras.get("sslrootcert"), "cert_file": extras.get("sslcert"), "key_file": extras.get("sslkey")}
+    return {
+        **_server(connection, DatabaseKind.POSTGRESQL, extras),
+        "tls": Tls.model_validate({"mode": _POSTGRES_MODES[mode], **files}),
+        "options": extras.get("options"),
+    }
+
+
+def _mysql(connection: Connection) -> dict[str, object]:
+    extras = _checked(connection, _MYSQL, _MYSQL_UNUSED)
+    given = _mysql_files(connection, extras.get("ssl") or {})
+    files = {f"{name}_file": given.get(name) or extras.get(f"ssl_{name}") for name in ("ca", "cert", "key")}
+    return {
+        **_server(connection, DatabaseKind.MYSQL, extras),
+        "tls": Tls.model_validate({"mode": _mysql_mode(connection, extras, given, files), **files}),
+    }
+
+
+def _mysql_files(connection: Connection, given: object) -> _Extras:
+    """The extra `ssl`, which may be JSON inside of JSON."""
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping) or set(found) - _MYSQL_TLS:
+        raise _wrong(connection, f"ssl may have {', '.join(sorted(_MYSQL_TLS))}, and is JSON")
+    return found
+
+
+def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: _Extras) -> TlsMode:
+    """The mode that is named, else the one that the files ask for, as MySQL's own clients take it."""
+    if named := extras.get("ssl_mode"):
+        if str(named).lower() not in _MYSQL_MODES:
+            raise _wrong(connection, f"ssl_mode {named!r} is none of {', '.join(_MYSQL_MODES).upper()}")
+        return _MYSQL_MODES[str(named).lower()]
+    if str(extras.get("ssl_disabled", "")).lower() == "true":
+        return TlsMode.DISABLE
+    if given.get("check_hostname"):
+        return TlsMode.VERIFY_FULL
+    if files["ca_file"]:
+        return TlsMode.VERIFY_CA
+    return TlsMode.REQUIRE if any(files.values()) else TlsMode.PREFER
+
+
+def _sqlite(connection: Connection) -> dict[str, object]:
+    _checked(connection, frozenset(), _SQLITE_UNUSED)
+    path = connection.host or connection.schema
+    if not path:
+        raise _wrong(connection, "give the path of the file as host")
+    return {"kind": DatabaseKind.SQLITE, "database": path}
+
+
+_READERS: Mapping[str, Callable[[Connection], dict[str, object]]] = {
+    "postgres": _postgres,
+    "mysql": _mysql,
+    "sqlite": _sqlite,
+}
+
+
+def _server(connection: Connection, kind: DatabaseKind, extras: _Extras) -> dict[str, object]:
+    """The parts that all servers have in common."""
+    if kind is DatabaseKind.POSTGRESQL and not connection.schema:
+        raise _wrong(connection, "give the name of the database as schema")
+    parts: dict[str, object] = {
+        "kind": kind,
+        "host": connection.host,
+        "port": connection.port,
+        "database": connection.schema or "",
+        "user": connection.login,
+        "password": connection.password,
+    }
+    return {**parts, "connect_timeout": extras["connect_timeout"]} if "connect_timeout" in extras else parts
+
+
+def _checked(connection: Connection, known: frozenset[str], unused: frozenset[str]) -> _Extras:
+    extras = connection.extra_dejson
+    unknown = sorted(set(extras) - known - unused)
+    if unknown:
+        raise _wrong(
+            connection,
+            f"extras that are not understood: {', '.join(unknown)}; known are {', '.join(sorted(known | unused))}",
+        )
+    return extras
+
+
+def _wrong(connection: Connection, what: str) -> Exception:
+    return config_error(f"source_conn_id: connection {connection.conn_id!r}: {what}")

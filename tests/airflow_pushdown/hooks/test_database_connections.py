@@ -1,0 +1,98 @@
+"""From an Airflow connection to how a job reaches its database."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from airflow.sdk import Connection
+from airflow.sdk.log import redact
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.hooks.credentials import confidential
+from airflow_pushdown.hooks.databases import database_connection
+from spark_jobs.contract import SecretValues
+from spark_jobs.remote_spec import DatabaseKind, RemoteConnection, Tls, TlsMode
+
+
+def connection(conn_type: str, extra: object = None, **fields: object) -> Connection:
+    text = json.dumps(extra) if extra is not None else None
+    return Connection(conn_id="shop", conn_type=conn_type, extra=text, **fields)  # type: ignore[arg-type]
+
+
+def server(conn_type: str, extra: object = None) -> Connection:
+    return connection(conn_type, extra, host="db", port=99, login="me", password="hush-hush", schema="shop")
+
+
+def test_postgres_with_the_extras_of_libpq() -> None:
+    extra = {
+        **{"sslmode": "verify-full", "sslrootcert": "/ca", "sslcert": "/cert", "sslkey": "/key"},
+        **{"connect_timeout": 3, "options": "-c search_path=sales", "cursor": "dictcursor"},
+    }
+    assert database_connection(server("postgres", extra)) == RemoteConnection(
+        kind=DatabaseKind.POSTGRESQL,
+        database="shop",
+        host="db",
+        port=99,
+        user="me",
+        password="hush-hush",
+        tls=Tls(mode=TlsMode.VERIFY_FULL, ca_file="/ca", cert_file="/cert", key_file="/key"),
+        options="-c search_path=sales",
+        connect_timeout=3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "tls"),
+    [
+        (None, Tls()),
+        ({"charset": "utf8mb4", "client": "mysqlclient"}, Tls()),
+        ({"ssl_mode": "REQUIRED"}, Tls(mode=TlsMode.REQUIRE)),
+        ({"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": "/ca"}}, Tls(mode=TlsMode.VERIFY_FULL, ca_file="/ca")),
+        ({"ssl": {"ca": "/ca"}}, Tls(mode=TlsMode.VERIFY_CA, ca_file="/ca")),
+        ({"ssl": '{"ca": "/ca", "check_hostname": true}'}, Tls(mode=TlsMode.VERIFY_FULL, ca_file="/ca")),
+        ({"ssl_cert": "/c", "ssl_key": "/k"}, Tls(mode=TlsMode.REQUIRE, cert_file="/c", key_file="/k")),
+        ({"ssl_disabled": True}, Tls(mode=TlsMode.DISABLE)),
+    ],
+)
+def test_mysql_with_the_extras_of_its_clients(extra: object, tls: Tls) -> None:
+    found = database_connection(server("mysql", extra))
+    assert found.kind is DatabaseKind.MYSQL
+    assert found.tls == tls
+
+
+def test_sqlite_is_a_path() -> None:
+    found = database_connection(connection("sqlite", {"mode": "ro"}, host="/data/shop.db"))
+    assert found == RemoteConnection(kind=DatabaseKind.SQLITE, database="/data/shop.db")
+
+
+def test_the_password_is_masked_and_confidential() -> None:
+    found = database_connection(server("postgres"))
+    assert redact("hush-hush at db") == "*** at db"
+    assert confidential(SecretValues(remote={"source": found})) == ("hush-hush",)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (server("oracle"), "has type oracle; tables are read over postgres, mysql, sqlite"),
+        (server("postgres", {"iam": True}), "extras that are not understood: iam"),
+        (server("postgres", {"sslmode": "maybe"}), "sslmode 'maybe' is none of"),
+        (connection("postgres", host="db"), "give the name of the database as schema"),
+        (connection("postgres", schema="shop"), "host: a database server needs one"),
+        (server("mysql", {"unix_socket": "/run/mysqld.sock"}), "not understood: unix_socket"),
+        (server("mysql", {"ssl_mode": "perhaps"}), "ssl_mode 'perhaps' is none of DISABLED"),
+        (server("mysql", {"ssl": {"cipher": "x"}}), "ssl may have"),
+        (server("mysql", {"ssl": "not json"}), "ssl may have"),
+        (server("mysql", {"connect_timeout": "soon"}), "connect_timeout: "),
+        (connection("sqlite"), "give the path of the file as host"),
+    ],
+)
+def test_what_is_not_understood_is_refused_without_its_values(wrong: Connection, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        database_connection(wrong)
+    assert "source_conn_id: connection 'shop'" in str(caught.value)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "hush-hush" not in str(caught.value)
+    assert caught.value.__cause__ is None

@@ -1,0 +1,105 @@
+"""The remote operator up to the job it describes: its source, its secrets, what it refuses. Nothing is submitted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.operators import RemoteScanOperator
+from spark_jobs.contract import ErrorCode, JobSpec, QuerySpec, RemoteSourceSpec
+from spark_jobs.remote_spec import DatabaseKind, WideNumbers
+
+
+def operator(**parameters: object) -> RemoteScanOperator:
+    given = {"source_conn_id": "shop", "table": "public.orders", **parameters}
+    return RemoteScanOperator(task_id="orders", **given)  # type: ignore[arg-type]
+
+
+def spec(**parameters: object) -> JobSpec:
+    return operator(**parameters).build_spec("d/t/r/-1")
+
+
+def refusal(**parameters: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        spec(**parameters)
+    assert caught.value.code is ErrorCode.BAD_SPEC
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_parameters_become_the_job() -> None:
+    job = spec(
+        columns=["id", "total AS sum"],
+        where="total > 5",
+        limit="10",
+        filter_pushdown="false",
+        partition_column="id",
+        num_partitions="4",
+        lower_bound=1,
+        upper_bound="100",
+        consistent=False,
+        fetch_size=500,
+        statement_timeout="1.5",
+        wide_numbers="text",
+        zero_dates_as_null=True,
+    )
+    assert job.sources == {
+        "source": RemoteSourceSpec(
+            table="public.orders",
+            filter_pushdown=False,
+            partition_column="id",
+            num_partitions=4,
+            lower_bound="1",
+            upper_bound="100",
+            consistent=False,
+            fetch_size=500,
+            statement_timeout=1.5,
+            wide_numbers=WideNumbers.TEXT,
+            zero_dates_as_null=True,
+        )
+    }
+    assert job.query == QuerySpec(source="source", columns=("id", "total AS sum"), where="total > 5", limit=10)
+
+
+def test_a_query_takes_the_place_of_a_table() -> None:
+    assert spec(table=None, query="SELECT 1 AS a").sources == {"source": RemoteSourceSpec(query="SELECT 1 AS a")}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"table": None}, "table: give either a `table` or a `query`"),
+        ({"query": "SELECT 1"}, "table: give either a `table` or a `query`"),
+        ({"lower_bound": 1}, "lower_bound: give both"),
+        ({"lower_bound": 1, "upper_bound": 2}, "partition_column: bounds need"),
+        ({"num_partitions": 0}, "num_partitions: "),
+        ({"num_partitions": "many"}, "num_partitions: "),
+        ({"statement_timeout": -1}, "statement_timeout: "),
+        ({"wide_numbers": "round"}, "wide_numbers: "),
+        ({"limit": -1}, "limit: "),
+        ({"columns": "id"}, "columns: "),
+        ({"consistent": "perhaps"}, "consistent: "),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_parameter(parameters: dict[str, object], said: str) -> None:
+    assert refusal(**parameters).startswith(f"bad_spec: {said}")
+
+
+def test_the_connection_travels_among_the_secrets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"conn_type": "postgres", "host": "db", "port": 5433, "login": "me", "password": "hush-1", "schema": "shop"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(given))
+    task = operator()
+    secrets = task._source_secrets()
+    reached = secrets.remote["source"]
+    assert (reached.kind, reached.host, reached.port) == (DatabaseKind.POSTGRESQL, "db", 5433)
+    assert (reached.user, reached.password, reached.database) == ("me", "hush-1", "shop")
+    assert "hush-1" not in repr(secrets)
+    said = task.build_spec("k").model_dump_json()
+    assert not [part for part in ("hush-1", "5433", '"db"', '"me"') if part in said]
+
+
+def test_a_connection_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="source_conn_id: there is no Airflow connection 'no_such_db'"):
+        operator(source_conn_id="no_such_db")._source_secrets()
