@@ -24,7 +24,8 @@ class Block:
     """One SELECT over a plan of joins.
 
     `relations` are its tables and sub-queries by lower-case name, in the order of the text; `columns` their columns.
-    `joins` are the syntax trees of the plan's joins, by the joins' identity.
+    `joins` are the syntax trees of the plan's joins, by the joins' identity. `hidden` are the relations on the right of
+    semi and anti joins, whose columns nothing above these sees.
     """
 
     select: exp.Select
@@ -32,6 +33,7 @@ class Block:
     relations: Mapping[str, exp.Expr]
     columns: Mapping[str, frozenset[str] | None]
     joins: Mapping[int, exp.Join] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
 
 def blocks(tree: exp.Expr, columns: Columns) -> Iterator[Block]:
@@ -77,6 +79,7 @@ class _Reader:
         self._relations: dict[str, exp.Expr] = {}
         self._columns: dict[str, frozenset[str] | None] = {}
         self._joins: dict[int, exp.Join] = {}
+        self._hidden: set[str] = set()
 
     def block(self) -> Block | None:
         source = self._select.args.get("from_")
@@ -89,7 +92,7 @@ class _Reader:
         where = self._select.args.get("where")
         if where is not None:
             plan = Filter(self._conjuncts(where.this), plan)
-        return Block(self._select, plan, self._relations, self._columns, self._joins)
+        return Block(self._select, plan, self._relations, self._columns, self._joins, frozenset(self._hidden))
 
     def _collect(self, node: exp.Expr) -> bool:
         """Note the relations of a part of FROM; false where one has no name, or a name is there twice."""
@@ -116,6 +119,8 @@ class _Reader:
             conditions = () if on is None else self._conjuncts(on)
             plan = Join(plan, self._plan(join.this), kind, conditions, hinted or bool(join.hint))
             self._joins[id(plan)] = join
+            if kind in (JoinKind.SEMI, JoinKind.ANTI):
+                self._hidden |= plan.right.names
             if using:
                 plan = Project(plan)
         return plan
@@ -127,7 +132,9 @@ class _Reader:
         return self._chained(Leaf(group.alias_or_name.lower()), group.args.get("joins") or [])
 
     def _conjuncts(self, condition: exp.Expr) -> tuple[Conjunct, ...]:
-        return tuple(conjunct_of(part, self._columns) for part in conjuncts(condition))
+        # Above a semi or anti join its right side has no columns: the same name may mean one of a query around.
+        visible = {name: columns for name, columns in self._columns.items() if name not in self._hidden}
+        return tuple(conjunct_of(part, visible) for part in conjuncts(condition))
 
 
 def _group(node: exp.Expr) -> exp.Table | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from spark_jobs.contract import SourceFormat
-from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures, share_kept
+from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures, share_kept
 from spark_jobs.joins.distinct import distinct_values
 from spark_jobs.joins.sample import Sample, look
 from spark_jobs.predicates.compile import compile_filter
@@ -23,10 +24,11 @@ from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import InputFile, input_files, input_uris
 from spark_jobs.readers.protocol import AnySource, Source
 from spark_jobs.readers.storage import storage_for
-from spark_jobs.source import OpenedSource
 
 _TEXT_IN_MEMORY = 4
 """Bytes in memory for a byte of text, at most."""
+_UNPACKED = 8
+"""Bytes in memory for a byte of a columnar file, where its texts are long."""
 _LONGEST_TEXT = 64
 """Bytes taken for a text, array or struct in memory; about what such columns have."""
 
@@ -52,6 +54,18 @@ class SampleCache:
         return sample
 
 
+class Opened(Protocol):
+    """A source's frame as Spark's own reader gives it, and its schema."""
+
+    @property
+    def native(self) -> DataFrame:
+        """The frame."""
+
+    @property
+    def schema(self) -> t.StructType:
+        """Its columns."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a query wants to know of a relation: its name, its conditions (without that name), its key columns."""
@@ -70,12 +84,12 @@ class SourceFigures:
         self._folded: dict[str, object] = {}
         self._files: dict[str, tuple[InputFile, ...] | None] = {}
 
-    def bytes(self, source: AnySource, opened: OpenedSource) -> int | None:
+    def bytes(self, source: AnySource, opened: Opened) -> int | None:
         """Bytes of a source's files, None where that is not known."""
         files = self._listed(source, opened)
         return None if files is None else sum(file.size for file in files)
 
-    def of(self, source: AnySource, opened: OpenedSource, wanted: Wanted) -> RelationFigures | None:
+    def of(self, source: AnySource, opened: Opened, wanted: Wanted) -> RelationFigures | None:
         """Figures of a source as one relation of a query; None where nothing is known without reading it."""
         files = self._listed(source, opened)
         if files is None or not isinstance(source, Source):
@@ -93,7 +107,7 @@ class SourceFigures:
         share = self._share(sample, schema, wanted, {key[1]: column.distinct for key, column in figures.items()})
         return RelationFigures(sample.rows, sample.rows * share, figures, _at_most(source, files, sample, schema))
 
-    def _listed(self, source: AnySource, opened: OpenedSource) -> tuple[InputFile, ...] | None:
+    def _listed(self, source: AnySource, opened: Opened) -> tuple[InputFile, ...] | None:
         if not isinstance(source, Source):
             return None
         if source.name not in self._files:
@@ -171,10 +185,11 @@ def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
 
 def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, schema: t.StructType) -> float | None:
     """Bytes that the relation has in memory at most: by its counted rows, or by the bytes of its text."""
+    size = sum(file.size for file in files)
     if sample.exact:
-        return sample.rows * sum(_width(field.dataType) for field in schema.fields)
+        return max(sample.rows * sum(_width(field.dataType) for field in schema.fields), float(_UNPACKED * size))
     if source.format in (SourceFormat.CSV, SourceFormat.JSON) and not any(file.compression for file in files):
-        return float(_TEXT_IN_MEMORY * sum(file.size for file in files))
+        return float(_TEXT_IN_MEMORY * size)
     return None
 
 
@@ -187,8 +202,3 @@ def _product(shares: Sequence[float]) -> float:
     for share in shares:
         result *= share
     return result
-
-
-def keys_of(pairs: Sequence[tuple[Key, Key]], name: str) -> frozenset[str]:
-    """The columns of a relation that equalities mention."""
-    return frozenset(key[1] for pair in pairs for key in pair if key[0] == name)

@@ -59,6 +59,10 @@ class JoinWatch:
         plans = self._plans()
         return tuple(report.model_copy(update={"after": with_counts(report.after, plans)}) for report in reports)
 
+    def rows_through_joins(self) -> int:
+        """Rows that flowed out of all joins of the queries that ran."""
+        return sum(node.rows or 0 for plan in self._plans() for node in plan.nodes() if node.kind in _JOINS)
+
     def _executions(self) -> int:
         return int(self._store().executionsCount())
 

@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.gateway import jvm
 from spark_jobs.joins.block import Block, blocks, owner
 from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
+from spark_jobs.joins.chooser import Setting
+from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.push import Equated, column_equality, inner_conditions, reaching
-from spark_jobs.joins.reorder import Setting, estimated_rows, reorder
+from spark_jobs.joins.reorder import estimated_rows, reorder
+from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
 
 _GROUPED_POWER = 0.75
@@ -50,12 +52,17 @@ class Ordering:
         self._tables = tables
         self._blocks: dict[int, Block] = {}
         self._figures: dict[tuple[int, str], RelationFigures | None] = {}
+
+        def is_on(key: str, default: str = "false") -> bool:
+            return spark.conf.get(key, default) == "true"
+
         limit = spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or ""
-        self._is_mixed = all(
-            spark.conf.get(key, "false") == "true"
-            for key in ("spark.sql.ansi.enabled", "spark.sql.ansi.relationPrecedence")
+        ansi = is_on("spark.sql.ansi.enabled", "true")
+        self._refusal = _refusal(
+            commas_bind_weaker=ansi and is_on("spark.sql.ansi.relationPrecedence"),
+            case_sensitive=is_on("spark.sql.caseSensitive"),
         )
-        self._setting = Setting(options, self._of, equated, -1 if limit.startswith("-") else _BROADCAST_BYTES)
+        self._setting = Setting(options, self._of, equated, -1 if limit.startswith("-") else _BROADCAST_BYTES, ansi)
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
         """The text with its joins in order; `frame` has Spark analyse a text.
@@ -73,9 +80,7 @@ class Ordering:
         changed = written(tree)
         if changed == plain:
             return OrderedQuery(text, joins)
-        problem = (
-            "the comma binds weaker than JOIN here" if self._is_mixed else _difference(text, plain, changed, frame)
-        )
+        problem = self._refusal or _difference(text, plain, changed, frame, ansi=self._setting.ansi)
         if problem is None:
             return OrderedQuery(changed, joins)
         return OrderedQuery(text, tuple(_as_before(report, problem) for report in joins))
@@ -143,29 +148,26 @@ def _join_columns(block: Block, name: str) -> frozenset[str]:
     return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
 
 
-def _difference(text: str, plain: str, changed: str, frame: Callable[[str], DataFrame]) -> str | None:
+def _refusal(*, commas_bind_weaker: bool, case_sensitive: bool) -> str | None:
+    """Why no query of the session is touched, None where they may be."""
+    if commas_bind_weaker:
+        return "the comma binds weaker than JOIN here (spark.sql.ansi.relationPrecedence)"
+    return "names may differ by case alone (spark.sql.caseSensitive)" if case_sensitive else None
+
+
+def _difference(text: str, plain: str, changed: str, frame: Callable[[str], DataFrame], *, ansi: bool) -> str | None:
     """Why a changed text must not stand for the original, None where it may."""
     try:
         original = frame(text)
-        if not _is_same(original, frame(plain)):
+        if ansi and casts_may_fail(original):
+            return "a comparison casts, and could fail in another order on rows that it never met before"
+        if not is_same_query(original, frame(plain)):
             return "Spark reads the query differently once it is written anew"
         if _columns(frame(changed)) != _columns(original):
             return "the columns would not be the same"
     except PySparkException as problem:
         return f"Spark refuses the query once it is written anew: {str(problem).splitlines()[0]}"
     return None
-
-
-def _is_same(left: DataFrame, right: DataFrame) -> bool:
-    """Whether Spark takes two frames for the same query; common table expressions have numbers of their own in each."""
-    if left.sameSemantics(right):
-        return True
-    session = left.sparkSession
-    if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
-        return False
-    numbered = jvm(session).org.apache.spark.sql.catalyst.normalizer.NormalizeCTEIds
-    plans = [numbered.apply(each._jdf.queryExecution().analyzed()) for each in (left, right)]
-    return bool(plans[0].sameResult(plans[1]))
 
 
 def _columns(frame: DataFrame) -> Sequence[tuple[str, str]]:

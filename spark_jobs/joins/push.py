@@ -91,9 +91,9 @@ class _Closure:
         home, target = owner(here, self._columns), owner(there, self._columns)
         if home is None or target is None or condition.names != {home}:
             return None
-        key = here.name.lower()
         for column in condition.node.find_all(exp.Column):
-            if column.name.lower() != key or len(column.parts) > 2:
+            # In another case the name may be another column's.
+            if column.name != here.name or len(column.parts) > 2:
                 return None
         said = condition.node.transform(lambda node: there.copy() if isinstance(node, exp.Column) else node)
         return Conjunct(said, frozenset({target}))

@@ -1,64 +1,16 @@
-"""Chooses the order of the joins of one SELECT by what is known of its relations, and says what it chose and why."""
+"""Puts the joins of one SELECT into the order that is chosen for them, and says what it is and why."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
-from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.join_spec import JoinTree
-from spark_jobs.joins.block import Block, owner
-from spark_jobs.joins.cardinality import (
-    Equality,
-    Estimate,
-    Key,
-    Member,
-    RelationFigures,
-    Selective,
-    equal_columns,
-    share_kept,
-)
-from spark_jobs.joins.graph import (
-    Chain,
-    Conjunct,
-    Filter,
-    Item,
-    Join,
-    JoinKind,
-    Leaf,
-    Ordered,
-    Pair,
-    Plan,
-    Tree,
-    attached,
-    extract,
-    places,
-)
-from spark_jobs.joins.order import Branch, CostModel, Shape, cheapest, components, mask_of
-from spark_jobs.joins.push import Equated, column_equality
+from spark_jobs.contract import JoinReport
+from spark_jobs.joins.block import Block
+from spark_jobs.joins.cardinality import RelationFigures
+from spark_jobs.joins.chooser import Chooser, Figures, Setting, label, tree_report
+from spark_jobs.joins.graph import Filter, Join, JoinKind, Leaf, Plan, extract
 from spark_jobs.joins.rewrite import obstacle, write
 from spark_jobs.joins.rule import documented_order
-from spark_jobs.joins.star import star
-from spark_jobs.joins.text import written
-
-_GAIN = 0.9
-"""Another order is taken where it promises at most this share of the rows."""
-
-Figures = Callable[[Block, str], RelationFigures | None]
-"""Figures of a relation of a block, by its name; None where nothing is known."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the choice depends on besides the query: options, figures, types, and the bytes that may be broadcast."""
-
-    options: JoinOptions
-    figures: Figures
-    equated: Callable[[Block], Equated]
-    broadcast_bytes: int
 
 
 def reorder(block: Block, setting: Setting) -> JoinReport | None:
@@ -73,14 +25,17 @@ def reorder(block: Block, setting: Setting) -> JoinReport | None:
     started = time.perf_counter()
     before = documented_order(chain)
     reason = None if setting.options.reorder else "join_reorder is off"
-    reason = reason or obstacle(block, chain)
+    reason = reason or obstacle(block, chain, ansi=setting.ansi)
     figures = [] if reason else [_item_figures(block, item.plan, setting.figures) for item in chain.items]
-    unknown = [_label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
+    unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
     if reason or unknown:
-        tree = _report(before.tree, chain.items, None, ())
+        tree = tree_report(before.tree, chain.items, None, ())
         return JoinReport(before=tree, after=tree, reason=reason or f"nothing is known of {', '.join(unknown)}")
-    chooser = _Chooser(block, chain, [known for known in figures if known is not None], setting)
-    return chooser.chosen(before, started)
+    chooser = Chooser(block, chain, [known for known in figures if known is not None], setting)
+    choice = chooser.choice(before, started)
+    if choice.changes:
+        write(block, chain, choice.after, choice.hinted)
+    return choice.report
 
 
 def estimated_rows(block: Block, setting: Setting) -> float | None:
@@ -95,7 +50,7 @@ def estimated_rows(block: Block, setting: Setting) -> float | None:
     known = [each for each in figures if each is not None]
     if len(known) < len(figures):
         return None
-    return _Chooser(block, chain, known, setting).estimate.rows((1 << len(known)) - 1)
+    return Chooser(block, chain, known, setting).estimate.rows((1 << len(known)) - 1)
 
 
 def _item_figures(block: Block, plan: Plan, figures: Figures) -> RelationFigures | None:
@@ -110,184 +65,3 @@ def _item_figures(block: Block, plan: Plan, figures: Figures) -> RelationFigures
     larger = left if left.kept >= right.kept else right
     kept = {JoinKind.SEMI: left, JoinKind.ANTI: left, JoinKind.LEFT: left, JoinKind.RIGHT: right}.get(plan.kind, larger)
     return RelationFigures(max(kept.rows, kept.kept), kept.kept, {**left.columns, **right.columns})
-
-
-class _Chooser:
-    """The choice for one chain."""
-
-    def __init__(self, block: Block, chain: Chain, relations: Sequence[RelationFigures], setting: Setting) -> None:
-        self._block = block
-        self._chain = chain
-        self._relations = relations
-        self._setting = setting
-        conditions = [condition for condition in chain.conjuncts if condition.joinable]
-        self._equalities = [found for each in conditions if (found := self._equality(each)) is not None]
-        equated = setting.equated(block)
-        safe = [each for each in conditions if (pair := column_equality(each.node)) is not None and equated(*pair)]
-        self._implied = equal_columns(found for each in safe if (found := self._equality(each)) is not None)
-        distinct = {key: known.distinct for figures in relations for key, known in figures.columns.items()}
-        others = [
-            Selective(self._mask(each), share_kept(each.node, distinct))
-            for each in conditions
-            if self._mask(each).bit_count() > 1 and self._equality(each) is None
-        ]
-        self.estimate = Estimate(relations, self._equalities, others)
-
-    def chosen(self, before: Ordered, started: float) -> JoinReport:
-        """Take the cheapest order if it is worth it, write it, and report."""
-        model = CostModel(self.estimate.rows)
-        stars = star(self._relations, self._equalities) if self._setting.options.star_schema else ()
-        edges = self._edges()
-        is_connected = len(components(edges)) == 1
-        found = cheapest(
-            edges,
-            model,
-            threshold=self._setting.options.dp_threshold,
-            allowed=_around(stars) if stars and is_connected else None,
-        )
-        old = model.cost(_shape(before.tree))
-        is_better = len(self._chain.items) > 2 and found.cost < _GAIN * old
-        tree = _tree(self._oriented(found.shape)) if is_better else before.tree
-        after = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
-        hinted = self._broadcast(after.tree)
-        if is_better or hinted:
-            write(self._block, self._chain, after, hinted)
-        rows = f"about {found.cost if is_better else old:,.0f} rows through joins"
-        return JoinReport(
-            before=_report(before.tree, self._chain.items, self.estimate.rows, ()),
-            after=_report(after.tree, self._chain.items, self.estimate.rows, hinted),
-            reason=f"{rows} instead of {old:,.0f}" if is_better else f"{rows}, no order is much better",
-            reordered=is_better,
-            method=found.method,
-            star=tuple(_label(self._chain.items[number].plan) for number in stars),
-            seconds=round(time.perf_counter() - started, 3),
-        )
-
-    def _mask(self, condition: Conjunct) -> int:
-        """The items that a condition refers to."""
-        return sum(1 << number for number, item in enumerate(self._chain.items) if item.plan.names & condition.names)
-
-    def _equality(self, condition: Conjunct) -> Equality | None:
-        pair = column_equality(condition.node)
-        if pair is None or self._mask(condition).bit_count() != 2:
-            return None
-        keys: list[Key] = [(owner(column, self._block.columns) or "", column.name.lower()) for column in pair]
-        numbers = [self._number(key[0]) for key in keys]
-        return Equality(numbers[0], keys[0], numbers[1], keys[1])
-
-    def _number(self, name: str) -> int:
-        return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
-
-    def _edges(self) -> list[int]:
-        """Which items are connected: by equalities, also implied ones; by other conditions where nothing else does."""
-        edges = [0] * len(self._chain.items)
-        for each in self._chain.conjuncts:
-            if each.joinable and isinstance(each.node, exp.EQ) and self._mask(each).bit_count() == 2:
-                _connect(edges, self._mask(each))
-        for group in self._implied:
-            for one in group:
-                for two in group:
-                    if one.relation != two.relation:
-                        _connect(edges, 1 << one.relation | 1 << two.relation)
-        for each in self._chain.conjuncts:
-            mask = self._mask(each)
-            apart = [part for part in components(edges) if part & mask]
-            if each.joinable and mask.bit_count() == 2 and len(apart) > 1:
-                _connect(edges, mask)
-        return edges
-
-    def _oriented(self, shape: Shape) -> Shape:
-        """Larger sides on the left, and single relations on the right of joins: the sides that Spark builds from."""
-        if isinstance(shape, int):
-            return shape
-        left, right = self._oriented(shape.left), self._oriented(shape.right)
-        if isinstance(left, int) is isinstance(right, int):
-            swap = self.estimate.rows(mask_of(left)) < self.estimate.rows(mask_of(right))
-        else:
-            swap = isinstance(left, int)
-        return Branch(right, left) if swap else Branch(left, right)
-
-    def _with_implied(self, ordered: Ordered) -> Ordered:
-        """Write implied equalities into joins that only these connect: else they would be cross products."""
-
-        def filled(tree: Tree) -> Tree:
-            if isinstance(tree, int):
-                return tree
-            pair = replace(tree, left=filled(tree.left), right=filled(tree.right))
-            if any(isinstance(conjunct.node, exp.EQ) for conjunct in pair.conjuncts):
-                return pair
-            sides = set(places(pair.left)), set(places(pair.right))
-            for group in self._implied:
-                left = next((member for member in group if member.relation in sides[0]), None)
-                right = next((member for member in group if member.relation in sides[1]), None)
-                if left is not None and right is not None:
-                    conjuncts = (self._equal(left, right), *pair.conjuncts)
-                    return replace(pair, kind=JoinKind.INNER, conjuncts=conjuncts)
-            return pair
-
-        return Ordered(filled(ordered.tree), ordered.above)
-
-    def _equal(self, left: Member, right: Member) -> Conjunct:
-        columns = [
-            exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
-            for key in (left.key, right.key)
-        ]
-        return Conjunct(exp.EQ(this=columns[0], expression=columns[1]), frozenset({left.key[0], right.key[0]}))
-
-    def _broadcast(self, tree: Tree) -> frozenset[str]:
-        """Relations on the smaller side of a join that are provably small enough for every executor to hold."""
-        if isinstance(tree, int):
-            return frozenset()
-        found = self._broadcast(tree.left) | self._broadcast(tree.right)
-        sides = sorted((tree.left, tree.right), key=lambda side: self.estimate.rows(mask_of(_shape(side))))
-        small = sides[0]
-        if isinstance(small, int) and any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts):
-            plan, at_most = self._chain.items[small].plan, self._relations[small].at_most
-            if isinstance(plan, Leaf) and at_most is not None and at_most <= self._setting.broadcast_bytes:
-                found |= {plan.name}
-        return found
-
-
-def _around(members: Sequence[int]) -> Callable[[int], bool]:
-    """Allows only sets that are inside the star, hold all of it, or none of it."""
-    whole = sum(1 << number for number in members)
-    return lambda mask: mask & whole in (0, whole) or mask | whole == whole
-
-
-def _connect(edges: list[int], pair: int) -> None:
-    for number in range(len(edges)):
-        if pair >> number & 1:
-            edges[number] |= pair & ~(1 << number)
-
-
-def _tree(shape: Shape) -> Tree:
-    return shape if isinstance(shape, int) else Pair(_tree(shape.left), _tree(shape.right), JoinKind.INNER)
-
-
-def _shape(tree: Tree) -> Shape:
-    return tree if isinstance(tree, int) else Branch(_shape(tree.left), _shape(tree.right))
-
-
-def _label(plan: Plan) -> str:
-    if isinstance(plan, Leaf):
-        return plan.name
-    if isinstance(plan, Join):
-        return f"({_label(plan.left)} {plan.kind.value} JOIN {_label(plan.right)})"
-    return _label(plan.child)
-
-
-def _report(
-    tree: Tree, items: Sequence[Item], rows: Callable[[int], float] | None, hinted: Collection[str]
-) -> JoinTree:
-    """A tree for the report."""
-    estimated = None if rows is None else round(rows(mask_of(_shape(tree))), 1)
-    if isinstance(tree, int):
-        name = _label(items[tree].plan)
-        return JoinTree(relation=name, hint="BROADCAST" if name in hinted else None, estimated=estimated)
-    return JoinTree(
-        kind=tree.kind.value,
-        condition=" AND ".join(written(conjunct.node) for conjunct in tree.conjuncts) or None,
-        estimated=estimated,
-        left=_report(tree.left, items, rows, hinted),
-        right=_report(tree.right, items, rows, hinted),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -12,14 +13,17 @@ from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.picture import joins_text
-from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.protocol import Scan
-from spark_jobs.result import PushdownResult, explained
+from spark_jobs.result import PushdownResult, Shape, explained
 from spark_jobs.row_count import RowCount
 from spark_jobs.source import PlannedScan
 from spark_jobs.task_metrics import StageWatch
 
 T = TypeVar("T")
+
+
+def _as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,9 @@ class NamedScan:
     scan: Scan
 
     def native(self, reason: str) -> NamedScan:
-        """The same scan by Spark's own reader."""
-        return self if isinstance(self.scan, NativeScan) else replace(self, scan=self.planned.native(reason))
+        """The same scan by Spark's own reader, where that can take it over."""
+        fallback = self.planned.fallback(_as_it_is)
+        return self if fallback is None else replace(self, scan=fallback(reason).scan)
 
 
 @dataclass(frozen=True)
@@ -72,14 +77,21 @@ class JoinedResult(PushdownResult):
     def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result; where one of our readers gives up, again with Spark's in place of all."""
         try:
-            return self._run_once(action, as_they_come=as_they_come)
+            return self._run_held(action, as_they_come=as_they_come)
         except Exception as problem:
             if not self._may_fall_back or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
             reason = f"one of our readers gave up: {classify(problem).message}"
             self._scans = tuple(scan.native(reason) for scan in self._scans)
             self._may_fall_back = False
-        return self._run_once(action, as_they_come=as_they_come)
+        return self._run_held(action, as_they_come=as_they_come)
+
+    def _run_held(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+        """Run an action, and release afterwards what scans hold for their tasks."""
+        with ExitStack() as stack:
+            for scan in self._scans:
+                stack.enter_context(Shape(scan.scan, _as_it_is).held())
+            return self._run_once(action, as_they_come=as_they_come)
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         with StageWatch(self._query.spark) as watch:

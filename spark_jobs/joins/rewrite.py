@@ -8,13 +8,17 @@ import sqlglot
 from sqlglot import exp
 
 from spark_jobs.joins.block import Block
+from spark_jobs.joins.failing import may_fail
 from spark_jobs.joins.graph import Chain, Join, JoinKind, Leaf, Ordered, Pair, Plan, Project, Tree
 from spark_jobs.joins.text import KeptSpark
 from spark_jobs.projection.paths import quote_name
 
 
-def obstacle(block: Block, chain: Chain) -> str | None:
-    """Why the joins of a SELECT must stay as they are written, None where they need not."""
+def obstacle(block: Block, chain: Chain, *, ansi: bool) -> str | None:
+    """Why the joins of a SELECT must stay as they are written, None where they need not.
+
+    With `ansi`, expressions raise errors for values that they cannot take.
+    """
     if any(isinstance(join, exp.Join) and (join.hint or join.args.get("match_condition")) for join in _joins(block)):
         return "a join is hinted"
     if block.select.args.get("hint") is not None:
@@ -27,6 +31,8 @@ def obstacle(block: Block, chain: Chain) -> str | None:
         return "a star is an argument, and takes its columns in the order of the joins"
     if any(_repeats(conjunct.node) for conjunct in chain.conjuncts):
         return "a condition is not deterministic"
+    if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node) for conjunct in chain.conjuncts):
+        return "a condition over several relations may fail, in another order on rows that it never met before"
     return None
 
 
@@ -36,7 +42,7 @@ def write(block: Block, chain: Chain, ordered: Ordered, broadcast: Collection[st
     The SELECT list keeps its columns: a bare star becomes one star for each relation, in the order of the text.
     """
     select = block.select
-    names = [node.alias_or_name for node in block.relations.values()]
+    names = [node.alias_or_name for name, node in block.relations.items() if name not in block.hidden]
     stars = [exp.Column(this=exp.Star(), table=exp.to_identifier(name, quoted=True)) for name in names]
     items: list[exp.Expr] = []
     for item in select.expressions:

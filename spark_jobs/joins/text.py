@@ -39,9 +39,14 @@ class KeptSpark(Spark):
 
         def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
             """A typed literal, or a cast."""
-            if expression.meta.get(_TYPED):
+            if is_typed_literal(expression):
                 return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
             return str(super().cast_sql(expression, safe_prefix))
+
+
+def is_typed_literal(node: exp.Expr) -> bool:
+    """Whether a node is a literal such as `DATE '2024-01-31'`."""
+    return isinstance(node, exp.Cast) and bool(node.meta.get(_TYPED))
 
 
 def parsed(sql: str) -> exp.Query:
@@ -61,11 +66,16 @@ def written(tree: exp.Expr) -> str:
 
 
 def named_tables(tree: exp.Expr) -> list[exp.Table]:
-    """References to tables by a plain or dotted name which no common table expression of the query explains."""
+    """References to tables by a plain or dotted name which no common table expression of the query explains.
+
+    Names in hints are none: they stand for relations of the query.
+    """
     return [
         table
         for table in tree.find_all(exp.Table)
-        if isinstance(table.this, exp.Identifier) and expression_of(table) is None
+        if isinstance(table.this, exp.Identifier)
+        and table.find_ancestor(exp.Hint) is None
+        and expression_of(table) is None
     ]
 
 

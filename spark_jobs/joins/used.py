@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sqlglot import exp
 
-from spark_jobs.projection.implicit import canonical_name
+from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
 from spark_jobs.projection.tree import same_name
 
 
@@ -19,6 +19,7 @@ class Used:
         self._case_sensitive = case_sensitive
         self._aliases = {alias.lower() for alias in aliases}
         self._natural = any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
+        self._pivots = tree.find(exp.Pivot) is not None
         self._paths = [tuple(part.name for part in _parts(node)) for node in tree.find_all(exp.Column)]
         self._paths += [(name.name,) for join in tree.find_all(exp.Join) for name in _using(join)]
         self._members = {dot.expression.name for dot in tree.find_all(exp.Dot)}
@@ -33,7 +34,13 @@ class Used:
         mentioned = {part for path in self._paths for part in self._meant(path, own, names)} | self._members
         return tuple(name for name in names if any(self._same(name, part) for part in mentioned))
 
-    def implicit(self, table: exp.Table, names: Iterable[str], others: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    def implicit(
+        self,
+        table: exp.Table,
+        names: Iterable[str],
+        others: Mapping[str, frozenset[str]],
+        catalog: ImplicitCatalog = BUILT_IN,
+    ) -> tuple[str, ...]:
         """The file columns that the query asks of a table with these columns; `others` are those of all tables.
 
         One without the table's name counts only if no table and no alias of the query goes by it.
@@ -43,14 +50,15 @@ class Used:
         found = set()
         for path in self._paths:
             qualified = len(path) > 1 and path[0].lower() == own
-            name = canonical_name(path[1] if qualified else path[0])
-            if name is not None and name not in mine and (qualified or (len(path) == 1 and name not in known)):
-                found.add(name)
+            column = catalog.find(path[1] if qualified else path[0])
+            name = "" if column is None else column.name.lower()
+            if column is not None and name not in mine and (qualified or (len(path) == 1 and name not in known)):
+                found.add(column.name)
         return tuple(sorted(found))
 
     def _takes_all(self, table: exp.Table) -> bool:
-        """Whether the query wants every column of a table: by a star over it, or by a join on all common names."""
-        if self._natural:
+        """Whether the query wants every column: by a star, a join on all common names, or groups by all others."""
+        if self._natural or self._pivots:
             return True
         return any(self._covers(star, table) for star in self._tree.find_all(exp.Star))
 

@@ -1,0 +1,181 @@
+"""Orders the joins of a DataFrame: reads chains from Spark's plan, and puts them into it again in another order.
+
+Attributes keep their ids, so that `frame["column"]`, columns of one name and self joins mean what they meant.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import reduce
+
+import sqlglot
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from spark_jobs.contract import JoinOptions, JoinReport
+from spark_jobs.gateway import jvm
+from spark_jobs.joins.block import Block
+from spark_jobs.joins.cardinality import RelationFigures
+from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of, sequence
+from spark_jobs.joins.chooser import Chooser, Setting, tree_report
+from spark_jobs.joins.failing import casts_may_fail
+from spark_jobs.joins.figures import Wanted
+from spark_jobs.joins.graph import Ordered, Tree, attached
+from spark_jobs.joins.push import Equated
+from spark_jobs.joins.rule import documented_order
+from spark_jobs.joins.tables import TableFacts
+from spark_jobs.joins.text import KeptSpark
+
+_BROADCAST_BYTES = 64 << 20
+_THROUGH = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
+"""Nodes below which an item's own relation may be found."""
+
+
+class CatalystJoins:
+    """Orders the joins of frames of a classic session."""
+
+    def __init__(self, spark: SparkSession, options: JoinOptions, facts: TableFacts) -> None:
+        self._spark = spark
+        self._options = options
+        self._facts = facts
+        self._catalyst = jvm(spark).org.apache.spark.sql.catalyst
+        self._reports: list[JoinReport] = []
+        ansi = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
+        limit = spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or ""
+        self._ansi = ansi
+        self._broadcast_bytes = -1 if limit.startswith("-") else _BROADCAST_BYTES
+
+    def reordered(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
+        """The frame with its joins in order, or the very frame where they are best left alone; and the joins."""
+        self._reports = []
+        may_fail = self._ansi and casts_may_fail(frame)
+        plan = frame._jdf.queryExecution().withCachedData()
+        changed = None if may_fail or plan.isStreaming() else self._rewritten(plan)
+        if changed is None:
+            return frame, tuple(self._reports)
+        made = jvm(self._spark).org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, changed)
+        found = DataFrame(made, self._spark)
+        if found.schema != frame.schema:
+            reason = "the columns would not be the same"
+            return frame, tuple(
+                report.model_copy(update={"after": report.before, "reordered": False, "reason": reason})
+                for report in self._reports
+            )
+        return found, tuple(self._reports)
+
+    def _rewritten(self, plan: JavaObject) -> JavaObject | None:
+        """The plan with its chains in order, None where none of them changes."""
+        chain = CatalystChain.starting_at(plan)
+        if chain is not None:
+            return self._chain(plan, chain)
+        children = list(sequence(plan.children()))
+        found = [self._rewritten(child) for child in children]
+        if all(each is None for each in found):
+            return None
+        taken = [old if new is None else new for old, new in zip(children, found, strict=True)]
+        return plan.withNewChildren(self._indexed(taken))
+
+    def _chain(self, plan: JavaObject, chain: CatalystChain) -> JavaObject | None:
+        items = [self._rewritten(item) for item in chain.items]
+        taken = [old if new is None else new for old, new in zip(chain.items, items, strict=True)]
+        ordered = self._ordered(chain)
+        if ordered is None:
+            if all(each is None for each in items):
+                return None
+            ordered = attached(chain.as_written, chain.graph.items, chain.graph.conjuncts), frozenset[str]()
+        after, hinted = ordered
+        built = self._joined(after.tree, chain, taken, hinted)
+        above = [chain.expression(conjunct) for conjunct in after.above]
+        if above:
+            built = self._catalyst.plans.logical.Filter(self._all_of(above), built)
+        return self._catalyst.plans.logical.Project(plan.output(), built)
+
+    def _ordered(self, chain: CatalystChain) -> tuple[Ordered, frozenset[str]] | None:
+        """The order to take and the relations to broadcast, None to leave the chain alone."""
+        started = time.perf_counter()
+        before = documented_order(chain.graph)
+        reason = chain.obstacle(ansi=self._ansi) if self._options.reorder else "join_reorder is off"
+        figures = [] if reason else [self._figures(chain, place) for place in range(len(chain.items))]
+        if reason or None in figures:
+            tree = tree_report(before.tree, chain.graph.items, None, ())
+            reason = reason or "nothing is known of a relation"
+            self._reports.append(JoinReport(before=tree, after=tree, reason=reason))
+            return None
+        setting = Setting(
+            self._options, lambda block, name: None, self._equated, self._broadcast_bytes, ansi=self._ansi
+        )
+        known = [each for each in figures if each is not None]
+        choice = Chooser(chain.block, chain.graph, known, setting).choice(before, started)
+        self._reports.append(choice.report)
+        return (choice.after, choice.hinted) if choice.changes else None
+
+    @staticmethod
+    def _equated(_block: Block) -> Equated:
+        # What Spark infers by itself connects as well; an equality that nobody wrote is not added to a frame.
+        return lambda _left, _right: False
+
+    def _figures(self, chain: CatalystChain, place: int) -> RelationFigures | None:
+        """Figures of an item: of the relation below its filters, by the conditions on it alone."""
+        name, relation = chain.names[place], chain.items[place]
+        conditions, as_stored = list(chain.conditions_on(place)), True
+        while relation.nodeName() in _THROUGH:
+            if relation.nodeName() == "Filter":
+                conditions += conjuncts_of(relation.condition())
+            as_stored = as_stored and not computes(relation)
+            relation = relation.child()
+        columns = {column_name(attribute): str(attribute.name()) for attribute in sequence(relation.output())}
+        keys = {columns[key].lower(): key for key in chain.keys_of(place) if key in columns}
+        parts = (_parsed(condition, frozenset(columns)) for condition in conditions)
+        wanted = Wanted(name, tuple(part for part in parts if part is not None), frozenset(keys))
+        made = jvm(self._spark).org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, relation)
+        known = self._facts.of(f"{name} {made.semanticHash()}", DataFrame(made, self._spark), wanted)
+        if known is None:
+            return None
+        found = {(name, keys[key]): figures for (_, key), figures in known.columns.items() if key in keys}
+        return RelationFigures(known.rows, known.kept, found, known.at_most if as_stored else None)
+
+    def _joined(
+        self, tree: Tree, chain: CatalystChain, items: Sequence[JavaObject], hinted: frozenset[str]
+    ) -> JavaObject:
+        if isinstance(tree, int):
+            return items[tree]
+        left, right = (self._joined(side, chain, items, hinted) for side in (tree.left, tree.right))
+        conditions = [chain.expression(conjunct) for conjunct in tree.conjuncts]
+        scala = jvm(self._spark).scala
+        condition = scala.Some(self._all_of(conditions)) if conditions else scala.Option.empty()
+        kind = self._catalyst.plans.JoinType.apply("inner" if conditions else "cross")
+        hints = [self._hint(side, chain, hinted) for side in (tree.left, tree.right)]
+        return self._catalyst.plans.logical.Join(
+            left, right, kind, condition, self._catalyst.plans.logical.JoinHint(*hints)
+        )
+
+    def _hint(self, side: Tree, chain: CatalystChain, hinted: frozenset[str]) -> JavaObject:
+        scala, logical = jvm(self._spark).scala, self._catalyst.plans.logical
+        if not isinstance(side, int) or chain.names[side] not in hinted:
+            return scala.Option.empty()
+        broadcast = getattr(logical, "BROADCAST$").__getattr__("MODULE$")
+        return scala.Some(logical.HintInfo(scala.Some(broadcast)))
+
+    def _all_of(self, conditions: Sequence[JavaObject]) -> JavaObject:
+        return reduce(self._catalyst.expressions.And, conditions)
+
+    def _indexed(self, plans: Sequence[JavaObject]) -> JavaObject:
+        view = jvm(self._spark)
+        gathered = view.java.util.ArrayList()
+        for plan in plans:
+            gathered.add(plan)
+        return view.scala.jdk.javaapi.CollectionConverters.asScala(gathered).toIndexedSeq()
+
+
+def _parsed(condition: JavaObject, columns: frozenset[str]) -> exp.Expr | None:
+    """A condition over columns without the names of their relation, None where its text cannot be read."""
+    if any(column_name(attribute) not in columns for attribute in sequence(condition.references().toSeq())):
+        return None
+    try:
+        tree = sqlglot.parse_one(str(condition.sql()), dialect=KeptSpark)
+    except SqlglotError:
+        return None
+    return tree.transform(lambda node: exp.column(node.name) if isinstance(node, exp.Column) else node)

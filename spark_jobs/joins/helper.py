@@ -1,0 +1,117 @@
+"""reorder_joins: the order of joins as a helper for any PySpark job, over the tables and views of its session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from spark_jobs.contract import JoinOptions, JoinReport
+from spark_jobs.errors import BadSpecError
+from spark_jobs.failures import typed
+from spark_jobs.joins.block import Block
+from spark_jobs.joins.cardinality import RelationFigures
+from spark_jobs.joins.catalyst import CatalystJoins
+from spark_jobs.joins.figures import SampleCache, SourceFigures, Wanted
+from spark_jobs.joins.ordering import Ordering
+from spark_jobs.joins.outputs import OutputNames
+from spark_jobs.joins.picture import joins_text
+from spark_jobs.joins.places import ColumnTypes, unqualified
+from spark_jobs.joins.push import Equated
+from spark_jobs.joins.tables import TableFacts
+from spark_jobs.joins.text import named_tables, parsed
+from spark_jobs.projection.paths import quote_name
+
+
+@dataclass(frozen=True)
+class ReorderedJoins:
+    """A query with its joins in order: the lazy frame, the text that it comes from (None for a frame), the joins."""
+
+    df: DataFrame
+    sql: str | None
+    joins: tuple[JoinReport, ...]
+
+    def explain(self) -> str:
+        """The join trees before and after, in words."""
+        lines = []
+        for number, join in enumerate(self.joins, 1):
+            lines += [f"joins {number}", *(f"  {line}" for line in joins_text(join))]
+        return "\n".join(lines)
+
+
+def reorder_joins(
+    spark: SparkSession,
+    query: str | DataFrame,
+    *,
+    options: JoinOptions | None = None,
+    cache: SampleCache | None = None,
+) -> ReorderedJoins:
+    """A query over the session's own tables and views, or a frame, with its inner joins in the cheapest order.
+
+    Rows, column names and their order stay the same; what is doubtful stays as it is, with the reason in the report.
+    `cache` keeps what was seen of files for the next query. With Spark Connect only SQL text can be reordered.
+
+    >>> reorder_joins(spark, "SELECT ... FROM a, b, c WHERE ...").df              # doctest: +SKIP
+
+    Raises BadSpecError where the text is no query, and for a frame of Spark Connect.
+    """
+    options = options or JoinOptions(min_bytes=0)
+    facts = TableFacts(spark, SourceFigures(spark, cache or SampleCache()))
+    if isinstance(query, str):
+        return _TextQuery(spark, query, options, facts).reordered()
+    if not isinstance(spark, SparkSession):
+        raise BadSpecError("query: with Spark Connect only SQL text can be reordered, not a DataFrame; give the text")
+    frame, joins = CatalystJoins(spark, options, facts).reordered(query)
+    return ReorderedJoins(frame, None, joins)
+
+
+class _TextQuery:
+    """SQL text over tables and views."""
+
+    def __init__(self, spark: SparkSession, text: str, options: JoinOptions, facts: TableFacts) -> None:
+        self._spark = spark
+        self._text = text
+        self._options = options
+        self._facts = facts
+        self._tree = parsed(text)
+        self._frames: dict[str, DataFrame] = {}
+
+    def reordered(self) -> ReorderedJoins:
+        """The query in order. Raises typed errors for what Spark finds wrong with it."""
+        try:
+            self._spark.sql(self._text).schema  # noqa: B018 - Spark Connect analyses no sooner
+            self._frames = {_key(table): self._spark.table(_key(table)) for table in named_tables(self._tree)}
+        except (AnalysisException, ParseException) as problem:
+            raise typed(problem, about="query") from problem
+        names = OutputNames({name: columns for name, columns in self._columns().items() if columns is not None})
+        ordering = Ordering(self._spark, self._options, names, self._figures, self._equated)
+        ordered = ordering.ordered(self._text, self._spark.sql)
+        return ReorderedJoins(self._spark.sql(ordered.text), ordered.text, ordered.joins)
+
+    def _columns(self) -> dict[str, frozenset[str] | None]:
+        """Columns by the last part of a table's name, None where two tables share it."""
+        found: dict[str, frozenset[str] | None] = {}
+        for table in named_tables(self._tree):
+            columns = frozenset(map(str.lower, self._frames[_key(table)].columns))
+            found[table.name] = columns if found.get(table.name, columns) == columns else None
+        return found
+
+    def _figures(
+        self, table: exp.Table, name: str, conditions: tuple[exp.Expr, ...], keys: frozenset[str]
+    ) -> RelationFigures | None:
+        if table.args.get("sample") is not None:
+            return None
+        wanted = Wanted(name, tuple(each.transform(unqualified, name) for each in conditions), keys)
+        return self._facts.of(_key(table), self._frames[_key(table)], wanted)
+
+    def _equated(self, block: Block) -> Equated:
+        tables = {name: node for name, node in block.relations.items() if isinstance(node, exp.Table)}
+        schemas = {name: self._frames[_key(node)].schema for name, node in tables.items() if _key(node) in self._frames}
+        return ColumnTypes(schemas, case_sensitive=False).spelt_once
+
+
+def _key(table: exp.Table) -> str:
+    """The table's name as Spark takes it, quoted."""
+    return ".".join(quote_name(part.name) for part in table.parts)

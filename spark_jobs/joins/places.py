@@ -1,0 +1,98 @@
+"""The places of a query where it reads a source, and the types of the columns there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from spark_jobs.joins.block import Block
+from spark_jobs.joins.text import named_tables
+from spark_jobs.projection.tree import same_name
+from spark_jobs.readers.protocol import AnySource
+from spark_jobs.source import OpenedSource
+
+_SPELT_ONCE = (
+    *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
+    *(t.DateType, t.TimestampType, t.TimestampNTZType),
+)
+"""Types whose values are equal only if they are the same in every respect, unlike doubles with their two zeros."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A reference to a source: its name in reports, its view in the text, its table node and the source itself."""
+
+    key: str
+    view: str
+    table: exp.Table
+    source: OpenedSource
+    declared: AnySource
+
+
+def places_of(tree: exp.Expr, declared: Mapping[str, AnySource], opened: Mapping[str, OpenedSource]) -> list[Place]:
+    """The references to sources, which are given by view as declared and by name as opened."""
+    times = Counter(source.name for source in declared.values())
+    keys: Counter[str] = Counter()
+    places = []
+    for table in named_tables(tree):
+        name = declared[table.name].name
+        key = name if times[name] == 1 else f"{name} as {table.alias}"
+        keys[key] += 1
+        key = key if keys[key] == 1 else f"{key} ({keys[key]})"
+        places.append(Place(key, table.name, table, opened[name], declared[table.name]))
+    return places
+
+
+def in_block(block: Block, by_view: Mapping[str, Place]) -> dict[str, Place]:
+    """The sources among a block's relations, by their names in it."""
+    return {
+        name: by_view[node.name]
+        for name, node in block.relations.items()
+        if isinstance(node, exp.Table) and node.name in by_view
+    }
+
+
+def types_of(here: Mapping[str, Place], *, case_sensitive: bool) -> ColumnTypes:
+    """The types of the columns of sources, by the sources' names in a block."""
+    return ColumnTypes({name: place.source.schema for name, place in here.items()}, case_sensitive=case_sensitive)
+
+
+def unqualified(node: exp.Expr, relation: str) -> exp.Expr:
+    """A column reference without the name of its relation."""
+    if not isinstance(node, exp.Column) or len(node.parts) < 2 or node.parts[0].name.lower() != relation:
+        return node
+    rest = [part.copy() for part in reversed(node.parts[1:])]
+    return exp.Column(**dict(zip(("this", "table", "db"), rest, strict=False)))
+
+
+class ColumnTypes:
+    """Types of the columns of those relations of a block whose schemas are known, by their names in it."""
+
+    def __init__(self, schemas: Mapping[str, t.StructType], *, case_sensitive: bool) -> None:
+        self._schemas = schemas
+        self._case_sensitive = case_sensitive
+
+    def spelt_once(self, left: exp.Column, right: exp.Column) -> bool:
+        """Whether two columns have one type, whose values are equal only if they are the same."""
+        one, two = list(self._kinds(left)), list(self._kinds(right))
+        return len(one) == 1 and one == two and _is_spelt_once(one[0])
+
+    def _kinds(self, column: exp.Column) -> Iterator[t.DataType]:
+        """The type of `column` or `relation.column`."""
+        if len(column.parts) > 2:
+            return
+        holders = [self._schemas[column.table.lower()]] if column.table.lower() in self._schemas else []
+        for schema in holders if column.table else self._schemas.values():
+            for field in schema.fields:
+                if same_name(field.name, column.name, case_sensitive=self._case_sensitive):
+                    yield field.dataType
+
+
+def _is_spelt_once(kind: t.DataType) -> bool:
+    if isinstance(kind, t.StringType):
+        return type(kind) is t.StringType and kind.collation == "UTF8_BINARY"
+    return isinstance(kind, _SPELT_ONCE)

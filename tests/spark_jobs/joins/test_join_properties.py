@@ -1,0 +1,148 @@
+"""Random joins: in whatever order and whatever is pushed, rows, names and types are those of plain Spark SQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from random_joins import TABLES, RandomQueries, rows_of
+from sqlglot import exp
+
+from spark_jobs.contract import JoinOptions, JoinReport
+from spark_jobs.joins.block import Block
+from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
+from spark_jobs.joins.ordering import Ordering
+from spark_jobs.joins.outputs import OutputNames
+from spark_jobs.joins.push import Equated
+from spark_jobs.session import PushdownSession
+
+FORMATS = {"ta": "json", "tb": "orc", "tc": "parquet", "td": "csv", "te": "json"}
+COLUMNS = {name: frozenset(column.split()[0] for column in ddl.split(", ")) for name, ddl in TABLES.items()}
+STAR = JoinOptions(min_bytes=0, star_schema=True)
+ORDERED = JoinOptions(min_bytes=0)
+AS_WRITTEN = JoinOptions(reorder=False)
+
+
+@pytest.fixture(scope="module")
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The tables as files, and as views of the session with what Spark's own readers find there."""
+    root = tmp_path_factory.mktemp("random")
+    for name, schema in TABLES.items():
+        frame = spark.createDataFrame(rows_of(name, 7), schema).coalesce(1)
+        frame.write.option("header", True).format(FORMATS[name]).save(str(root / name))
+    return {name: str(root / name) for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def views(spark: SparkSession, files: dict[str, str]) -> Iterator[None]:
+    for name, path in files.items():
+        stored = spark.read.schema(TABLES[name]).format(FORMATS[name]).option("header", True).load(path)
+        rows = [tuple(row) for row in stored.collect()]
+        spark.createDataFrame(rows, TABLES[name]).coalesce(1).createOrReplaceTempView(name)
+    yield
+    for name in files:
+        spark.catalog.dropTempView(name)
+
+
+@pytest.fixture
+def session(spark: SparkSession, files: dict[str, str]) -> PushdownSession:
+    session = PushdownSession(spark)
+    for name, path in files.items():
+        options = {"header": "true"} if FORMATS[name] == "csv" else {}
+        reader = "spark" if name in ("tc", "te") else "pushdown"
+        session.add_source(name, path=path, format=FORMATS[name], schema=TABLES[name], options=options, reader=reader)
+    return session
+
+
+def contents(frame: DataFrame) -> tuple[list[tuple[str, str]], Counter[tuple[object, ...]]]:
+    return frame.dtypes, Counter(tuple(row) for row in frame.collect())
+
+
+def valid(spark: SparkSession, queries: RandomQueries) -> tuple[str, DataFrame]:
+    """The next query that Spark takes, and its frame."""
+    while True:
+        query = queries.query()
+        try:
+            return query, spark.sql(query)
+        except AnalysisException:
+            continue
+
+
+def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple[JoinReport, ...]]:
+    """The query in an order that random figures lead to."""
+    random = Random(seed)
+
+    def figures(table: exp.Table, name: str, conditions: tuple[exp.Expr, ...], keys: frozenset[str]) -> RelationFigures:
+        rows = random.choice((3.0, 100.0, 1e4, 1e7))
+        columns = {(name, key): ColumnFigures(rows * random.choice((0.001, 0.1, 1.0))) for key in keys}
+        return RelationFigures(rows, rows * random.choice((0.001, 0.5, 1.0)), columns, at_most=rows)
+
+    def equated(block: Block) -> Equated:
+        return lambda left, right: left.name == right.name and left.name != "k"
+
+    ordering = Ordering(spark, random.choice((ORDERED, STAR)), OutputNames(COLUMNS), figures, equated)
+    ordered = ordering.ordered(query, spark.sql)
+    return ordered.text, ordered.joins
+
+
+def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool) -> None:
+    """Compare so many queries with themselves in another order, out of at most 30 times as many."""
+    queries, reordered = RandomQueries(seed, only_inner=only_inner), 0
+    for number in range(30 * count):
+        if reordered == count:
+            return
+        query, plain = valid(spark, queries)
+        text, joins = random_order(spark, query, number)
+        if any(join.reordered for join in joins):
+            reordered += 1
+            assert contents(spark.sql(text)) == contents(plain), f"{query}\n{text}"
+        else:
+            assert text == query or "BROADCAST" in text, f"{query}\n{text}"
+    raise AssertionError(f"only {reordered} of {30 * count} queries had another order")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_order_gives_the_same_rows(spark: SparkSession, views: None, seed: int) -> None:
+    check_orders(spark, seed, 6, only_inner=True)
+    check_orders(spark, seed + 100, 4, only_inner=False)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_any_order_gives_the_same_rows_at_length(spark: SparkSession, views: None, seed: int) -> None:
+    check_orders(spark, seed, 60, only_inner=True)
+    check_orders(spark, seed + 100, 40, only_inner=False)
+
+
+def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count: int) -> None:
+    """Compare so many queries over files, pushed and ordered, with plain Spark over the same rows."""
+    queries, random = RandomQueries(seed), Random(seed)
+    for _ in range(count):
+        query, plain = valid(spark, queries)
+        options = random.choice((ORDERED, STAR, AS_WRITTEN))
+        found = session.sql(query, options).run(contents)
+        assert found == contents(plain), f"{query}\n{options}"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_pushed_changes_nothing(spark: SparkSession, views: None, session: PushdownSession, seed: int) -> None:
+    check_pushed(spark, session, seed, 10)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_what_is_pushed_changes_nothing_at_length(
+    spark: SparkSession, views: None, session: PushdownSession, seed: int
+) -> None:
+    check_pushed(spark, session, seed, 60)
+
+
+def test_the_tables_have_nulls_and_duplicates() -> None:
+    for name in TABLES:
+        rows = rows_of(name, 7)
+        assert any(None in row for row in rows), name
+        assert max(Counter(rows).values()) > 1, name
