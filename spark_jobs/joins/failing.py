@@ -34,12 +34,16 @@ def casts_may_fail(frame: DataFrame) -> bool:
     session = frame.sparkSession
     if not isinstance(session, SparkSession):
         return _told_to_cast(frame)
+    plan = frame._jdf.queryExecution().analyzed()
+    if _CAST.search(str(plan.toString())) is None:
+        # Asking every node of a plan takes a while.
+        return False
     can_widen = jvm(session).org.apache.spark.sql.catalyst.expressions.Cast.canUpCast
     return any(
         expression.getClass().getSimpleName() == "Cast"
         and not expression.child().foldable()
         and not can_widen(expression.child().dataType(), expression.dataType())
-        for node in _plans(frame._jdf.queryExecution().analyzed())
+        for node in _plans(plan)
         if node.nodeName() in _WITH_CONDITIONS
         for condition in _each(node.expressions())
         for expression in _nodes(condition)
