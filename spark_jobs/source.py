@@ -27,7 +27,7 @@ from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, input_uris, partition_columns
-from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source
+from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only
 from spark_jobs.readers.share import shares
 from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
 from spark_jobs.scans import leaner, listing_remarks, planned
@@ -165,6 +165,7 @@ class OpenedSource:
             predicate,
             pruned,
             self.fill() if implicit else None,
+            spark_only(where),
         )
 
     def query_request(self, tree: exp.Expr, where: str | None) -> tuple[ScanRequest, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import sqlglot
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,8 @@ from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.figures import SampleCache
 from spark_jobs.joins.planner import JoinPlanner
-from spark_jobs.readers.protocol import AnySource
+from spark_jobs.predicates.parse import read_alike
+from spark_jobs.readers.protocol import AnySource, spark_only
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
 from spark_jobs.source import OpenedSource, open_source
 
@@ -40,6 +42,7 @@ class SqlPlanner:
         opened = open_source(self._spark, source)
         where = self._where(sql, tree, opened)
         request, notes = opened.query_request(tree, where)
+        request = replace(request, spark_only=spark_only(sql))
 
         def shaped(frame: DataFrame) -> DataFrame:
             frame.createOrReplaceTempView(source.name)
@@ -68,7 +71,7 @@ class SqlPlanner:
         """
         found = tree.args.get("where")
         names = self._spark.conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in sql
-        if found is None or not self._simple(tree) or "\\" in sql or names:
+        if found is None or not self._simple(tree) or "\\" in sql or names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)
         predicate = found.this.transform(opened.unqualified, table.alias_or_name)

@@ -26,7 +26,7 @@ from spark_jobs.joins.same import reads_alike
 from spark_jobs.joins.text import named_tables, parsed, swapped, written
 from spark_jobs.joins.used import Used
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.protocol import AnySource, Source
+from spark_jobs.readers.protocol import AnySource, Source, spark_only
 from spark_jobs.source import open_source
 
 
@@ -37,6 +37,7 @@ class _Request:
     place: Place
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
+    spark_only: str | None
 
     def scan(self, where: str | None, reductions: Sequence[Reduction] = ()) -> NamedScan:
         """The planned scan, with the conditions that reach it."""
@@ -47,6 +48,7 @@ class _Request:
         implicit = tuple(sorted({*request.implicit, *self.implicit}))
         if implicit:
             request = replace(request, implicit=implicit, fill=place.source.fill())
+        request = replace(request, spark_only=self.spark_only)
         notes = tuple(reduction.note for reduction in reductions)
         planned = place.source.planned(request, (*projection.notes, *notes))
         return NamedScan(place.key, place.view, planned, planned.scan)
@@ -79,7 +81,7 @@ class JoinPlanner:
         columns = {place.view: frozenset(map(str.lower, place.source.schema.fieldNames())) for place in places}
         names = OutputNames(columns)
         where = self._conditions(sql, tree, places, names)
-        requests = self._requests(tree, places, columns)
+        requests = self._requests(sql, tree, places, columns)
         scans = [request.scan(where.get(request.place.view)) for request in requests]
         if not self._means_what_it_says(ViewQuery(self._spark, text), tree, scans):
             where, scans = {}, [request.scan(None) for request in requests]
@@ -148,7 +150,10 @@ class JoinPlanner:
             raise BadSpecError(f"query: no source is named {name!r}; there are {there}")
         return found
 
-    def _requests(self, tree: exp.Expr, places: list[Place], columns: Mapping[str, frozenset[str]]) -> list[_Request]:
+    def _requests(
+        self, sql: str, tree: exp.Expr, places: list[Place], columns: Mapping[str, frozenset[str]]
+    ) -> list[_Request]:
+        only = spark_only(sql)
         aliases = [node.alias_or_name for node in tree.find_all(exp.Table, exp.Subquery, exp.CTE)]
         used = Used(tree, aliases, case_sensitive=self._case_sensitive)
         requests = []
@@ -157,7 +162,7 @@ class JoinPlanner:
             implicit: tuple[str, ...] = ()
             if isinstance(place.declared, Source):
                 implicit = used.implicit(place.table, names, columns, place.declared.catalog)
-            requests.append(_Request(place, used.columns(place.table, names), implicit))
+            requests.append(_Request(place, used.columns(place.table, names), implicit, only))
         return requests
 
     def _conditions(self, sql: str, tree: exp.Expr, places: list[Place], names: OutputNames) -> dict[str, str]:

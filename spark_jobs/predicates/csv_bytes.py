@@ -14,7 +14,15 @@ from datetime import date, timedelta
 from functools import cache
 
 from spark_jobs.predicates.facts import AllOf, Between, Contains, Fact, Family, OneOf, Present
-from spark_jobs.predicates.pattern import BytePattern, Fields, alternation, byte_class, literal, patterns
+from spark_jobs.predicates.pattern import (
+    BytePattern,
+    Fields,
+    alternation,
+    byte_class,
+    literal,
+    patterns,
+    searched_length,
+)
 from spark_jobs.predicates.ranges import Period, fixed_width_regex
 from spark_jobs.predicates.spelling import (
     MAX_PERIODS,
@@ -142,14 +150,23 @@ def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     if isinstance(fact, OneOf):
         texts = [str(v) for v in fact.values]
         if all(text and not any(c in unsafe for c in text) for text in texts):
-            return _bounded([literal(text) for text in texts], _label(fact), syntax)
+            return _whole_or_start(texts, _label(fact), syntax)
         return _longest_run(texts, unsafe) if len(texts) == 1 else None
     return _longest_run(list(fact.runs), unsafe) if isinstance(fact, Contains) else None
 
 
+def _whole_or_start(texts: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
+    """Fields that are one of the texts, or begin like one of the long ones."""
+    length = searched_length(len(texts))
+    whole = alternation(literal(text) for text in texts if len(text) <= length)
+    starts = alternation(literal(text[:length]) for text in texts if len(text) > length)
+    found = [f"{syntax.before}{group}{syntax.after}" for group in whole] + [syntax.before + group for group in starts]
+    return BytePattern(tuple(found), (), (), label)
+
+
 def _longest_run(texts: list[str], unsafe: frozenset[str]) -> BytePattern | None:
     runs = [run for text in texts for run in "".join("\n" if c in unsafe else c for c in text).split("\n")]
-    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")
+    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
     return BytePattern((literal(best),), (), (), some([repr(best)])) if len(best) >= _MIN_RUN else None
 
 

@@ -334,7 +334,7 @@ def _value(node: exp.Expr, target: Target, scope: Scope) -> Scalar | None:
     if raw is None:
         return None
     if target.family in _NUMERIC:
-        return _number(raw, target.family)
+        return None if _may_round(node, raw, target) else _number(raw, target.family)
     if target.family in _CALENDAR:
         return _calendar(raw, target.family)
     if target.family is Family.STRING:
@@ -342,6 +342,17 @@ def _value(node: exp.Expr, target: Target, scope: Scope) -> Scalar | None:
     if target.family is Family.BOOLEAN:
         return raw if isinstance(raw, bool) else None
     return None
+
+
+def _may_round(node: exp.Expr, raw: Scalar | float, target: Target) -> bool:
+    """Whether the column may lose digits in the comparison: a computed decimal can have room for many before the point.
+
+    Spark compares decimals in a type of 38 digits at most and rather rounds than gives up a digit before the point, so
+    that 4.6 equals CAST(5 AS DECIMAL(38, 0)). Decimals that are written out have room for what is written.
+    """
+    node = node.unnest()
+    written = isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
+    return target.family is Family.DECIMAL and isinstance(raw, Decimal) and not written
 
 
 def _encodable(text: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from spark_jobs.predicates.facts import AllOf, Between, Contains, Fact, Family, OneOf, Present
-from spark_jobs.predicates.pattern import BytePattern, alternation, literal, patterns
+from spark_jobs.predicates.pattern import BytePattern, alternation, literal, patterns, searched_length
 from spark_jobs.predicates.ranges import Period, fixed_width_regex
 from spark_jobs.predicates.spelling import (
     MAX_PERIODS,
@@ -110,23 +110,30 @@ def _strings(fact: OneOf) -> _Values | None:
     texts = [str(v) for v in fact.values]
     if all(text and not any(c in _UNSAFE for c in text) for text in texts):
         # A string column also takes numbers, booleans and objects as they are written, so the quotes are optional.
-        spellings = [f"{_QUOTE}?{literal(text)}(?:{_QUOTE}|[ \\t\\r\\n,}}\\]])" for text in texts]
-        return _Values(spellings, some(texts), "".join(sorted(set("".join(texts)))))
+        length = searched_length(len(texts))
+        return _Values([_string(text, length) for text in texts], some(texts), "".join(sorted(set("".join(texts)))))
     if len(texts) == 1:
         return _longest_run((texts[0],))
     return None
 
 
+def _string(text: str, length: int) -> str:
+    """The value up to its end, or just the start of a long one."""
+    end = f"(?:{_QUOTE}|[ \\t\\r\\n,}}\\]])" if len(text) <= length else ""
+    return f"{_QUOTE}?{literal(text[:length])}{end}"
+
+
 def _contains(fact: Contains) -> _Values | None:
     first = fact.runs[0]
     if fact.prefix and not any(c in _UNSAFE for c in first):
+        first = first[: searched_length(1)]
         return _Values([f"{_QUOTE}?{literal(first)}"], f"{first}%", first)
     return _longest_run(fact.runs)
 
 
 def _longest_run(texts: tuple[str, ...]) -> _Values | None:
     runs = [run for text in texts for run in _safe_runs(text)]
-    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")
+    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
     return _Values([], best, best, anchored=False) if len(best) >= _MIN_RUN else None
 
 

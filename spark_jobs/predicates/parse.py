@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+_READ_OTHERWISE = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)")
+_OF_ITS_FILE = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
+
 
 def parse_predicate(text: str) -> exp.Expr | None:
-    """Return the AST of a Spark SQL predicate, or None where sqlglot cannot read it.
+    """Return the AST of a Spark SQL predicate, or None where sqlglot cannot read it, or reads it otherwise than Spark.
 
     None is no verdict on the text: Spark's own parser has the last word, and a predicate that only Spark can read is
     evaluated by Spark alone.
     """
     try:
-        return sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+        return sqlglot.parse_one(text, dialect="spark", into=exp.Condition) if read_alike(text) else None
     except SqlglotError:
         return None
+
+
+def read_alike(text: str) -> bool:
+    """Whether Spark takes the text for the same words as sqlglot does.
+
+    Spark puts settings in place of `${...}`, ends a `--` comment at a carriage return, though not behind a backslash,
+    and takes two quotes inside a literal for one where sqlglot sees two literals. Raises SqlglotError for no SQL.
+    """
+    if _READ_OTHERWISE.search(text):
+        return False
+    strings = (token.token_type is sqlglot.TokenType.STRING for token in sqlglot.tokenize(text, dialect="spark"))
+    return not any(one and other for one, other in pairwise(strings))
+
+
+def asks_of_its_file(text: str) -> bool:
+    """Whether SQL may ask for what only the rows of Spark's own readers know: the file that they come from."""
+    return _OF_ITS_FILE.search(text) is not None
 
 
 def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:

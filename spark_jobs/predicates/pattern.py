@@ -90,6 +90,18 @@ def literal(text: str) -> str:
     return "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\x{b:02x}" for b in text.encode("utf-8"))
 
 
+_LONGEST_TEXT = 500
+_LONGEST_LIST = 40_000
+
+
+def searched_length(texts: int) -> int:
+    """Of how many characters of each of some texts a pattern is made: the rest would only cost time to compile.
+
+    Hyperscan takes 16,000 characters in one expression, and a character of a text can become 16 of them.
+    """
+    return max(12, min(_LONGEST_TEXT, _LONGEST_LIST // max(texts, 1)))
+
+
 def byte_class(characters: str) -> str:
     """Members of a character class for these single-byte characters."""
     return "".join(f"\\x{ord(c):02x}" for c in characters)

@@ -21,6 +21,7 @@ from spark_jobs.contract import (
     SourceFormat,
     SourceReport,
 )
+from spark_jobs.predicates.parse import asks_of_its_file
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.remote_spec import RemoteConnection
@@ -70,6 +71,7 @@ class ScanRequest:
     predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
     `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
     `read_schema`. `fill` knows the values of the implicit columns, None for the built-in ones under their own names.
+    `spark_only` says why none but Spark's own reader will do, None where any may read.
     """
 
     source: Source
@@ -81,6 +83,7 @@ class ScanRequest:
     predicate: exp.Expr | None
     pruned: StructType | None = None
     fill: ImplicitFill | None = None
+    spark_only: str | None = None
 
     @property
     def read_schema(self) -> StructType:
@@ -141,6 +144,13 @@ class LimitedScan(Protocol):
 
     def next_frame(self) -> DataFrame | None:
         """The rows of the next piece, or None behind the last one."""
+
+
+def spark_only(sql: str | None) -> str | None:
+    """Why none but Spark's own reader serves a predicate or query, None where any does."""
+    if sql is None or not asks_of_its_file(sql):
+        return None
+    return "input_file_name() and _metadata are known to the rows of Spark's own reader alone"
 
 
 def unsupported(conjunct: str, reason: str) -> ConjunctReport:

@@ -31,6 +31,7 @@ from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.storage import Storage, storage_for
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
+from spark_jobs.readers.text_settings import current_dates, setting, unsafe_settings
 
 _LINE_SCHEMA = "value string"
 
@@ -115,34 +116,16 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "partition columns come from directory names"
     if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
         return "the files have no columns"
-    return _unsafe_settings(spark, request) or why_unsafe(source.format, source.options, request.schema)
-
-
-def _unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Session settings that change what becomes of broken input."""
-    if _conf(spark, "spark.sql.json.enablePartialResults", "true") != "true":
-        return "spark.sql.json.enablePartialResults is off, so one bad field voids its line"
-    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
-        if _conf(spark, key, "false") == "true":
-            return f"{key} is on, and only Spark's readers skip broken files"
-    if _conf(spark, "spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in (request.where or ""):
-        return "spark.sql.ansi.doubleQuotedIdentifiers is on, double quotes hold names"
-    if _conf(spark, "spark.sql.json.enableExactStringParsing", "true") != "true":
-        return "spark.sql.json.enableExactStringParsing is off, numbers and objects in string columns are rewritten"
-    corrupt = _conf(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
-    if corrupt in request.schema.fieldNames():
-        return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
-    return None
+    return (
+        request.spark_only
+        or unsafe_settings(spark, request)
+        or why_unsafe(source.format, source.options, request.schema)
+    )
 
 
 def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
-    legacy = _conf(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY"
-    today = datetime.now(UTC).date()
-    return text_options(request.source.format, request.source.options, legacy_dates=legacy, today=today)
-
-
-def _conf(spark: SparkSession, key: str, default: str) -> str:
-    return (spark.conf.get(key, default) or default).strip()
+    source, today = request.source, datetime.now(UTC).date()
+    return text_options(source.format, source.options, legacy_dates=not current_dates(spark), today=today)
 
 
 @dataclass(frozen=True)
@@ -162,9 +145,9 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
     assert request.where is not None
     scope = Scope(
         request.schema,
-        case_sensitive=_conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        case_sensitive=setting(spark, "spark.sql.caseSensitive", "false") == "true",
         plain_strings="\\" not in request.where
-        and _conf(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
+        and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
         fold=fold,
     )
     # Two half-open ranges over one column are one narrow range together.

@@ -6,57 +6,14 @@ import random
 from collections.abc import Mapping
 
 from pyspark.sql import types as t
-from values import DECIMALS, date_text, integer, text, timestamp_text
+from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, integer, spoilt, text, timestamp_text
 
-SIMPLE: tuple[t.DataType, ...] = (
-    t.ByteType(),
-    t.ShortType(),
-    t.IntegerType(),
-    t.LongType(),
-    t.FloatType(),
-    t.DoubleType(),
-    t.DecimalType(10, 2),
-    t.DecimalType(5, 0),
-    t.DecimalType(38, 10),
-    t.StringType(),
-    t.StringType(),
-    t.StringType(),
-    t.BooleanType(),
-    t.DateType(),
-    t.DateType(),
-    t.TimestampType(),
-    t.TimestampNTZType(),
-)
-NAMES = ("a", "b", "c", "d", "k", "key", "Ab", "x y", "a.b", "é", "value")
 _NATIVE_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
 
 def random_schema(rng: random.Random, width: int) -> t.StructType:
     """Fields with different names, also when case is ignored."""
-    return t.StructType([t.StructField(name, rng.choice(SIMPLE)) for name in rng.sample(NAMES, width)])
-
-
-def random_options(rng: random.Random) -> dict[str, str]:
-    """Options that matter, each set now and then."""
-    choices = {
-        "sep": (",", ";", "|", "\t", "||", "-", " ", ":", ", "),
-        "quote": ('"', "'", "\x00"),
-        "escape": ("\\", '"', "!", "'"),
-        "header": ("true", "false"),
-        "nullValue": ("", "null", "abc", "5", "1995-01-05"),
-        "emptyValue": ("", "5", "abc", "true", "1995-01-05"),
-        "ignoreLeadingWhiteSpace": ("true", "false"),
-        "ignoreTrailingWhiteSpace": ("true", "false"),
-        "comment": ("#", "a", "1"),
-        "lineSep": ("\n",),
-        "nanValue": ("NaN", "5"),
-        "positiveInf": ("Inf", "5"),
-        "dateFormat": ("yyyy-MM-dd", "dd/MM/yyyy"),
-        "timestampFormat": ("yyyy-MM-dd HH:mm:ss",),
-        "encoding": ("UTF-8", "us-ascii"),
-        "timeZone": ("Asia/Tokyo",),
-    }
-    return {key: rng.choice(values) for key, values in choices.items() if rng.random() < 0.2}
+    return t.StructType([t.StructField(name, rng.choice(SIMPLE_TYPES)) for name in rng.sample(COMMON_NAMES, width)])
 
 
 def line(rng: random.Random, schema: t.StructType, options: Mapping[str, str], odd: float) -> bytes:
@@ -66,11 +23,7 @@ def line(rng: random.Random, schema: t.StructType, options: Mapping[str, str], o
     fields = [field(rng, f.dataType, options, odd) for f in schema.fields]
     if rng.random() < odd / 3:
         fields = fields[: rng.randint(0, len(fields))] if rng.random() < 0.5 else [*fields, "5", "abc"]
-    raw = options.get("sep", ",").join(fields).encode("utf-8")
-    if rng.random() < odd / 20:
-        place = rng.randrange(len(raw) + 1)
-        return raw[:place] + rng.choice((b"\xff", b"\xc3", b"\xc1\x81")) + raw[place:]
-    return raw
+    return spoilt(rng, options.get("sep", ",").join(fields), odd)
 
 
 def field(rng: random.Random, data_type: t.DataType, options: Mapping[str, str], odd: float) -> str:

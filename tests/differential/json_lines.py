@@ -6,49 +6,10 @@ import random
 from collections.abc import Callable
 
 from pyspark.sql import types as t
-from values import DECIMALS, date_text, integer, text, timestamp_text
+from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, integer, spoilt, text, timestamp_text
 
-SIMPLE: tuple[t.DataType, ...] = (
-    t.ByteType(),
-    t.ShortType(),
-    t.IntegerType(),
-    t.LongType(),
-    t.LongType(),
-    t.FloatType(),
-    t.DoubleType(),
-    t.DecimalType(10, 2),
-    t.DecimalType(5, 0),
-    t.DecimalType(38, 10),
-    t.StringType(),
-    t.StringType(),
-    t.StringType(),
-    t.BooleanType(),
-    t.DateType(),
-    t.DateType(),
-    t.TimestampType(),
-    t.TimestampNTZType(),
-    t.BinaryType(),
-)
-NAMES = (
-    "a",
-    "b",
-    "c",
-    "d",
-    "k",
-    "key",
-    "Ab",
-    "x y",
-    "a.b",
-    "é",
-    "日本",
-    "a`b",
-    "it's",
-    "s/t",
-    "n",
-    "u0041",
-    "value",
-    "_m",
-)
+SIMPLE: tuple[t.DataType, ...] = (*SIMPLE_TYPES, t.LongType(), t.BinaryType())
+NAMES = (*COMMON_NAMES, "日本", "a`b", "it's", "s/t", "n", "u0041", "_m")
 _SPACES = ("", "", "", "", " ", "  ", "\t")
 
 
@@ -79,14 +40,9 @@ def line(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
 
 
 def encoded(rng: random.Random, written: str, odd: float) -> bytes:
-    """UTF-8, rarely spoilt."""
-    raw = written.encode("utf-8", "surrogatepass")
-    if rng.random() < odd / 20:
-        place = rng.randrange(len(raw) + 1)
-        return raw[:place] + rng.choice((b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc1\x81")) + raw[place:]
-    if rng.random() < odd / 10:
-        return raw.replace(b"a", b"\xc1\xa1")
-    return raw
+    """UTF-8, rarely spoilt, or with letters in a longer form than UTF-8 allows."""
+    raw = spoilt(rng, written, odd)
+    return raw.replace(b"a", b"\xc1\xa1") if rng.random() < odd / 10 else raw
 
 
 def record(rng: random.Random, schema: t.StructType, odd: float) -> str:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import csv_lines
 import json_lines
+from drawn_options import random_options, random_settings
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves, predicate
 
-from spark_jobs.contract import SourceFormat, SourceReport
+from spark_jobs.contract import SourceFormat
 from spark_jobs.predicates.csv_bytes import csv_patterns
-from spark_jobs.predicates.derive import Scope, derive
+from spark_jobs.predicates.derive import Fold, Scope, derive
 from spark_jobs.predicates.json_bytes import json_patterns
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.predicates.pattern import BytePattern
@@ -29,7 +31,6 @@ from spark_jobs.readers.files import Compression, Split
 from spark_jobs.readers.lines import LineReader, Window
 from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.text_options import TextOptions, text_options, why_unsafe
-from spark_jobs.session import PushdownSession
 
 
 class SparkGivesUpError(Exception):
@@ -51,6 +52,7 @@ class Case:
     terminators: tuple[bytes, ...]
     predicates: tuple[str, ...]
     ansi: bool
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def generate(
@@ -61,17 +63,23 @@ class Case:
         lines: int,
         predicates: int,
         oddness: Sequence[float] = (0.02, 0.15, 0.5),
+        refused: float = 0.0,
     ) -> Case:
-        """A case from a seed; how often a line or value is odd is one of `oddness` for the whole file."""
+        """A case from a seed; how often a line or value is odd is one of `oddness` for the whole file.
+
+        `refused` is how often there is an option or a setting that rules out byte search.
+        """
         rng = random.Random(seed)
         is_json = source_format is SourceFormat.JSON
         ansi = rng.random() < 0.5
         odd = rng.choice(oddness)
+        options = random_options(rng, source_format, refused=rng.random() < refused)
+        settings = random_settings(rng, refused=rng.random() < refused / 3)
         if is_json:
-            schema, options = json_lines.random_schema(rng, rng.randint(1, 5)), {}
+            schema = json_lines.random_schema(rng, rng.randint(1, 5))
             texts = [json_lines.line(rng, schema, odd) for _ in range(lines)]
         else:
-            schema, options = csv_lines.random_schema(rng, rng.randint(1, 5)), csv_lines.random_options(rng)
+            schema = csv_lines.random_schema(rng, rng.randint(1, 5))
             texts = [csv_lines.line(rng, schema, options, odd) for _ in range(lines)]
         mixed_ends = rng.random() < 0.2 and "lineSep" not in options
         ends = [rng.choice((b"\n", b"\r\n", b"\r")) if mixed_ends else b"\n" for _ in texts]
@@ -79,7 +87,8 @@ class Case:
         asked = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
         if "lineSep" not in options:
             texts = [text if is_json else text.replace(b"\r", b" ") for text in texts]
-        return cls(source_format, schema, options, tuple(texts), tuple(ends), tuple(dict.fromkeys(asked)), ansi)
+        predicates_once = tuple(dict.fromkeys(asked))
+        return cls(source_format, schema, options, tuple(texts), tuple(ends), predicates_once, ansi, settings)
 
     @cached_property
     def read_schema(self) -> t.StructType:
@@ -100,7 +109,8 @@ class Case:
     def text_options(self) -> TextOptions:
         """What the reader makes of the options."""
         lowered = {key.lower(): value for key, value in self.options.items()}
-        return text_options(self.source_format, lowered, legacy_dates=False, today=datetime.now(UTC).date())
+        legacy = self.settings.get("spark.sql.legacy.timeParserPolicy", "CORRECTED") != "CORRECTED"
+        return text_options(self.source_format, lowered, legacy_dates=legacy, today=datetime.now(UTC).date())
 
     @property
     def unsafe(self) -> str | None:
@@ -134,32 +144,75 @@ def row_text(schema: t.StructType) -> str:
 def judge(spark: SparkSession, case: Case, path: Path) -> Verdicts:
     """Evaluate all predicates over all rows in one job; predicates that raise are dropped and told."""
     path.write_bytes(case.content)
-    configure(spark, case)
-    frame = case.native(spark, path)
-    good, raised = list(case.predicates), []
-    try:
-        collected = _evaluated(frame, case, good)
-    except PySparkException:
-        for one in list(good):
-            try:
-                _evaluated(frame, case, [one])
-            except (PySparkException, Py4JJavaError):
-                good.remove(one)
-                raised.append(one)
-        collected = _evaluated(frame, case, good)
-    except Py4JJavaError as problem:
-        raise SparkGivesUpError from problem
+    with configured(spark, case):
+        collected, good, raised = _judged(case.native(spark, path), case)
     origins = tuple(_origins(case, [row[0] for row in collected]))
     rows = tuple(row[1] for row in collected)
     kept = {p: frozenset(n for n, row in enumerate(collected) if row[2 + i] is True) for i, p in enumerate(good)}
     return Verdicts(rows, origins, kept, tuple(raised))
 
 
-def configure(spark: SparkSession, case: Case) -> None:
-    """Session settings of a case; Spark's own pushdown is off because it loses rows with duplicate keys."""
-    spark.conf.set("spark.sql.ansi.enabled", str(case.ansi).lower())
-    spark.conf.set("spark.sql.json.filterPushdown.enabled", "false")
-    spark.conf.set("spark.sql.csv.filterPushdown.enabled", "false")
+def _judged(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
+    """Spark's rows with what each predicate says of them, the predicates that do not raise, and those that do."""
+    good: list[str] = list(case.predicates)
+    raised: list[str] = []
+    try:
+        return _evaluated(frame, case, good), good, raised
+    except PySparkException:
+        pass
+    except Py4JJavaError as problem:
+        raise SparkGivesUpError from problem
+    try:
+        _evaluated(frame, case, [])
+    except (PySparkException, Py4JJavaError) as problem:
+        raise SparkGivesUpError from problem
+    for one in case.predicates:
+        try:
+            _evaluated(frame, case, [one])
+        except (PySparkException, Py4JJavaError):
+            good.remove(one)
+            raised.append(one)
+    return _evaluated(frame, case, good), good, raised
+
+
+@contextmanager
+def configured(spark: SparkSession, case: Case) -> Iterator[None]:
+    """A session with the settings of a case; Spark's own pushdown is off as it loses rows with duplicate keys."""
+    settings = {
+        "spark.sql.ansi.enabled": str(case.ansi).lower(),
+        "spark.sql.json.filterPushdown.enabled": "false",
+        "spark.sql.csv.filterPushdown.enabled": "false",
+        **case.settings,
+    }
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, known in before.items():
+            if known is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, known)
+
+
+class Folder:
+    """Evaluates the constants of predicates by Spark, each once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._known: dict[str, object] = {}
+
+    def __call__(self, sql: str) -> object:
+        """The value of a constant expression, None where Spark finds an error in it."""
+        if sql not in self._known:
+            try:
+                row = self._spark.sql(f"SELECT {sql}").head()
+            except (PySparkException, ValueError, OverflowError):
+                row = None
+            self._known[sql] = None if row is None else row[0]
+        return self._known[sql]
 
 
 def _evaluated(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
@@ -199,12 +252,12 @@ def csv_rows(case: Case) -> Iterator[int]:
         yield number
 
 
-def byte_patterns(case: Case, asked: str) -> list[BytePattern]:
+def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[BytePattern]:
     """The patterns that a predicate implies, each of which must let every kept line through."""
     tree = parse_predicate(asked)
     if tree is None:
         return []
-    facts = derive(tree, Scope(case.read_schema, plain_strings="\\" not in asked))
+    facts = derive(tree, Scope(case.read_schema, plain_strings="\\" not in asked, fold=fold))
     options = case.text_options
     if case.source_format is SourceFormat.CSV:
         found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
@@ -234,24 +287,3 @@ def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) ->
         for window in LineReader(split, carriage_returns=syntax.carriage_returns).windows():
             found.update(finder.lines(window, split.path, at_start=start == 0))
     return found
-
-
-def holds_nul(case: Case) -> bool:
-    """Whether the file must be refused for a NUL byte."""
-    return b"\x00" in case.content
-
-
-def pushed(spark: SparkSession, case: Case, path: Path, asked: str) -> tuple[Counter[str], SourceReport]:
-    """The rows that a session with reader='pushdown' answers, as text, and its report."""
-    session = PushdownSession(spark)
-    session.add_source(
-        "data",
-        path=str(path),
-        format=case.source_format.value,
-        schema=case.read_schema.toDDL(),
-        options=case.options,
-        reader="pushdown",
-    )
-    result = session.scan("data", where=asked)
-    rows = result.run(lambda frame: frame.selectExpr(row_text(case.read_schema)).collect())
-    return Counter(row[0] for row in rows), result.report()["data"]

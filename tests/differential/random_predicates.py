@@ -41,6 +41,8 @@ def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
         return f"{name} IS {rng.choice(('', 'NOT ', 'NOT '))}NULL"
     if isinstance(data_type, t.StringType) and rng.random() < 0.4:
         return f"{name}{rng.choice((' ', ' ', ' NOT '))}LIKE {quoted(like(rng))}"
+    if isinstance(data_type, t.StringType) and rng.random() < 0.1:
+        return f"{rng.choice(('startswith', 'endswith', 'contains'))}({name}, {quoted(text(rng))})"
     if isinstance(data_type, t.BooleanType) and rng.random() < 0.3:
         return rng.choice((name, f"NOT {name}", f"{name} IS TRUE", f"{name} IS NOT FALSE"))
     if rng.random() < 0.04:
@@ -102,11 +104,28 @@ def literal(rng: random.Random, data_type: t.DataType) -> str:
     if isinstance(data_type, t.DateType):
         day = rng.choice(DATES)
         return rng.choice(
-            (quoted(day), f"DATE {quoted(day)}", f"DATE{quoted(day)} + INTERVAL 1 DAY", f"DATE{quoted(odd_day(rng))}")
+            (
+                quoted(day),
+                f"DATE {quoted(day)}",
+                f"DATE{quoted(day)} + INTERVAL 1 DAY",
+                f"DATE{quoted(odd_day(rng))}",
+                f"date_sub(DATE{quoted(day)}, 3)",
+                f"add_months(DATE{quoted(day)}, -1)",
+                f"CAST({quoted(day)} AS DATE)",
+            )
         )
     if isinstance(data_type, t.TimestampType | t.TimestampNTZType):
         moment = rng.choice(DATES) + rng.choice((*TIMES[:4], " 12:30:00+18:00", " 12:30:00-18:00"))
-        return rng.choice((quoted(moment), f"TIMESTAMP {quoted(moment)}", f"DATE {quoted(moment[:10])}"))
+        zoneless = quoted(moment.partition("+")[0][:19])
+        return rng.choice(
+            (
+                quoted(moment),
+                f"TIMESTAMP {quoted(moment)}",
+                f"DATE {quoted(moment[:10])}",
+                f"TIMESTAMP_NTZ{zoneless}",
+                f"TIMESTAMP{quoted(moment)} - INTERVAL 30 HOURS",
+            )
+        )
     if isinstance(data_type, t.IntegralType):
         number = integer(rng)
         return rng.choice(
@@ -118,11 +137,15 @@ def literal(rng: random.Random, data_type: t.DataType) -> str:
                 f"{number}D",
                 f"CAST({number} AS DOUBLE)",
                 f"{number}BD",
+                f"{number % 1000}L - 5",
+                f"CAST({number} AS DECIMAL(38, 0))",
+                f"CAST('{number % 100}' AS INT)",
             )
         )
     number_text = rng.choice((*DECIMALS, *DECIMALS, str(rng.choice((5, 12, 100)))))
     plain = number_text if "e" not in number_text else f"{float(number_text)}"
-    return rng.choice((number_text, plain, f"{plain}D", f"CAST({plain} AS FLOAT)", f"{plain} + 0"))
+    wide = rng.choice(("DECIMAL(38, 0)", "DECIMAL(38, 37)", "DECIMAL(20, 5)", "FLOAT", "DOUBLE"))
+    return rng.choice((number_text, plain, f"{plain}D", f"CAST({plain} AS {wide})", f"{plain} + 0", f"{plain}BD"))
 
 
 def odd_day(rng: random.Random) -> str:

@@ -1,9 +1,4 @@
-"""Every line that Spark keeps matches every pattern derived from the predicate, and is found in the file.
-
-Hypothesis draws the seeds; a batch (a schema, options, a file, dozens of predicates) is made from one seed, because it
-holds far more choices than hypothesis keeps for an example. A failure names one predicate and one line, so there is
-nothing left to shrink.
-"""
+"""Every line that Spark keeps matches every pattern derived from the predicate, and is found in the file."""
 
 from __future__ import annotations
 
@@ -11,9 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from oracle import Case, SparkGivesUpError, Verdicts, byte_patterns, candidates, judge, matches
+from batches import over_seeds
+from oracle import Case, Folder, SparkGivesUpError, Verdicts, byte_patterns, candidates, configured, judge, matches
 from pyspark.sql import SparkSession
 from tally import Tally
 
@@ -23,13 +17,6 @@ from spark_jobs.predicates.pattern import BytePattern
 LINES = 60
 PREDICATES = 60
 NIGHTLY_CASES = 100_000
-SEEDS = st.integers(0, 2**32 - 1)
-BATCHES = {
-    "deadline": None,
-    "database": None,
-    "phases": [Phase.explicit, Phase.generate],
-    "suppress_health_check": list(HealthCheck),
-}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -47,12 +34,15 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
     if case.unsafe:
         tally.because(case.unsafe)
         return
-    for asked, kept in verdicts.kept.items():
-        kept_lines = sorted({verdicts.origins[row] for row in kept if verdicts.origins[row] >= 0})
-        found = byte_patterns(case, asked)
+    with configured(spark, case):
+        fold = Folder(spark)
+        derived = {asked: byte_patterns(case, asked, fold) for asked in verdicts.kept}
+    for asked, found in derived.items():
+        kept_lines = sorted({verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0})
         tally.with_pattern += bool(found)
         for pattern in found:
-            about = f"seed {seed}, {source_format}: {asked} as {pattern.label!r}, options {case.options}"
+            about = f"seed {seed}, {source_format}: {asked} as {pattern.label!r}, options {case.options}, "
+            about += f"settings {case.settings}"
             _check_lines(case, pattern, kept_lines, about)
             _check_file(case, pattern, kept_lines, path, 1 + seed % 4, about)
             tally.kept_lines += len(kept_lines)
@@ -91,13 +81,7 @@ def _not_vacuous(tally: Tally) -> None:
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
 def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
-
-    @settings(max_examples=10, **BATCHES)
-    @given(seed=SEEDS)
-    def run(seed: int) -> None:
-        check_batch(spark, source_format, seed, tmp_path, tally)
-
-    run()
+    over_seeds(10, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
 
 
@@ -105,13 +89,8 @@ def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
 def test_no_kept_line_is_missed_in_many_cases(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
-
-    @settings(max_examples=NIGHTLY_CASES // 2 // PREDICATES + 1, **BATCHES)
-    @given(seed=SEEDS)
-    def run(seed: int) -> None:
-        check_batch(spark, source_format, seed, tmp_path, tally)
-
-    run()
+    batches = NIGHTLY_CASES // 2 // PREDICATES + 1
+    over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
 
 

@@ -5,6 +5,30 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from pyspark.sql import types as t
+
+SIMPLE_TYPES: tuple[t.DataType, ...] = (
+    t.ByteType(),
+    t.ShortType(),
+    t.IntegerType(),
+    t.LongType(),
+    t.FloatType(),
+    t.DoubleType(),
+    t.DecimalType(10, 2),
+    t.DecimalType(5, 0),
+    t.DecimalType(38, 10),
+    t.StringType(),
+    t.StringType(),
+    t.StringType(),
+    t.BooleanType(),
+    t.DateType(),
+    t.DateType(),
+    t.TimestampType(),
+    t.TimestampNTZType(),
+)
+"""Types that JSON and CSV files can hold, those twice that matter most."""
+COMMON_NAMES = ("a", "b", "c", "d", "k", "key", "Ab", "x y", "a.b", "é", "value")
+"""Names of columns, different also when case is ignored."""
 INTEGERS = (0, 1, -1, 5, -5, 7, 12, 99, 100, 127, -128, -56, 200, 256, 261, 1000, 12345, -12345, 2147483647, 16777217)
 HUGE = (9223372036854775807, -9223372036854775808, 9007199254740993, 9007199254740992, 18446744073709551621, 10**25)
 DECIMALS = (
@@ -104,6 +128,15 @@ def text(rng: random.Random) -> str:
     if rng.random() < 0.8:
         return rng.choice(TEXTS)
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(0, 6)))
+
+
+def spoilt(rng: random.Random, written: str, odd: float) -> bytes:
+    """UTF-8, now and then with bytes that do not belong there."""
+    raw = written.encode("utf-8", "surrogatepass")
+    if rng.random() >= odd / 20:
+        return raw
+    place = rng.randrange(len(raw) + 1)
+    return raw[:place] + rng.choice((b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc1\x81")) + raw[place:]
 
 
 def integer(rng: random.Random) -> int:

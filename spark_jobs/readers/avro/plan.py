@@ -97,7 +97,7 @@ def _refusal(request: ScanRequest) -> str | None:
     for field in read_fields(request):
         if _DECLARED in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
-    return unread_column(request)
+    return request.spark_only or unread_column(request)
 
 
 def containers(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:

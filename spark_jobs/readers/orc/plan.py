@@ -129,7 +129,7 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     if partition_columns(request.native):
         return "partition columns come from directory names"
-    return unread_column(request) or _unsafe_setting(spark, request)
+    return request.spark_only or unread_column(request) or _unsafe_setting(spark, request)
 
 
 def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:

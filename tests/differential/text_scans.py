@@ -1,0 +1,147 @@
+"""Runs many predicates over one set of files in one Spark job, by the text reader and by Spark's own."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+
+from oracle import Case, SparkGivesUpError, configured, row_text
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from spark_jobs.contract import ErrorCode, SourceReport
+from spark_jobs.failures import classify
+from spark_jobs.result import PushdownResult
+from spark_jobs.session import PushdownSession
+
+Rows = Counter[str]
+
+_WRITERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+
+
+@dataclass(frozen=True)
+class Scans:
+    """Files of a case, the columns that are asked for, and whether with the name of the file."""
+
+    case: Case
+    folder: Path
+    columns: tuple[str, ...]
+    with_filename: bool
+
+    @classmethod
+    def written(cls, case: Case, folder: Path, rng: random.Random) -> Scans:
+        """Cuts a case's lines into a few files, some compressed, and chooses columns."""
+        folder.mkdir()
+        ends = sorted(rng.randint(0, len(case.lines)) for _ in range(rng.choice((0, 0, 1, 3))))
+        for number, (start, stop) in enumerate(pairwise((0, *ends, len(case.lines)))):
+            suffix = rng.choice(("", "", ".gz", ".bz2"))
+            text = b"".join(
+                line + end for line, end in zip(case.lines[start:stop], case.terminators[start:stop], strict=True)
+            )
+            (folder / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
+        names = case.schema.fieldNames()
+        wanted = sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
+        return cls(case, folder, tuple(wanted), rng.random() < 0.3)
+
+    @property
+    def shown(self) -> str:
+        """SQL that shows a row of the answer."""
+        fields = [field for field in self.case.schema.fields if field.name in self.columns]
+        if self.with_filename:
+            fields.append(t.StructField("filename", t.StringType()))
+        return row_text(t.StructType(fields))
+
+    def expected(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, Rows]:
+        """The rows of Spark's own reader per predicate; those that make Spark raise are left out.
+
+        Raises SparkGivesUpError where Spark cannot read the files at all.
+        """
+        frame = self._native(spark)
+        try:
+            return _counted(_flagged(frame, self.shown, predicates), predicates)
+        except (PySparkException, Py4JJavaError):
+            if _raises(frame, self.shown, []):
+                raise SparkGivesUpError from None
+        good = [asked for asked in predicates if not _raises(frame, self.shown, [asked])]
+        return _counted(_flagged(frame, self.shown, good), good)
+
+    def alone(self, spark: SparkSession, asked: str) -> Rows:
+        """The rows of Spark's own reader for one predicate, with no others in its query."""
+        return Counter(row[0] for row in self._native(spark).where(asked).selectExpr(self.shown).collect())
+
+    def answered(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
+        """The rows of a session with reader='pushdown' per predicate, and its reports: all scans in one job."""
+        session = PushdownSession(spark)
+        session.add_source(
+            "data",
+            path=str(self.folder),
+            format=self.case.source_format.value,
+            schema=self.case.schema.toDDL(),
+            options=self.case.options,
+            reader="pushdown",
+        )
+        columns = ["`" + name.replace("`", "``") + "`" for name in self.columns]
+        columns += ["filename"] if self.with_filename else []
+        results = [session.scan("data", columns=columns, where=asked) for asked in predicates]
+        frames = [result.df.selectExpr(f"{n} AS scan", f"{self.shown} AS row") for n, result in enumerate(results)]
+        try:
+            rows = reduce(DataFrame.unionAll, frames).collect()
+        except (PySparkException, Py4JJavaError) as problem:
+            if classify(problem).code is not ErrorCode.UNSAFE_INPUT:
+                raise
+            return {asked: self._run(result) for asked, result in zip(predicates, results, strict=True)}
+        found: dict[int, Rows] = {number: Counter() for number in range(len(predicates))}
+        for number, row in rows:
+            found[number][row] += 1
+        return {asked: (found[n], results[n].report()["data"]) for n, asked in enumerate(predicates)}
+
+    def _run(self, result: PushdownResult) -> tuple[Rows, SourceReport]:
+        rows = result.run(lambda frame: frame.selectExpr(self.shown).collect())
+        return Counter(row[0] for row in rows), result.report()["data"]
+
+    def _native(self, spark: SparkSession) -> DataFrame:
+        case = self.case
+        frame = spark.read.format(case.source_format.value).schema(case.schema).options(**case.options)
+        loaded = frame.load(str(self.folder))
+        return loaded.selectExpr("*", "_metadata.file_name AS filename") if self.with_filename else loaded
+
+
+def compared(
+    spark: SparkSession, scans: Scans, predicates: Sequence[str]
+) -> Iterator[tuple[str, Rows, Rows, SourceReport]]:
+    """Per predicate the rows of Spark's reader, ours, and our report.
+
+    What looks different is asked of Spark once more by itself: there it reads just the columns of that query.
+    """
+    with configured(spark, scans.case):
+        expected = scans.expected(spark, predicates)
+        answers = scans.answered(spark, list(expected)) if expected else {}
+        for asked, (rows, report) in answers.items():
+            theirs = expected[asked] if rows == expected[asked] else scans.alone(spark, asked)
+            yield asked, theirs, rows, report
+
+
+def _flagged(frame: DataFrame, shown: str, predicates: Sequence[str]) -> DataFrame:
+    return frame.selectExpr(shown, *(f"({asked}) AS `p{n}`" for n, asked in enumerate(predicates)))
+
+
+def _counted(frame: DataFrame, predicates: Sequence[str]) -> dict[str, Rows]:
+    rows = frame.collect()
+    return {asked: Counter(row[0] for row in rows if row[1 + n] is True) for n, asked in enumerate(predicates)}
+
+
+def _raises(frame: DataFrame, shown: str, predicates: Sequence[str]) -> bool:
+    try:
+        _flagged(frame, shown, predicates).collect()
+    except (PySparkException, Py4JJavaError):
+        return True
+    return False
