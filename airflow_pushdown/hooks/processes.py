@@ -1,13 +1,21 @@
-"""Runs spark-submit in a session of its own, and ends every process of that session when the job must go."""
+"""Runs spark-submit in a session of its own, and ends every process of that session when the job must go.
+
+A task that is killed outright can end nothing. So a guard, which is this module as a program, waits beside every job
+for the end of a pipe that the task alone holds open.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
 
 import psutil  # type: ignore[import-untyped]
 
@@ -54,14 +62,20 @@ class JobProcess:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start `command` with exactly `environment`; output and errors come as one stream, as they are printed."""
-        self.popen = subprocess.Popen(  # noqa: S603 - the command is built by us, no shell is involved
-            list(command),
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self._guard = _Guard()
+        try:
+            self.popen = subprocess.Popen(  # noqa: S603 - the command is built by us, no shell is involved
+                list(command),
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError:
+            self._guard.dismiss()
+            raise
+        self._guard.watch(self.popen.pid)
         self._reaper = threading.Thread(target=self._reap, name="spark-submit-reaper", daemon=True)
         self._reaper.start()
 
@@ -95,6 +109,47 @@ class JobProcess:
         self.popen.wait()
         if not wait_for_end(self.session, LEFTOVER_GRACE_SECONDS):
             end_session(self.session, LEFTOVER_GRACE_SECONDS)
+        self._guard.dismiss()
+
+
+class _Guard:
+    """A process that ends a session of processes when the one that started it is gone without a word."""
+
+    def __init__(self) -> None:
+        self._popen = subprocess.Popen(  # noqa: S603 - this very file
+            [sys.executable, "-P", str(Path(__file__))],
+            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def watch(self, session: int) -> None:
+        """Name the session to end."""
+        self._tell(f"{session}\n".encode())
+
+    def dismiss(self) -> None:
+        """Say that there is nothing to end, and wait for the guard to go."""
+        self._tell(_DISMISSED)
+        with contextlib.suppress(BrokenPipeError):
+            self._popen.communicate()
+
+    def _tell(self, message: bytes) -> None:
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._popen.stdin.write(message)
+            self._popen.stdin.flush()
+
+
+_DISMISSED = b"done\n"
+
+
+def guard(orders: BinaryIO) -> None:
+    """End the session that is named in the first line of `orders`, unless a second line follows before their end."""
+    session, dismissed = orders.readline(), orders.readline()
+    if session and not dismissed:
+        end_session(int(session), TERM_GRACE_SECONDS)
 
 
 def _session_of(pid: int) -> int | None:
@@ -120,3 +175,7 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+if __name__ == "__main__":
+    guard(sys.stdin.buffer)

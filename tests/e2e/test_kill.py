@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -33,14 +34,18 @@ def session_of_job(airflow: psutil.Process) -> int | None:
     return None
 
 
+def running_session(airflow: Airflow, process: subprocess.Popen[bytes]) -> int:
+    """Session of the job, as soon as it has come to hang."""
+    watched = psutil.Process(process.pid)
+    while (session := session_of_job(watched)) is None:
+        assert process.poll() is None, airflow.log()
+        time.sleep(0.1)
+    return session
+
+
 def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
     process = airflow.start("dags", "test", "stalled_scan", "2026-01-01")
-    watched = psutil.Process(process.pid)
-    session = None
-    while session is None:
-        assert process.poll() is None, airflow.log()
-        session = session_of_job(watched)
-        time.sleep(0.1)
+    session = running_session(airflow, process)
     commands = [" ".join(psutil.Process(pid).cmdline()) for pid in session_members(session)]
     assert any("SparkSubmit" in command for command in commands)
     assert any("run.py" in command for command in commands)
@@ -50,6 +55,16 @@ def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
     assert wait_for_end(session, KILL_BUDGET_SECONDS), session_members(session)
     assert process.wait() != 0
     assert "the task was killed, and the Spark job with it" in airflow.log()
+    assert not (airflow.data / "stalled").exists()
+
+
+def test_a_task_that_is_killed_outright_leaves_no_process_of_its_job(airflow: Airflow) -> None:
+    process = airflow.start("dags", "test", "stalled_scan", "2026-01-01")
+    session = running_session(airflow, process)
+
+    process.kill()
+
+    assert wait_for_end(session, KILL_BUDGET_SECONDS), session_members(session)
     assert not (airflow.data / "stalled").exists()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from airflow_pushdown.hooks.processes import JobProcess, session_members, wait_for_end
@@ -27,6 +29,17 @@ time.sleep(600)
 """
 
 
+# A task that runs the job above, says its session, and then waits for it.
+TASK = """
+import os, sys
+from airflow_pushdown.hooks.processes import JobProcess
+job = JobProcess([sys.executable, "-c", sys.argv[1]], {"PATH": os.defpath})
+next(job.lines())
+print(job.session, flush=True)
+job.wait()
+"""
+
+
 def start(code: str, **environment: str) -> JobProcess:
     return JobProcess([sys.executable, "-c", code], {"PATH": os.defpath, **environment})
 
@@ -36,6 +49,7 @@ def stubborn() -> Iterator[JobProcess]:
     job = start(STUBBORN)
     yield job
     job.kill()
+    job.wait()
 
 
 def test_output_and_errors_come_as_one_stream_with_indentation_kept() -> None:
@@ -101,3 +115,22 @@ def test_waiting_reports_whether_the_end_was_reached(stubborn: JobProcess) -> No
     assert wait_for_end(stubborn.session, 0.1) is False
     stubborn.kill()
     assert wait_for_end(stubborn.session, 0.1) is True
+
+
+def test_a_task_that_is_killed_outright_takes_its_job_with_it() -> None:
+    task = subprocess.Popen([sys.executable, "-c", TASK, STUBBORN], stdout=subprocess.PIPE)
+    assert task.stdout is not None
+    session = int(task.stdout.readline())
+    assert len(session_members(session)) == 3
+
+    task.kill()
+    task.communicate()
+
+    assert wait_for_end(session, 10), session_members(session)
+
+
+def test_a_job_that_ended_leaves_no_guard_behind() -> None:
+    job = start("print('done')")
+    list(job.lines())
+    assert job.wait() == 0
+    assert not [child for child in psutil.Process().children() if "processes.py" in " ".join(child.cmdline())]
