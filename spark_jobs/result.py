@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
-from py4j.java_gateway import JavaObject
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +23,7 @@ from spark_jobs.task_metrics import StageWatch
 T = TypeVar("T")
 
 MAX_COLLECTED_LIMIT = 100_000
-"""Limits up to this many rows are gathered piece by piece; larger ones are left to Spark's LIMIT."""
+"""Up to this many rows are gathered on the driver; more are kept on the executors' disks until the action has run."""
 
 
 class PushdownResult(ABC):
@@ -101,8 +102,8 @@ class ScanResult(PushdownResult):
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         if self._every_row:
             return self._run_uncounted(action)
-        with StageWatch(self._spark) as watch:
-            counted = RowCount(self._spark, self._bounded(), as_they_come=as_they_come)
+        with StageWatch(self._spark) as watch, self._bounded() as frame:
+            counted = RowCount(self._spark, frame, as_they_come=as_they_come)
             outcome = action(counted.frame)
         self.rows = counted.rows()
         self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})
@@ -129,13 +130,21 @@ class ScanResult(PushdownResult):
         self._executed = executed.model_copy(update={"rows_returned": self.rows})
         return outcome
 
-    def _bounded(self) -> DataFrame:
-        """The frame to act on: with a small limit, the rows themselves, gathered until there are enough."""
-        shape = self._shape
-        if self._limit is None or self._limit > MAX_COLLECTED_LIMIT:
-            return self.df
-        rows = _gathered(self._spark, shape, self._limit)
-        return local_frame(self._spark, rows, shape.limited(self._limit))
+    @contextmanager
+    def _bounded(self) -> Iterator[DataFrame]:
+        """The frame to act on: with a limit, the rows themselves, gathered piece by piece until there are enough."""
+        if self._limit is None:
+            yield self.df
+        elif self._limit <= MAX_COLLECTED_LIMIT:
+            yield _gathered(self._spark, self._shape, self._limit)
+        else:
+            kept: list[DataFrame] = []
+            try:
+                rows = _kept(self._shape, self._limit, kept)
+                yield self.df if rows is None else rows
+            finally:
+                for frame in kept:
+                    frame.unpersist()
 
     def report(self) -> dict[str, SourceReport]:
         """Per source what was planned, and after run() what happened."""
@@ -165,15 +174,30 @@ def explained(name: str, report: SourceReport) -> Iterator[str]:
     yield from (f"  note: {note}" for note in report.notes)
 
 
-def _gathered(spark: SparkSession, shape: Shape, limit: int) -> JavaObject:
-    """A Java list of at most `limit` rows, gathered front to back."""
+def _gathered(spark: SparkSession, shape: Shape, limit: int) -> DataFrame:
+    """At most `limit` rows, collected front to back."""
     pieces = shape.scan.limited(limit)
     if pieces is None:
-        return shape.frame().limit(limit)._jdf.collectAsList()
-    rows = java_rows(spark)
+        frame = shape.limited(limit)
+        return local_frame(spark, frame._jdf.collectAsList(), frame)
+    rows, last = java_rows(spark), None
     while rows.size() < limit and (piece := pieces.next_frame()) is not None:
-        rows.addAll(shape.shaped(piece)._jdf.collectAsList())
-    return rows.subList(0, min(limit, rows.size()))
+        last = shape.shaped(piece)
+        rows.addAll(last._jdf.collectAsList())
+    return local_frame(spark, rows.subList(0, min(limit, rows.size())), shape.limited(limit) if last is None else last)
+
+
+def _kept(shape: Shape, limit: int, kept: list[DataFrame]) -> DataFrame | None:
+    """At most `limit` rows of pieces that are computed front to back and kept; None where Spark's LIMIT must do.
+
+    The pieces are added to `kept`, for the caller to give up when the rows have been used.
+    """
+    pieces = shape.scan.limited(limit)
+    found = 0
+    while pieces is not None and found < limit and (piece := pieces.next_frame()) is not None:
+        kept.append(shape.shaped(piece).persist(StorageLevel.DISK_ONLY))
+        found += kept[-1].count()
+    return reduce(DataFrame.unionAll, kept).limit(limit) if kept else None
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,19 @@ def test_a_limit_leaves_most_files_closed(spark: SparkSession, tmp_path: Path) -
     assert report.files_read < 50
 
 
+def test_a_large_limit_leaves_files_closed_too(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}.json").write_bytes(b'{"i":1}\n' * 30_000)
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(tmp_path), format="json", schema="i int", reader="pushdown")
+    result = session.scan("data", where="i = 1", limit=120_000)
+    rows = result.run(lambda frame: frame.count())
+    report = result.report()["data"]
+    assert (rows, result.rows, report.rows_returned) == (120_000, 120_000, 120_000)
+    assert report.files_read == 4
+    assert not spark._jsparkSession.sharedState().cacheManager().numCachedEntries()
+
+
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20), (200_000, 20)])
 def test_waves_give_neither_more_nor_fewer_rows_than_the_limit(
     spark: SparkSession, folder: Path, limit: int, expected: int
