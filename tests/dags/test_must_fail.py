@@ -32,12 +32,13 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("must-fail")
-    for name in ("good", "truncated", "many", "out"):
+    for name in ("good", "truncated", "unreadable", "many", "out"):
         (root / name).mkdir()
     rows = "".join(json.dumps({"a": number, "b": "x" * 40}) + "\n" for number in range(20))
     (root / "good" / "rows.json").write_text(rows)
     packed = gzip.compress(os.urandom(50_000).hex().encode())
     (root / "truncated" / "broken.json.gz").write_bytes(packed[: len(packed) // 2])
+    (root / "unreadable" / "rows.json.gz").write_text(rows)
     with (root / "many" / "rows.json").open("w") as file:
         file.writelines(json.dumps({"a": n, "b": os.urandom(400).hex()}) + "\n" for n in range(2000))
     (root / "avro").mkdir()
