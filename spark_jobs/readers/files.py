@@ -28,6 +28,8 @@ class Compression(StrEnum):
 
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
+_SETTING_DECIDES = frozenset({".gzip", ".zstd"})
+"""Suffixes in any case, of files that Spark 4.3 decompresses unless it is set to take Hadoop's own reader of lines."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class InputFile:
 
     @property
     def compression(self) -> Compression | None:
-        """The compression, or None where only Hadoop has the codec."""
-        if self.suffix in _FOREIGN_SUFFIXES:
+        """The compression, or None where only Spark can tell, or has the codec."""
+        if self.suffix in _FOREIGN_SUFFIXES or self.suffix.lower() in _SETTING_DECIDES:
             return None
         return Compression(self.suffix) if self.suffix in set(Compression) else Compression.NONE
 

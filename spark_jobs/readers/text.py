@@ -95,7 +95,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
         return Refusal(storage)
     files = _files(request.native, storage)
     if coded := next((file.path for file in files if file.compression is None), None):
-        return Refusal(f"{coded} needs a codec that only Hadoop has")
+        return Refusal(f"{coded} may be compressed in a way that only Spark reads")
     forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
     return _chosen(request, files, parts, forbidden, options)
 

@@ -28,7 +28,11 @@ _SETTINGS = (
         "spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "dates may be compared by their letters"
     ),
 )
-_CODECS = "io.compression.codecs"
+_HADOOP = {
+    "io.compression.codecs": "only Hadoop knows which files are compressed",
+    "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
+}
+"""Entries of Hadoop's configuration that must not be set."""
 
 
 def setting(spark: SparkSession, key: str, default: str) -> str:
@@ -44,9 +48,10 @@ def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
             return f"{known.key} is {value}: {known.otherwise}"
     if setting(spark, "spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in (request.where or ""):
         return "spark.sql.ansi.doubleQuotedIdentifiers is on, double quotes hold names"
-    codecs = spark._jsparkSession.sessionState().newHadoopConf().get(_CODECS)
-    if codecs:
-        return f"{_CODECS} is {codecs}: only Hadoop knows which files are compressed"
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    for key, otherwise in _HADOOP.items():
+        if hadoop.get(key):
+            return f"{key} is {hadoop.get(key)}: {otherwise}"
     corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
     if corrupt in request.schema.fieldNames():
         return f"column {corrupt} keeps corrupt lines, so every line must be parsed"

@@ -101,15 +101,22 @@ def test_rows_are_those_of_spark(spark: SparkSession, name: str, tmp_path: Path)
     assert (report.reader == "pushdown") is trap.searched or "decimal" in name
 
 
-def test_codecs_of_hadoop_are_left_to_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("io.compression.codecs", "org.apache.hadoop.io.compress.DeflateCodec"),
+        ("mapreduce.input.linerecordreader.line.maxlength", "20"),
+    ],
+)
+def test_what_hadoop_is_told_is_left_to_hadoop(spark: SparkSession, key: str, value: str, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"i":5}\n')
-    trap = Trap("i = 5", (), 1, settings={"io.compression.codecs": "org.apache.hadoop.io.compress.DeflateCodec"})
+    trap = Trap("i = 5", (), 1, settings={key: value})
     case = Case(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
     with configured(spark, case):
         rows, report = _answered(spark, trap, tmp_path / "data.json")
     assert sum(rows.values()) == 1
     assert report.reader == "spark"
-    assert "io.compression.codecs" in report.reason
+    assert key in report.reason
 
 
 @pytest.mark.parametrize("text", ["i = 5 -- five", "s = 'a' AND s <> 'b'", "i = 5 /* ''\r */"])

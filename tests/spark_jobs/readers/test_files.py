@@ -19,6 +19,8 @@ from spark_jobs.readers.files import Compression, InputFile, Packing, decoded, i
         ("a.zst", Compression.ZSTD),
         ("a.json.GZ", Compression.NONE),
         ("a.snappy", None),
+        ("a.gzip", None),
+        ("a.json.ZSTD", None),
         ("gz", Compression.NONE),
     ],
 )
