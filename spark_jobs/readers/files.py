@@ -29,7 +29,7 @@ class Compression(StrEnum):
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
 _SETTING_DECIDES = frozenset({".gzip", ".zstd"})
-"""Suffixes in any case, of files that Spark 4.3 decompresses unless it is set to take Hadoop's own reader of lines."""
+"""Suffixes of files that Spark 4.3 decompresses unless it is set to take Hadoop's own reader of lines."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class InputFile:
 
     @property
     def suffix(self) -> str:
-        """The last suffix; Hadoop tells upper from lower case in it."""
-        return PurePosixPath(self.path).suffix
+        """The last suffix in lower case, as Hadoop looks for codecs by it in any case."""
+        return PurePosixPath(self.path).suffix.lower()
 
     @property
     def compression(self) -> Compression | None:
         """The compression, or None where only Spark can tell, or has the codec."""
-        if self.suffix in _FOREIGN_SUFFIXES or self.suffix.lower() in _SETTING_DECIDES:
+        if self.suffix in _FOREIGN_SUFFIXES or self.suffix in _SETTING_DECIDES:
             return None
         return Compression(self.suffix) if self.suffix in set(Compression) else Compression.NONE
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +119,18 @@ def test_what_hadoop_is_told_is_left_to_hadoop(spark: SparkSession, key: str, va
     assert sum(rows.values()) == 1
     assert report.reader == "spark"
     assert key in report.reason
+
+
+PACKED = {"gz": gzip.compress, "GZ": gzip.compress, "gzip": gzip.compress, "Bz2": bz2.compress, "zip": bytes}
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_names_in_any_case_tell_what_is_compressed(spark: SparkSession, suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"data.json.{suffix}"
+    file.write_bytes(PACKED[suffix](b'{"i":5}\n{"i":6}\n'))
+    assert spark.read.schema("i int").json(str(file)).where("i = 5").count() == 1
+    rows, _ = _answered(spark, Trap("i = 5", (), 1), file)
+    assert sum(rows.values()) == 1
 
 
 @pytest.mark.parametrize("text", ["i = 5 -- five", "s = 'a' AND s <> 'b'", "i = 5 /* ''\r */"])

@@ -25,7 +25,12 @@ from spark_jobs.session import PushdownSession
 
 Rows = Counter[str]
 
-_WRITERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+_WRITERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".GZ": gzip.compress,
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Scans:
         folder.mkdir()
         ends = sorted(rng.randint(0, len(case.lines)) for _ in range(rng.choice((0, 0, 1, 3))))
         for number, (start, stop) in enumerate(pairwise((0, *ends, len(case.lines)))):
-            suffix = rng.choice(("", "", ".gz", ".bz2"))
+            suffix = rng.choice(("", "", "", *_WRITERS))
             text = b"".join(
                 line + end for line, end in zip(case.lines[start:stop], case.terminators[start:stop], strict=True)
             )

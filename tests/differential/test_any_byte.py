@@ -1,0 +1,70 @@
+"""Any byte put anywhere into a line: where Spark still keeps the line, its pattern still matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from oracle import Case, byte_patterns, judge, matches
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceFormat
+
+JSON_LINES = (b'{"key":"abc","i":5}', b'{"key":"a?c"}')
+CSV_LINES = (b"abc,5,1995-01-05", b'"a?c","5","1995-01-05"')
+SCHEMA = "key string, i int, d date"
+ASKED = (
+    "key = 'abc'",
+    "key LIKE '%abc%'",
+    "key LIKE 'a?%'",
+    "key = 'a?c'",
+    "i = 5",
+    "d BETWEEN '1995-01-05' AND '1995-02-01'",
+)
+
+
+def spoilt(line: bytes) -> Iterator[bytes]:
+    """The line with each byte at each place, added or in place of another, save for NUL and line ends."""
+    for place in range(len(line) + 1):
+        for byte in sorted(set(range(1, 256)) - {10, 13}):
+            yield line[:place] + bytes([byte]) + line[place:]
+            yield line[:place] + bytes([byte]) + line[place + 1 :]
+
+
+def doubly_spoilt(line: bytes) -> Iterator[bytes]:
+    """The line with two bytes outside ASCII in place of each of its bytes."""
+    for place in range(len(line)):
+        for first in range(0x80, 0x100):
+            yield from (line[:place] + bytes([first, second]) + line[place + 1 :] for second in range(0x80, 0x100))
+
+
+def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], path: Path) -> None:
+    case = Case(
+        source_format, StructType.fromDDL(SCHEMA), {}, tuple(lines), tuple(b"\n" for _ in lines), ASKED, ansi=False
+    )
+    verdicts = judge(spark, case, path)
+    assert not verdicts.raised
+    for asked in ASKED:
+        kept = {verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0}
+        assert kept or asked.startswith("d ")
+        for pattern in byte_patterns(case, asked):
+            missed = [lines[number] for number in kept if not matches(pattern, lines[number], b"\n")]
+            assert not missed, (asked, pattern.label, missed[:5])
+
+
+@pytest.mark.parametrize(
+    ("source_format", "bases"), [(SourceFormat.JSON, JSON_LINES), (SourceFormat.CSV, CSV_LINES)], ids=str
+)
+def test_one_byte(spark: SparkSession, source_format: SourceFormat, bases: tuple[bytes, ...], tmp_path: Path) -> None:
+    check(spark, source_format, sorted({line for base in bases for line in spoilt(base)}), tmp_path / "data")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("source_format", "base"), [(SourceFormat.JSON, b'{"key":"abc"}'), (SourceFormat.CSV, b"abc,5")], ids=str
+)
+def test_two_bytes(spark: SparkSession, source_format: SourceFormat, base: bytes, tmp_path: Path) -> None:
+    lines = [b'{"i":5,"key":"a?c"}' if source_format is SourceFormat.JSON else b"a?c,5"]
+    check(spark, source_format, [*lines, *doubly_spoilt(base)], tmp_path / "data")
