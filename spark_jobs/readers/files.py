@@ -172,7 +172,7 @@ class Packing:
         128 MiB would make a quarter of the work overhead (measured on TPC-H lineitem).
         """
         total = sum(file.size + self.open_cost for file in files)
-        return min(4 * self.max_partition_bytes, max(self.open_cost, total // (2 * max(self.parallelism, 1))))
+        return max(1, min(4 * self.max_partition_bytes, max(self.open_cost, total // (2 * max(self.parallelism, 1)))))
 
 
 def pack(files: Sequence[InputFile], packing: Packing, *, one_file_per_task: bool = False) -> tuple[Task, ...]:

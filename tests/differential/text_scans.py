@@ -55,7 +55,9 @@ class Scans:
             (folder / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
         names = case.schema.fieldNames()
         wanted = sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
-        return cls(case, folder, tuple(wanted), rng.random() < 0.3)
+        # Of files that Spark reads by its newer interface it does not tell the names.
+        is_named = "spark.sql.sources.useV1SourceList" not in case.settings and rng.random() < 0.3
+        return cls(case, folder, tuple(wanted), is_named)
 
     @property
     def shown(self) -> str:
