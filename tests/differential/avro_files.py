@@ -293,11 +293,15 @@ def written(spark: SparkSession, rng: random.Random, directory: Path, table: Seq
     for number in range(rng.randint(1, 3)):
         columns = list(table) if number == 0 else changed(rng, table, change)
         rows = rng.choice((1, 300, 900)) if number == 0 else rng.choice((0, 1, 300))
-        records = [{c.name: first + row if c.name == ROW else c.kind.make(rng) for c in columns} for row in range(rows)]
+        by_fastavro(rng, directory / f"f{number}.avro", schema_of(columns), records_of(rng, columns, rows, first))
         first += rows
-        by_fastavro(rng, directory / f"f{number}.avro", schema_of(columns), records)
     if rng.random() < 0.5:
         by_spark(spark, rng, directory / "f0.avro", directory / "f9.avro")
+
+
+def records_of(rng: random.Random, columns: Sequence[Column], rows: int, first: int = 0) -> list[Datum]:
+    """Random records, numbered from `first` on."""
+    return [{c.name: first + row if c.name == ROW else c.kind.make(rng) for c in columns} for row in range(rows)]
 
 
 def by_fastavro(rng: random.Random, path: Path, schema: Json, records: Sequence[Datum]) -> None:

@@ -19,7 +19,7 @@ import pytest
 from avro_files import AVRO, NO_CHANGE, SOME_CHANGE, Change, random_table, written
 from hypothesis import given, settings
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
 from test_vector_filters import BATCHES, SEEDS, Folder
 
@@ -77,6 +77,12 @@ def case_of(spark: SparkSession, seed: int, directory: Path, tally: Tally, chang
     except PySparkException as problem:
         tally.reasons[f"Spark infers no schema: {problem}"[:90]] += 1
         return None
+    return case_over(rng, frame, directory, tally, f"seed {seed}")
+
+
+def case_over(rng: random.Random, frame: DataFrame, directory: Path, tally: Tally, about: str) -> Case | None:
+    """What Spark reads by a frame, and what it answers; None where its own reader fails."""
+    spark = frame.sparkSession
     asked = predicates_over(rng, frame.schema)
     with pushdown_off(spark):
         whole = judged(frame, frame.columns, [])
@@ -84,10 +90,10 @@ def case_of(spark: SparkSession, seed: int, directory: Path, tally: Tally, chang
     if whole is None or answers is None:
         tally.reasons["Spark's own reader fails"] += 1
         return None
-    return Case(spark, directory, frame.schema, shown(whole), answers, Folder(spark), f"seed {seed}")
+    return Case(spark, directory, frame.schema, shown(whole), answers, Folder(spark), about)
 
 
-def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
+def check_scans(rng: random.Random, case: Case, tally: Tally, reader_schema: str | None = None) -> None:
     """Each predicate through the reader's tasks, in this process."""
     parsed = {text: parse_predicate(text) for text in case.answers}
     case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
@@ -98,15 +104,17 @@ def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
         if isinstance(compiled, str):
             tally.left_to_spark += 1
             continue
-        check_scan(rng, case, text, compiled, tally)
+        check_scan(rng, case, text, compiled, tally, reader_schema)
 
 
-def check_scan(rng: random.Random, case: Case, text: str, compiled: VectorFilter, tally: Tally) -> None:
+def check_scan(
+    rng: random.Random, case: Case, text: str, compiled: VectorFilter, tally: Tally, reader_schema: str | None = None
+) -> None:
     """One predicate: random other columns and splits, with byte search mostly."""
     needed = {path[0] for path in compiled.columns}
     share = rng.choice((0.0, 0.3, 1.0))
     fields = [f for f in case.schema.fields if f.name in needed or rng.random() < share]
-    query = AvroQuery(wanted_schema(fields), compiled, block_search=rng.random() < 0.8)
+    query = AvroQuery(wanted_schema(fields), compiled, reader_schema, block_search=rng.random() < 0.8)
     names = [f.name for f in fields]
     about = f"{case.about}: {text} of {names}, as {compiled.root}"
     counts: list[AvroCount] = []

@@ -84,8 +84,7 @@ def _check_promotion(writer: Type, reader: Type, at: str) -> None:
     is_same = writer.kind is reader.kind and writer.size == reader.size
     if not is_same and reader.kind not in _PROMOTIONS.get(writer.kind, ()):
         raise SchemaConflictError(f"{at} is {writer} in the file and {reader} in the reader's schema")
-    renamed = writer.name.rpartition(".")[2] != reader.name.rpartition(".")[2]
-    if renamed or not set(writer.symbols) <= set(reader.symbols):
+    if writer.name != reader.name or not set(writer.symbols) <= set(reader.symbols):
         raise UnsafeInputError(f"{at} is another {writer.kind} in the reader's schema; read it with reader='spark'")
 
 

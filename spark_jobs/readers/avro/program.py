@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
 from spark_jobs.readers.avro.defaults import default_value
-from spark_jobs.readers.avro.leaves import is_leaf, leaf, least_size
+from spark_jobs.readers.avro.emitter import NOWHERE, Emitter, Step
+from spark_jobs.readers.avro.leaves import is_leaf, leaf
 from spark_jobs.readers.avro.resolve import READ_BY_SPARK, Names, dotted, only_branch, sources, split_union
 from spark_jobs.readers.avro.schema import Kind, Type
 from spark_jobs.readers.avro.shapes import (
@@ -21,11 +22,8 @@ from spark_jobs.readers.avro.shapes import (
     Shape,
     Struct,
     Validity,
-    slots,
 )
-from spark_jobs.readers.avro.walk import MAX_DEPTH, WIDTH, Op
-
-_NOWHERE = -1
+from spark_jobs.readers.avro.walk import Op
 
 
 @dataclass(frozen=True)
@@ -53,23 +51,14 @@ def compile_program(
     """
     compiler = _Compiler(names)
     columns = compiler.record(writer, reader or writer, wanted, "", whole=whole)
-    compiler.emit(Op.END)
-    return Program(tuple(compiler.code), tuple(compiler.jumps), tuple(compiler.nested), columns, whole)
+    compiler.out.emit(Op.END)
+    return Program(tuple(compiler.out.code), tuple(compiler.out.jumps), tuple(compiler.out.nested), columns, whole)
 
 
 class _Compiler:
     def __init__(self, names: Names) -> None:
-        self.code: list[int] = []
-        self.jumps: list[int] = []
-        self.nested: list[bool] = []
+        self.out = Emitter()
         self._names = names
-        self._depth = 0
-
-    def emit(self, op: Op, *arguments: int) -> int:
-        """Append an instruction; returns where it is."""
-        place = len(self.code)
-        self.code += [op, *arguments, *([0] * (WIDTH - 1 - len(arguments)))]
-        return place
 
     def record(
         self, writer: Type, reader: Type, wanted: Sequence[pa.Field], at: str, *, whole: bool = True
@@ -95,38 +84,12 @@ class _Compiler:
         for place, field in enumerate(writer.fields[:last]):
             numbers = places.get(place)
             if not numbers:
-                self.skip(field.type)
+                self.out.skip(field.type)
                 continue
             want = wanted[numbers[0]]
             shape = self.value(field.type, targets[place].type, want.type, dotted(at, want.name))
             shapes.update((number, shape) for number in numbers)
         return tuple(shapes[number] for number in range(len(wanted)))
-
-    def skip(self, writer: Type) -> None:
-        """Walk over a value."""
-        if writer.kind is Kind.NULL:
-            return
-        if is_leaf(writer):
-            self._leaf(writer, _NOWHERE)
-        elif writer.kind is Kind.RECORD:
-            for field in writer.fields:
-                self.skip(field.type)
-        elif writer.kind is Kind.UNION:
-            self._skip_union(writer)
-        else:
-            self._loop(writer, _NOWHERE, lambda: self._skip_item(writer))
-
-    def _skip_item(self, writer: Type) -> None:
-        if writer.kind is Kind.MAP:
-            self.skip(Type(Kind.STRING))
-        self.skip(writer.content)
-
-    def _skip_union(self, writer: Type) -> None:
-        null, others = split_union(writer)
-        if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
-            self._leaf(writer.branches[others[0]], _NOWHERE, null)
-            return
-        self._switch(_NOWHERE, [lambda b=branch: self.skip(b) for branch in writer.branches])  # type: ignore[misc]
 
     def value(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
         """Read a value that is always there."""
@@ -135,8 +98,8 @@ class _Compiler:
         if writer.kind is Kind.NULL:
             return Constant(wanted, pa.scalar(None, wanted))
         if is_leaf(writer):
-            shape = leaf(writer, reader, wanted, self._slot(), at)
-            self._leaf(writer, shape.slot)
+            shape = leaf(writer, reader, wanted, self.out.slot(), at)
+            self.out.leaf(writer, shape.slot)
             return shape
         if writer.kind is not reader.kind:
             raise SchemaConflictError(f"{at} is {writer} in the file and {reader} in the reader's schema")
@@ -149,16 +112,16 @@ class _Compiler:
         raise UnsafeInputError(f"{at} is stored as {writer}, which only Spark may turn into {wanted}; {READ_BY_SPARK}")
 
     def _list(self, writer: Type, reader: Type, wanted: pa.ListType, at: str) -> Shape:
-        slot = self._slot()
+        slot = self.out.slot()
         found: list[Shape] = []
         at = dotted(at, "element")
-        self._loop(
+        self.out.loop(
             writer, slot, lambda: found.append(self.value(writer.content, reader.content, wanted.value_type, at))
         )
         return ListOf(wanted, slot, found[0])
 
     def _map(self, writer: Type, reader: Type, wanted: pa.MapType, at: str) -> Shape:
-        slot = self._slot()
+        slot = self.out.slot()
         found: list[Shape] = []
         text = Type(Kind.STRING)
 
@@ -166,7 +129,7 @@ class _Compiler:
             found.append(self.value(text, text, wanted.key_type, dotted(at, "key")))
             found.append(self.value(writer.content, reader.content, wanted.item_type, dotted(at, "value")))
 
-        self._loop(writer, slot, entry)
+        self.out.loop(writer, slot, entry)
         key, item = found
         return MapOf(wanted, slot, key, item)
 
@@ -177,7 +140,7 @@ class _Compiler:
         if len(others) > 1 and writer != reader:
             raise UnsafeInputError(f"{at} is a union that the reader's schema has otherwise; {READ_BY_SPARK}")
         if not others:
-            self._switch(_NOWHERE, [_nothing for _ in writer.branches])
+            self.out.switch(NOWHERE, [_nothing for _ in writer.branches])
             return Constant(wanted, pa.scalar(None, wanted))
         if len(others) > 1:
             return self._branches(writer, null, others, wanted, at)
@@ -186,22 +149,22 @@ class _Compiler:
         branch = writer.branches[others[0]]
         inner = only_branch(branch, reader, at) if reader.kind is Kind.UNION else reader
         if null is not None and is_leaf(branch):
-            shape: Shape = leaf(branch, inner, wanted, self._slot(), at)
+            shape: Shape = leaf(branch, inner, wanted, self.out.slot(), at)
             assert isinstance(shape, Leaf)
-            self._leaf(branch, shape.slot, null)
+            self.out.leaf(branch, shape.slot, null)
             return shape
         return self._nullable(writer, null, lambda: self.value(branch, inner, wanted, at))
 
     def _nullable(self, writer: Type, null: int | None, read: _Read) -> Shape:
         """A union of null and a type that is made of others, or of one type alone."""
-        slot = self._slot() if null is not None else _NOWHERE
+        slot = self.out.slot() if null is not None else NOWHERE
         found: list[Shape] = []
         order = [place for place in range(len(writer.branches)) if place != null]
-        steps: dict[int, _Step] = {order[0]: lambda: found.append(read())}
+        steps: dict[int, Step] = {order[0]: lambda: found.append(read())}
         if null is not None:
-            steps[null] = lambda: self._pad(found)
+            steps[null] = lambda: self.out.pad(found)
         # The null branch comes last: its place-holders are those of what the other branch reads.
-        self._switch(slot, [steps[place] for place in range(len(writer.branches))], last=null)
+        self.out.switch(slot, [steps[place] for place in range(len(writer.branches))], last=null)
         shape = found[0]
         if null is None or not isinstance(shape, Struct | ListOf | MapOf):
             return shape
@@ -221,7 +184,7 @@ class _Compiler:
             ]
         else:
             raise UnsafeInputError(f"{at} is a union, which only Spark turns into {wanted}; {READ_BY_SPARK}")
-        slot = self._slot()
+        slot = self.out.slot()
         members: list[Shape] = []
         readers: list[_Read] = []
         for place, want in zip(others, wants, strict=True):
@@ -229,7 +192,7 @@ class _Compiler:
         self._exclusive(slot, writer, others, readers, members)
         valid = [_when(shape, Validity(slot, place, False)) for place, shape in zip(others, members, strict=True)]
         if pa.types.is_struct(wanted):
-            return Struct(wanted, tuple(valid), Validity(slot, _NOWHERE if null is None else null, True))
+            return Struct(wanted, tuple(valid), Validity(slot, NOWHERE if null is None else null, True))
         return Either(wanted, slot, tuple(valid))
 
     def _exclusive(
@@ -243,65 +206,18 @@ class _Compiler:
             number = place_of.get(place)
             if number is not None:
                 members.append(readers[number]())
-            gaps.append((self.emit(Op.JUMP, 0), number))
+            gaps.append((self.out.emit(Op.JUMP, 0), number))
 
-        self._switch(slot, [lambda p=place: step(p) for place in range(len(writer.branches))])  # type: ignore[misc]
-        behind = len(self.code)
-        over = self.emit(Op.JUMP, 0)
+        self.out.switch(slot, [lambda p=place: step(p) for place in range(len(writer.branches))])  # type: ignore[misc]
+        behind = len(self.out.code)
+        over = self.out.emit(Op.JUMP, 0)
         for place, number in gaps:
-            self.code[place + 1] = len(self.code)
-            self._pad([shape for other, shape in enumerate(members) if other != number])
-            self.emit(Op.JUMP, behind)
-        self.code[over + 1] = len(self.code)
-
-    def _pad(self, shapes: Sequence[Shape]) -> None:
-        for slot in slots(shapes):
-            self.emit(Op.PAD, slot)
-
-    def _slot(self) -> int:
-        self.nested.append(self._depth > 0)
-        return len(self.nested) - 1
-
-    def _leaf(self, writer: Type, slot: int, null: int = _NOWHERE) -> None:
-        if writer.kind in (Kind.INT, Kind.ENUM):
-            self.emit(Op.VARINT, slot, null, 5)
-        elif writer.kind is Kind.LONG:
-            self.emit(Op.VARINT, slot, null, 10)
-        elif writer.kind is Kind.FIXED:
-            self.emit(Op.FIXED, slot, null, writer.size)
-        elif writer.kind in (Kind.BYTES, Kind.STRING):
-            self.emit(Op.BYTES, slot, null, 10)
-        else:
-            self.emit(Op.WORD, slot, null, least_size(writer))
-
-    def _switch(self, slot: int, branches: Sequence[_Step], last: int | None = None) -> None:
-        """Do what the branch of a union says; `last` is compiled behind all others."""
-        first = len(self.jumps)
-        self.jumps += [0] * len(branches)
-        self.emit(Op.UNION, slot, len(branches), first)
-        ends = []
-        for place in sorted(range(len(branches)), key=lambda place: place == last):
-            self.jumps[first + place] = len(self.code)
-            branches[place]()
-            ends.append(self.emit(Op.JUMP, 0))
-        for end in ends:
-            self.code[end + 1] = len(self.code)
-
-    def _loop(self, writer: Type, slot: int, item: _Step) -> None:
-        """Walk over all items of an array or a map."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise UnsafeInputError(f"arrays and maps lie more than {MAX_DEPTH} deep; {READ_BY_SPARK}")
-        self.emit(Op.ITEMS)
-        least = least_size(writer.content) + (1 if writer.kind is Kind.MAP else 0)
-        head = self.emit(Op.NEXT, slot, 0, least)
-        item()
-        self.emit(Op.JUMP, head)
-        self.code[head + 2] = len(self.code)
-        self._depth -= 1
+            self.out.code[place + 1] = len(self.out.code)
+            self.out.pad([shape for other, shape in enumerate(members) if other != number])
+            self.out.emit(Op.JUMP, behind)
+        self.out.code[over + 1] = len(self.out.code)
 
 
-_Step = Callable[[], None]
 _Read = Callable[[], Shape]
 
 

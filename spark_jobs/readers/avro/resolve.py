@@ -49,19 +49,27 @@ def only_branch(writer: Type, reader: Type, at: str) -> Type:
 
 
 def sources(writer: Type, reader: Type, at: str) -> dict[int, int]:
-    """Which field of the writer each of the reader's comes from; those that have none have defaults."""
+    """Which field of the writer each of the reader's comes from; those that have none have defaults.
+
+    Raises SchemaConflictError where there is no default either, and UnsafeInputError for aliases that Avro's library
+    has rules of its own for: it renames the writer's fields, and only those of a record of the same name.
+    """
     if writer is reader:
         return {place: place for place in range(len(writer.fields))}
     places = {field.name: place for place, field in enumerate(writer.fields)}
     found: dict[int, int] = {}
+    aliased = False
     for number, field in enumerate(reader.fields):
         known = [name for name in (field.name, *field.aliases) if name in places]
         if len(known) > 1:
             raise UnsafeInputError(f"{dotted(at, field.name)} fits several fields by its aliases; {READ_BY_SPARK}")
         if known:
             found[number] = places[known[0]]
+            aliased |= known[0] != field.name
         elif not field.has_default:
             raise SchemaConflictError(
                 f"the reader's schema has {dotted(at, field.name)} without default, and the file does not have it"
             )
+    if aliased and (writer.name != reader.name or len(set(found.values())) < len(found)):
+        raise UnsafeInputError(f"{at or 'the record'} has aliases that may mean other fields; {READ_BY_SPARK}")
     return found

@@ -94,11 +94,15 @@ class AvroFile:
                 if block is None:
                     return
                 unpacked = self._unpacked(block)
-                window = Window([unpacked])
-                search = self._decoder.search
-                found = search is None or search.may_match(unpacked.data)
-                matching = self._decoder.matching(window) if found else 0
-                yield BlockSample(len(block.stored), len(unpacked.data), block.records, found, matching)
+            yield self._sample(block, unpacked)
+
+    def _sample(self, block: Block, unpacked: Unpacked) -> BlockSample:
+        window = Window([unpacked])
+        search = self._decoder.search
+        found = search is None or search.may_match(unpacked.data)
+        with self._blamed(window):
+            matching = self._decoder.matching(window) if found else 0
+        return BlockSample(len(block.stored), len(unpacked.data), block.records, found, matching)
 
     def _windows(self, start: int, end: int) -> Iterator[Window]:
         """The blocks that may hold a matching record, some at a time."""
@@ -153,17 +157,22 @@ class AvroFile:
         except UnreadableFileError:
             raise
         except PushdownError as problem:
-            raise type(problem)(f"{self._path}: {problem}") from problem
+            raise type(problem)(f"{self._path}, {_place(window)}: {problem}") from problem
         except BlockError as problem:
             raise self._error(problem.number, problem.offset, problem) from problem
         except (ValueError, OverflowError, pa.ArrowException) as problem:
             if window is None:
-                raise UnreadableFileError(f"cannot read {self._path}: {problem}; {REMEDY}") from problem
+                raise UnreadableFileError(f"cannot read {self._path}, {_place(None)}: {problem}; {REMEDY}") from problem
             block = window.block_at(problem.offset) if isinstance(problem, WalkError) else window.blocks[0]
             raise self._error(block.number, block.offset, problem) from problem
 
     def _error(self, number: int, offset: int, problem: Exception) -> UnreadableFileError:
         return UnreadableFileError(f"cannot read {self._path}, block {number} at byte {offset}: {problem}; {REMEDY}")
+
+
+def _place(window: Window | None) -> str:
+    """Where errors that tell no place of their own arise: in a window's blocks, else with the schema in the head."""
+    return f"block {window.blocks[0].number} at byte {window.blocks[0].offset}" if window else "head at byte 0"
 
 
 @dataclass(frozen=True)

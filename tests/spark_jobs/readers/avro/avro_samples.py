@@ -9,7 +9,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 
 import cramjam
@@ -144,8 +144,9 @@ SINGLE = (
 
 
 def _decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
+    exact = Context(prec=80)
     limit = 10**precision - 1
-    return st.integers(-limit, limit).map(lambda number: Decimal(number).scaleb(-scale))
+    return st.integers(-limit, limit).map(lambda number: Decimal(number).scaleb(-scale, exact))
 
 
 def named(namer: Namer) -> list[Sample]:

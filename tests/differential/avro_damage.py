@@ -1,0 +1,95 @@
+"""Damaged Avro files, and a process of its own that reads them: hard crashes of a decoder end that process alone.
+
+Run as a script it reads the files of a directory, one after another, and prints what came of each as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from orc_damage import MEMORY, QUERIES, SECONDS, Outcome, plain, rows_as_text
+
+from spark_jobs.errors import PushdownError
+from spark_jobs.readers.avro.blocks import blocks
+from spark_jobs.readers.avro.compiled import compiled_copy, compiled_walk
+from spark_jobs.readers.avro.counts import AvroCount
+from spark_jobs.readers.avro.decode import AvroQuery
+from spark_jobs.readers.avro.header import SYNC_SIZE, parse_header
+from spark_jobs.readers.avro.scan import Decoders, opened
+from spark_jobs.readers.avro.stream import Stream
+from spark_jobs.readers.storage import LOCAL
+
+_MAGIC = 4
+
+
+def regions(path: Path) -> dict[str, tuple[int, int]]:
+    """Where the parts of a file lie: the head's metadata and marker; head, records and marker of its second block."""
+    with LOCAL.open(str(path)) as raw:
+        stream = Stream(raw)
+        head = parse_header(str(path), stream)
+        _, second, third, *_ = blocks(stream, head, 0, stream.size)
+    marker = third.offset - SYNC_SIZE
+    data = marker - len(second.stored)
+    return {
+        "magic": (0, _MAGIC),
+        "metadata": (_MAGIC, head.length - SYNC_SIZE),
+        "first marker": (head.length - SYNC_SIZE, head.length),
+        "block head": (second.offset, data),
+        "records": (data, marker),
+        "marker": (marker, third.offset),
+    }
+
+
+def outcomes(directory: Path, queries: Mapping[str, AvroQuery]) -> dict[str, dict[str, Outcome]]:
+    """What came of each file for each query, by the file's name. Raises AssertionError where the process died."""
+    (directory / QUERIES).write_bytes(pickle.dumps(dict(queries)))
+    # Arrow's usual allocator reserves address space ahead.
+    env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(
+        [sys.executable, __file__, str(directory)], capture_output=True, text=True, env=env, check=False
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        name, told = json.loads(line)
+        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in told.items()}
+    left = [path.name for path in sorted(directory.glob("*.avro")) if path.name not in found]
+    assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
+    return found
+
+
+def _outcome(path: Path, query: AvroQuery) -> tuple[list[str], str, str]:
+    try:
+        with opened(str(path), LOCAL, Decoders(query), AvroCount()) as file:
+            batches = list(file.batches(0, path.stat().st_size))
+        for batch in batches:
+            plain(pa.Table.from_batches([batch])).validate(full=True)
+    except PushdownError as problem:
+        return [], type(problem).__name__, str(problem)
+    return list(rows_as_text(pa.Table.from_batches(batches, query.schema))), "", ""
+
+
+def _lines(directory: Path) -> Iterator[str]:
+    queries = pickle.loads((directory / QUERIES).read_bytes())
+    for path in sorted(directory.glob("*.avro")):
+        signal.alarm(SECONDS)
+        yield json.dumps([path.name, {name: _outcome(path, query) for name, query in queries.items()}])
+
+
+if __name__ == "__main__":
+    pa.set_cpu_count(1)
+    # Machine code has no checks of its own: what workers run on many records is what is put to the test.
+    compiled_walk()
+    compiled_copy()
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    for text in _lines(Path(sys.argv[1])):
+        print(text, flush=True)

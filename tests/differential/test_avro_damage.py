@@ -1,0 +1,264 @@
+"""Damaged Avro files never crash a worker, and rows that come out of them are those that Spark's own reader gives.
+
+Spark reads all files of a case in one job and stops within those that it cannot read on; where its rows are not
+those of the sound file, nor ours, it reads that file once more by itself to tell whether it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pytest
+from avro_damage import outcomes, regions
+from avro_files import AVRO, CODECS
+from orc_damage import Outcome, flipped, plain
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from test_avro import pushdown_off
+
+from spark_jobs.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
+from spark_jobs.readers.avro.decode import AvroQuery
+from spark_jobs.readers.avro.plan import wanted_schema
+from spark_jobs.readers.avro.schema import parse_schema
+from spark_jobs.readers.avro.types import spark_schema
+
+ROWS = 300
+TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
+PLACE = re.compile(r"block \d+ at byte \d+|head at byte \d+")
+DECIMAL = {"logicalType": "decimal", "precision": 20, "scale": 4}
+RECORD = {"type": "record", "name": "inner", "fields": [{"name": "u", "type": "int"}, {"name": "v", "type": "bytes"}]}
+FIELDS = {
+    "row": "long",
+    "a": ["null", "int"],
+    "s": "string",
+    "b": "boolean",
+    "d": {"type": "bytes", **DECIMAL},
+    "w": {"type": "fixed", "name": "wide", "size": 12, **DECIMAL},
+    "m": {"type": "long", "logicalType": "timestamp-micros"},
+    "y": {"type": "int", "logicalType": "date"},
+    "x": "double",
+    "e": {"type": "enum", "name": "symbol", "symbols": ["p", "q", "r"]},
+    "l": {"type": "array", "items": ["string", "null"]},
+    "k": {"type": "map", "values": "long"},
+    "t": ["null", RECORD],
+}
+SCHEMA = {
+    "type": "record",
+    "name": "damaged",
+    "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()],
+}
+FILTER = VectorFilter(
+    Or(
+        (
+            Compare(Column(("row",), Kind.INTEGER, pa.int64()), Op.GE, 100_200),
+            Compare(Column(("a",), Kind.INTEGER, pa.int32()), Op.EQ, 5),
+        )
+    ),
+    (),
+)
+NEEDLE = VectorFilter(Compare(Column(("row",), Kind.INTEGER, pa.int64()), Op.EQ, 100_100), ())
+Rows = tuple[str, ...]
+
+
+def columns() -> t.StructType:
+    return spark_schema(parse_schema(json.dumps(SCHEMA)))
+
+
+def queries() -> dict[str, AvroQuery]:
+    """Everything, and two filters: one of them passes few blocks."""
+    wanted = wanted_schema(columns().fields)
+    filters = {"all": None, "filter": FILTER, "needle": NEEDLE}
+    return {name: AvroQuery(wanted, compiled, takes_ancient=True) for name, compiled in filters.items()}
+
+
+@dataclass
+class Tally:
+    """What came of the files, by region and outcome."""
+
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+
+    def total(self, outcome: str) -> int:
+        return sum(count for (_, found), count in self.counts.items() if found == outcome)
+
+
+def record(rng: random.Random, number: int) -> dict[str, object]:
+    return {
+        "row": 100_000 + number,
+        "a": rng.choice((None, 5, rng.randint(-(2**31), 2**31 - 1))),
+        "s": "text " * rng.randint(0, 4),
+        "b": rng.random() < 0.5,
+        "d": rng.randint(-(10**19), 10**19).to_bytes(10, "big", signed=True),
+        "w": rng.randint(-(10**19), 10**19).to_bytes(12, "big", signed=True),
+        "m": rng.randrange(10**15),
+        "y": rng.randrange(20_000),
+        "x": rng.random(),
+        "e": rng.choice("pqr"),
+        "l": [rng.choice((None, "item")) for _ in range(rng.randint(0, 3))],
+        "k": {f"key{place}": rng.randrange(1 << 40) for place in range(rng.randint(0, 2))},
+        "t": rng.choice((None, {"u": number, "v": b"bytes"})),
+    }
+
+
+def sound(rng: random.Random, codec: str, path: Path) -> bytes:
+    """A file without damage: every type, some ten blocks."""
+    records = [record(rng, number) for number in range(ROWS)]
+    with path.open("wb") as file:
+        writer = fastavro.write.Writer(file, fastavro.parse_schema(SCHEMA), codec=codec, sync_interval=2_500)
+        for each in records:
+            writer.write(each)
+        writer.flush()
+    return path.read_bytes()
+
+
+@contextmanager
+def tolerant(spark: SparkSession) -> Iterator[None]:
+    """Spark skips what it cannot read."""
+    key = "spark.sql.files.ignoreCorruptFiles"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(key, str(before))
+
+
+class Reference:
+    """What Spark's own reader makes of files."""
+
+    def __init__(self, spark: SparkSession, paths: list[Path]) -> None:
+        self._spark = spark
+        with tolerant(spark), pushdown_off(spark):
+            frame = self._frame(paths)
+            table = frame.withColumn("file", f.input_file_name()).toArrow()
+        self._rows: dict[str, list[dict[str, object]]] = defaultdict(list)
+        names = [Path(uri).name for uri in table["file"].to_pylist()]
+        for name, row in zip(names, plain(table.drop_columns(["file"])).to_pylist(), strict=True):
+            self._rows[name].append(row)
+
+    def _frame(self, paths: list[Path]) -> DataFrame:
+        options = {"datetimeRebaseMode": "CORRECTED"}
+        return self._spark.read.format(AVRO).schema(columns()).options(**options).load([str(path) for path in paths])
+
+    def rows(self, name: str, query: str) -> Rows:
+        """Rows that pass a query, as far as the file could be read."""
+        return tuple(sorted(repr(row) for row in self._rows[name] if _passes(row, query)))
+
+    def fails(self, path: Path) -> bool:
+        """Whether Spark cannot read the file to its end."""
+        try:
+            with pushdown_off(self._spark):
+                self._frame([path]).toArrow()
+        except (PySparkException, Py4JJavaError):
+            return True
+        return False
+
+
+def _passes(row: Mapping[str, object], query: str) -> bool:
+    number = row["row"]
+    assert isinstance(number, int)
+    if query == "needle":
+        return number == 100_100
+    return query == "all" or number >= 100_200 or row["a"] == 5
+
+
+def judge(reference: Reference, path: Path, query: str, outcome: Outcome, undamaged: Rows) -> str:
+    """What came of a query over a damaged file, in a word. Raises AssertionError for what must not come of it."""
+    about = f"{path.name}, {query}"
+    if outcome.error:
+        assert outcome.error in TYPED, f"{about}: {outcome}"
+        assert path.name in outcome.message, f"{about}: {outcome}"
+        assert PLACE.search(outcome.message), f"{about}: {outcome}"
+        return outcome.error
+    theirs = reference.rows(path.name, query)
+    if outcome.rows == undamaged == theirs:
+        return "the same rows"
+    if not reference.fails(path):
+        assert outcome.rows == theirs, f"{about}: {set(outcome.rows) ^ set(theirs)}"
+        return "the same rows"
+    # What is skipped by its bytes, or behind the last column that is needed, is not looked at; nothing else is missed.
+    assert query != "all", f"{about}: Spark fails, we read {len(outcome.rows)} rows"
+    assert set(outcome.rows) <= {*undamaged, *theirs}, f"{about}: {set(outcome.rows) - set(undamaged)}"
+    return "rows where Spark fails"
+
+
+def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, directory: Path, tally: Tally) -> None:
+    """Flip bits in every region of a file, one at a time."""
+    content = sound(rng, codec, directory / "sound.avro")
+    for region, (begin, end) in regions(directory / "sound.avro").items():
+        for number in range(flips):
+            name = f"{region.replace(' ', '_')}-{number}.avro"
+            (directory / name).write_bytes(flipped(rng, content, begin, end))
+    ours = outcomes(directory, queries())
+    reference = Reference(spark, sorted(directory.glob("*.avro")))
+    for name, found in ours.items():
+        region = name.split("-")[0].removesuffix(".avro")
+        for query, outcome in found.items():
+            word = judge(reference, directory / name, query, outcome, ours["sound.avro"][query].rows)
+            tally.counts[region, word] += 1
+
+
+def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
+    tally = Tally()
+    for codec in ("null", "deflate"):
+        directory = tmp_path / codec
+        directory.mkdir()
+        check(spark, random.Random(f"{codec} once"), codec, 12, directory, tally)
+    assert tally.counts["sound", "the same rows"] == 6
+    assert tally.total("UnreadableFileError") > 100, tally
+    assert tally.total("the same rows") > 30, tally
+    assert tally.counts["records", "the same rows"] > 5, tally
+    assert tally.counts["marker", "UnreadableFileError"] > 20, tally
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("seed", range(4))
+def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed: int) -> None:
+    tally = Tally()
+    check(spark, random.Random(f"{codec} {seed}"), codec, 80, tmp_path, tally)
+    assert tally.total("the same rows") > 0, tally
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
+    """Unless they end where a block does, which no reader can tell from the end of the file."""
+    content = sound(random.Random(codec), codec, tmp_path / "sound.avro")
+    marker = content[regions(tmp_path / "sound.avro")["first marker"][0] :][:16]
+    rng = random.Random(1)
+    lengths = {*range(1, 20), *range(len(content) - 30, len(content)), *rng.sample(range(len(content)), 40)}
+    for length in lengths:
+        if not content[:length].endswith(marker):
+            (tmp_path / f"cut-{length}.avro").write_bytes(content[:length])
+    for name, found in outcomes(tmp_path, queries()).items():
+        errors = {outcome.error for outcome in found.values()}
+        assert errors == ({""} if name == "sound.avro" else {"UnreadableFileError"}), (name, found)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
+    """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
+    rng = random.Random(codec)
+    content = sound(rng, codec, tmp_path / "sound.avro")
+    for region, (begin, end) in regions(tmp_path / "sound.avro").items():
+        for number in range(20):
+            start = rng.randrange(begin, end)
+            length = min(rng.choice((2, 8, 50, 1000)), end - start)
+            noise = rng.choice((bytes(length), b"\xff" * length, rng.randbytes(length)))
+            spoilt = content[:start] + noise + content[start + length :]
+            (tmp_path / f"{region.replace(' ', '_')}-{number}.avro").write_bytes(spoilt)
+    found = outcomes(tmp_path, queries())
+    errors = [outcome.error for each in found.values() for outcome in each.values()]
+    assert set(errors) <= {"", *TYPED}
+    assert errors.count("UnreadableFileError") > len(errors) * 0.3

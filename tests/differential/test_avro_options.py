@@ -1,0 +1,149 @@
+"""Options of Spark's Avro source mean the same to our reader, or its own reads: equal rows, or an error of both."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pytest
+from avro_files import AVRO
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from test_avro import pushdown_off
+from test_orc import shown
+
+from spark_jobs.errors import PushdownError
+from spark_jobs.session import PushdownSession
+
+ROWS = 400
+OUTDATED = -200_000
+"""Days since 1970 of a day in 1422."""
+SCHEMA = {
+    "type": "record",
+    "name": "t",
+    "fields": [
+        {"name": "k", "type": "long"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "u", "type": ["null", "int", "string"]},
+        {"name": "n", "type": ["null", "int"]},
+    ],
+}
+READER = {
+    "type": "record",
+    "name": "t",
+    "fields": [
+        {"name": "n", "type": ["null", "long"]},
+        {"name": "renamed", "type": "double", "aliases": ["k"]},
+        {"name": "k", "type": "long", "default": -1},
+        {"name": "more", "type": "string", "default": "none"},
+    ],
+}
+UNRESOLVED = {**READER, "fields": [*READER["fields"], {"name": "no_default", "type": "int"}]}  # type: ignore[misc]
+NAMED = "first bigint, second date, third timestamp"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A directory (`sound`, `outdated` or `damaged`) and how it is read."""
+
+    data: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    where: str | None = None
+    by_us: bool = False
+    fails: bool = False
+
+
+CASES = {
+    "nothing special": Case("sound", where="n < 40", by_us=True),
+    "all files": Case("sound", {"ignoreExtension": "true"}, where="k >= 0", by_us=True),
+    "named files": Case("sound", {"ignoreExtension": "false"}, where="k >= 0", by_us=True),
+    "by place": Case("sound", {"positionalFieldMatching": "true"}, NAMED, "first < 30"),
+    "by name": Case("sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30", by_us=True),
+    "another schema": Case("sound", {"avroSchema": json.dumps(READER)}, where="n < 40 OR n IS NULL"),
+    "a schema by URL": Case("sound", {"avroSchemaUrl": "READER"}, where="n < 40 AND more = 'none'"),
+    "a schema that does not resolve": Case("sound", {"avroSchema": json.dumps(UNRESOLVED)}, fails=True),
+    "stable unions": Case("sound", {"enableStableIdentifiersForUnionType": "true"}, where="k < 30"),
+    "unions": Case("sound", where="u.member1 = 't7'", by_us=True),
+    "depth": Case("sound", {"recursiveFieldMaxDepth": "1"}, where="k < 30"),
+    "outdated": Case("outdated", where="n < 40", fails=True),
+    "outdated, corrected": Case("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", by_us=True),
+    "outdated, legacy": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
+    "outdated, exception": Case("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40", fails=True),
+    "outdated, legacy, by day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day < DATE'1500-01-01'"),
+    "damaged": Case("damaged", where="k >= 0", fails=True),
+    "damaged, permissive": Case("damaged", {"mode": "PERMISSIVE"}, where="k >= 0", fails=True),
+    "damaged, failfast": Case("damaged", {"mode": "FAILFAST"}, where="k >= 0", fails=True),
+    "damaged, ignored": Case("damaged", {"ignoreCorruptFiles": "true"}, where="k >= 0"),
+    "missing, ignored": Case("sound", {"ignoreMissingFiles": "true"}, where="k < 30"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("options")
+    (root / "reader.avsc").write_text(json.dumps(READER))
+    for data in ("sound", "outdated", "damaged"):
+        (root / data).mkdir()
+        for number, name in enumerate(("a.avro", "b.avro", "c.other")):
+            _write(root / data / name, number * ROWS, OUTDATED if data == "outdated" else 15_000)
+    damaged = root / "damaged" / "b.avro"
+    content = damaged.read_bytes()
+    middle = len(content) // 2
+    damaged.write_bytes(content[:middle] + b"\xff" * 60 + content[middle + 60 :])
+    return root
+
+
+def _write(path: Path, first: int, day: int) -> None:
+    records = (
+        {
+            "k": key,
+            "day": day + key % 50,
+            "at": (day + key % 50) * 86_400_000_000 + key,
+            "u": (None, key, f"t{key}")[key % 3],
+            "n": None if key % 4 == 0 else key,
+        }
+        for key in range(first, first + ROWS)
+    )
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(SCHEMA), records, codec="deflate", sync_interval=1_000)
+
+
+def _counted(table: pa.Table) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*shown(table).values(), strict=True))
+
+
+@pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", CASES)
+def test_options_mean_the_same(spark: SparkSession, files: Path, name: str, reader: str) -> None:
+    case = CASES[name]
+    options = {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
+    path = str(files / case.data)
+    theirs = spark.read.format(AVRO).options(**options)
+    session = PushdownSession(spark)
+    session.add_source("t", path=path, format="avro", schema=case.schema, options=options, reader=reader)
+    failures = (PySparkException, Py4JJavaError, PushdownError)
+    with pushdown_off(spark):
+        if case.fails:
+            with pytest.raises((PySparkException, Py4JJavaError)):
+                theirs.load(path).toArrow()
+            with pytest.raises(failures):
+                session.scan("t", where=case.where).run(lambda frame: frame.toArrow())
+            return
+        frame = (theirs.schema(case.schema) if case.schema else theirs).load(path)
+        expected = (frame.where(case.where) if case.where else frame).toArrow()
+        result = session.scan("t", where=case.where)
+        found = result.run(lambda frame: frame.toArrow())
+    assert _counted(found) == _counted(expected)
+    assert found.num_rows > 0
+    report = result.report()["t"]
+    if reader == "pushdown":
+        assert report.reader == ("pushdown" if case.by_us else "spark"), report.reason
+    assert report.reason

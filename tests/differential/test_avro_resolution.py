@@ -1,0 +1,83 @@
+"""Files read by another schema than they were written by give the rows that Spark's own Avro source gives."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from avro_evolve import evolved
+from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
+from hypothesis import given, settings
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from test_avro import Tally, case_over, check_scans, rows_of
+from test_vector_filters import BATCHES, SEEDS
+
+from spark_jobs.errors import PushdownError
+from spark_jobs.readers.avro.decode import AvroQuery
+from spark_jobs.readers.avro.plan import wanted_schema
+from spark_jobs.readers.avro.schema import parse_schema
+from spark_jobs.readers.avro.types import spark_schema
+
+ROWS = 200
+SCHEMAS = 4
+"""Reader schemas for each table."""
+NIGHTLY_CASES = 150
+REFUSED = "Spark refuses"
+
+
+def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schema: str, tally: Tally) -> None:
+    """One reader schema: many predicates, some columns of each."""
+    try:
+        frame = spark.read.format(AVRO).option("avroSchema", schema).load(str(directory))
+    except (PySparkException, Py4JJavaError):
+        tally.reasons[REFUSED] += 1
+        return
+    case = case_over(rng, frame, directory, tally, schema)
+    if case is not None:
+        check_scans(rng, case, tally, schema)
+        return
+    tally.reasons[REFUSED] += 1
+    with pytest.raises(PushdownError):
+        rows_of(
+            AvroQuery(wanted_schema(spark_schema(parse_schema(schema)).fields), None, schema), directory, 1 << 27, []
+        )
+
+
+def check_case(spark: SparkSession, seed: int, tally: Tally) -> None:
+    rng = random.Random(seed)
+    table = random_table(rng)
+    writer = schema_of(table)
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        by_fastavro(rng, directory / "a.avro", writer, records_of(rng, table, ROWS))
+        for _ in range(SCHEMAS):
+            reader = json.dumps(evolved(rng, writer, rng.choice((0.0, 0.0, 0.0, 0.05))))
+            check_schema(spark, rng, directory, reader, tally)
+
+
+def _run(spark: SparkSession, cases: int) -> None:
+    tally = Tally()
+
+    @settings(max_examples=cases, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        check_case(spark, seed, tally)
+
+    run()
+    assert tally.scans > tally.given_up, tally
+    assert tally.exact > tally.scans * 0.7, tally
+    assert tally.kept > 10 * tally.scans, tally
+
+
+def test_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
+    _run(spark, 6)
+
+
+@pytest.mark.nightly
+def test_many_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
+    _run(spark, NIGHTLY_CASES)
