@@ -33,6 +33,8 @@ from spark_jobs.session import PushdownSession
 _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 _TWO = ("l_orderkey", "l_comment")
 _WARM_UP = 8
+_WITH_PEERS = ("needle", "all", "needle, 2 columns", "all, 2 columns")
+"""Queries that the other engines take part in: what they do is the same, whatever the predicate."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class Bench:
             "datafusion": lambda: self._datafusion(query),
             "duckdb": lambda: self._duckdb(query),
         }
-        return found | {name: action for name, action in peers.items() if name in self._peers}
+        chosen = self._peers if query.name in _WITH_PEERS else ()
+        return found | {name: action for name, action in peers.items() if name in chosen}
 
     def _ours(self, query: Query, reader: str) -> int:
         session = PushdownSession(self._spark)
@@ -185,6 +188,17 @@ _COLUMNS = (
 )
 
 
+Raw = dict[str, dict[str, Measured]]
+"""By query and engine."""
+
+
+def _table(scale: int, raw: Raw) -> list[str]:
+    """The figures of the queries that were measured, now or before."""
+    titles = ["query", "rows", "our CPU s", "our wall s", *(title for title, *_ in _COLUMNS)]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return lines + [_line(query, raw[query.name]) for query in queries(scale) if query.name in raw]
+
+
 def _line(query: Query, measured: dict[str, Measured]) -> str:
     ours = measured["pushdown"]
     cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
@@ -193,9 +207,13 @@ def _line(query: Query, measured: dict[str, Measured]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _head() -> list[str]:
-    titles = ["query", "rows", "our CPU s", "our wall s", *(title for title, *_ in _COLUMNS)]
-    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+def _known(results: Path, scale: int) -> Raw:
+    """What earlier runs measured; a run with `--only` adds to it."""
+    file = results / f"avro-sf{scale}.json"
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return {
+        name: {engine: Measured(**figures) for engine, figures in engines.items()} for name, engines in found.items()
+    }
 
 
 def main() -> None:
@@ -203,7 +221,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument(
+        "--only", nargs="*", default=None, help="names of the queries to run; others keep their figures"
+    )
     parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
@@ -219,16 +239,14 @@ def main() -> None:
     data = prepare(spark, arguments.scale, arguments.cache)
     bench = Bench(spark, data, possible_peers(data) - set(arguments.skip))
     _warm_up(bench, arguments.scale)
-    lines, raw = _head(), {}
-    print(*lines, sep="\n", flush=True)
+    raw = _known(arguments.results, arguments.scale)
     for query in queries(arguments.scale):
-        if not any(text in query.name for text in arguments.only):
+        if arguments.only and query.name not in arguments.only:
             continue
         measured = measure(bench.engines(query), arguments.rounds, warm_up=1)
-        raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
-        lines.append(_line(query, measured))
-        print(lines[-1], flush=True)
-        _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+        raw[query.name] = measured
+        print(_line(query, measured), flush=True)
+        _write(arguments.results, arguments.scale, arguments.rounds, raw)
     spark.stop()
 
 
@@ -240,7 +258,7 @@ def _warm_up(bench: Bench, scale: int) -> None:
             engines[name]()
 
 
-def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
+def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:
     """After every query: a run that is stopped keeps what it measured."""
     results.mkdir(parents=True, exist_ok=True)
     about = (
@@ -249,8 +267,9 @@ def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[s
         f"({platform.machine()}), Python {platform.python_version()}, load average at the end "
         f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
-    (results / f"avro-sf{scale}.md").write_text("\n".join(["# Avro scans", "", about, "", *lines]) + "\n")
-    (results / f"avro-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    (results / f"avro-sf{scale}.md").write_text("\n".join(["# Avro scans", "", about, "", *_table(scale, raw)]) + "\n")
+    plain = {name: {engine: asdict(figures) for engine, figures in each.items()} for name, each in raw.items()}
+    (results / f"avro-sf{scale}.json").write_text(json.dumps(plain, indent=1) + "\n")
 
 
 if __name__ == "__main__":
