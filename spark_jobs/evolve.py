@@ -18,6 +18,16 @@ from spark_jobs.readers.protocol import Source
 
 _TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files say the types of their columns."""
+_OTHER_SCHEMAS = frozenset(
+    {
+        "avroschema",
+        "avroschemaurl",
+        "positionalfieldmatching",
+        "recursivefieldmaxdepth",
+        "enablestableidentifiersforuniontype",
+    }
+)
+"""Options of Avro sources by which a table's columns are not simply those of its files."""
 _WHOLE = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 
@@ -98,7 +108,7 @@ def _asks(source: Source, native: DataFrame) -> bool:
     if source.format is SourceFormat.JSON:
         return several and source.schema is None and source.on_schema_conflict is not OnSchemaConflict.WIDEN
     if source.schema is None:
-        return several and "avroschema" not in source.options
+        return several and _OTHER_SCHEMAS.isdisjoint(source.options)
     return source.on_schema_conflict is not OnSchemaConflict.ERROR
 
 

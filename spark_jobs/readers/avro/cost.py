@@ -19,13 +19,16 @@ _SAMPLED_BLOCKS = 4
 class Costs:
     """CPU seconds, measured on TPC-H lineitem; only their ratios matter for the choice.
 
-    `fixed`: starting the Python side. `unpack`: a byte of a decompressed block in our reader. `search`: the same byte,
-    searched. `walk`: the same byte, decoded for the filter's columns in blocks that are not skipped. `row`: a surviving
-    record, and `value` each of its columns, decoded and handed over. `spark_byte`, `spark_row`: the same byte and a
-    record in Spark's reader, which decodes every record whole.
+    `fixed`: starting the Python side. `load`: making a worker ready to decode many records, and `load_bytes` how many
+    bytes it decodes without. `unpack`: a byte of a decompressed block in our reader. `search`: the same byte, searched.
+    `walk`: the same byte, decoded for the filter's columns in blocks that are not skipped. `row`: a surviving record,
+    and `value` each of its columns, decoded and handed over. `spark_byte`, `spark_row`: the same byte and a record in
+    Spark's reader, which decodes every record whole; `spark_kept` a value of a record that it hands over.
     """
 
     fixed: float = 0.35
+    load: float = 0.45
+    load_bytes: float = 2e6
     unpack: float = 1.5e-9
     search: float = 0.3e-9
     walk: float = 3.0e-9
@@ -33,6 +36,7 @@ class Costs:
     value: float = 30e-9
     spark_byte: float = 12e-9
     spark_row: float = 300e-9
+    spark_kept: float = 0.0
 
 
 _COSTS = Costs()
@@ -60,27 +64,42 @@ class Sample:
     blocks: int
 
 
-def estimate(files: Sequence[InputFile], query: AvroQuery) -> Estimate:
-    """Choose the cheaper reader. Raises PushdownError where a file cannot be read, or only by Spark."""
+@dataclass(frozen=True)
+class Seconds:
+    """CPU seconds of either reader, and whether ours is the cheaper with a search for bytes."""
+
+    ours: float
+    spark: float
+    search: bool
+
+
+def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int) -> Estimate:
+    """Choose the cheaper reader for a scan by so many workers.
+
+    Raises PushdownError where a file cannot be read, or only by Spark.
+    """
     sample = _sampled(files, query)
-    ours, search = _ours(sample, len(query.schema), filtered=query.filter is not None)
-    spark = sample.size * _COSTS.spark_byte + sample.records * _COSTS.spark_row
+    costs = costs_of(sample, len(query.schema), workers, filtered=query.filter is not None)
     told = (
         f"about {sample.matching_share:.2%} of the records match, in {sample.found_share:.0%} of the blocks (sample of "
-        f"{sample.blocks} blocks); estimated CPU: ours {ours:.1f} s, Spark's {spark:.1f} s"
+        f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s"
     )
-    return Estimate(ours < _MARGIN * spark, search, told)
+    return Estimate(costs.ours < _MARGIN * costs.spark, costs.search, told)
 
 
-def _ours(sample: Sample, columns: int, *, filtered: bool) -> tuple[float, bool]:
-    """CPU seconds of our reader, and whether it is the cheaper with byte search."""
+def costs_of(sample: Sample, columns: int, workers: int, *, filtered: bool) -> Seconds:
+    """What the readers would take for so many columns; a scan that is not `filtered` has nothing to search for."""
     c = _COSTS
     rows = sample.records * sample.matching_share
-    fixed = c.fixed + sample.size * c.unpack + rows * (c.row + columns * c.value)
     searching = sample.size * (c.search + sample.found_share * c.walk)
     walking = sample.size * c.walk
     search = filtered and searching < walking
-    return fixed + (searching if search else walking), search
+    decoded = sample.size * (sample.found_share if search else 1.0)
+    loads = min(max(workers, 1), decoded / c.load_bytes)
+    ours = c.fixed + sample.size * c.unpack + (searching if search else walking) + loads * c.load
+    ours += rows * (c.row + columns * c.value)
+    spark = sample.size * c.spark_byte + sample.records * c.spark_row + rows * columns * c.spark_kept
+    return Seconds(ours, spark, search)
 
 
 def _sampled(files: Sequence[InputFile], query: AvroQuery) -> Sample:

@@ -77,7 +77,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
         return "there is nothing to read"
     query = _query(spark, request, settings, combined(parts))
     try:
-        return _planned(request.source.reader, files, query, parts)
+        return _planned(request.source.reader, files, query, parts, spark.sparkContext.defaultParallelism)
     except PushdownError as problem:
         if request.source.reader is ReaderChoice.PUSHDOWN:
             raise
@@ -127,7 +127,7 @@ def _query(
 
 
 def _planned(
-    reader: ReaderChoice, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
+    reader: ReaderChoice, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part], workers: int
 ) -> AvroPlan | str:
     first = next(file for file in files if file.size)
     schema = read_header(first.path, first.storage).schema
@@ -142,7 +142,7 @@ def _planned(
     )
     if reader is ReaderChoice.PUSHDOWN:
         return plan
-    chosen = estimate(files, query)
+    chosen = estimate(files, query, workers)
     if not chosen.ours:
         return chosen.reason
     return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)

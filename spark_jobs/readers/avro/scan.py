@@ -67,7 +67,6 @@ class AvroFile:
 
     def __init__(self, path: str, raw: RangeFile, decoders: Decoders, count: AvroCount) -> None:
         self._path = path
-        self._raw = raw
         self._count = count
         self._stream = Stream(raw)
         self.header = parse_header(path, self._stream)
@@ -77,7 +76,7 @@ class AvroFile:
     def close(self) -> None:
         """Add up what was read."""
         self._count.files.add(self._path)
-        self._count.bytes_read += self._raw.fetched
+        self._count.bytes_read += self._stream.fetched
 
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The matching rows of the blocks that belong to a range of bytes, as `blocks` has it."""

@@ -52,7 +52,7 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
     for option, reason in _SPARK_S_OWN_SWITCHES.items():
         if _is_true(options.get(option, "false")):
             return reason
-    rebase = options.get("datetimerebasemode", conf(spark, _REBASE_MODE, "EXCEPTION"))
+    rebase = options.get("datetimerebasemode") or spark.conf.get(_REBASE_MODE) or "EXCEPTION"
     return AvroSettings(
         options.get("avroschema"), rebase.strip().upper() == "CORRECTED", _any_extension(spark, options)
     )

@@ -21,6 +21,8 @@ class Stream:
         self._data = bytearray(WINDOW)
         self._begin = self._end = 0
         self._offset = raw.tell()
+        self.fetched = 0
+        """Bytes that were read so far, ahead of what was asked for as well."""
 
     @property
     def position(self) -> int:
@@ -37,7 +39,10 @@ class Stream:
         return not self._fill(1)
 
     def seek(self, offset: int) -> None:
-        """Go on at an offset of the file."""
+        """Go on at an offset of the file; what is in the window is not read again."""
+        if self._offset <= offset <= self._offset + self._end:
+            self._begin = offset - self._offset
+            return
         self._raw.seek(offset)
         self._offset, self._begin, self._end = offset, 0, 0
 
@@ -85,6 +90,7 @@ class Stream:
             if not got:
                 return False
             self._end += got
+            self.fetched += got
         return True
 
     def _make_room(self, count: int) -> None:
