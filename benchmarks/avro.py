@@ -32,7 +32,6 @@ from spark_jobs.session import PushdownSession
 
 _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 _TWO = ("l_orderkey", "l_comment")
-_WARM_UP = 8
 _WITH_PEERS = ("needle", "all", "needle, 2 columns", "all, 2 columns")
 """Queries that the other engines take part in: what they do is the same, whatever the predicate."""
 
@@ -221,6 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=8, help="needles that each reader looks for before")
     parser.add_argument(
         "--only", nargs="*", default=None, help="names of the queries to run; others keep their figures"
     )
@@ -238,7 +238,7 @@ def main() -> None:
     )
     data = prepare(spark, arguments.scale, arguments.cache)
     bench = Bench(spark, data, possible_peers(data) - set(arguments.skip))
-    _warm_up(bench, arguments.scale)
+    _warm_up(bench, arguments.scale, arguments.warm_up)
     raw = _known(arguments.results, arguments.scale)
     for query in queries(arguments.scale):
         if arguments.only and query.name not in arguments.only:
@@ -250,10 +250,10 @@ def main() -> None:
     spark.stop()
 
 
-def _warm_up(bench: Bench, scale: int) -> None:
+def _warm_up(bench: Bench, scale: int, times: int) -> None:
     """Needles, so that the JVM has compiled what every query runs."""
     engines = bench.engines(queries(scale)[0])
-    for _ in range(_WARM_UP):
+    for _ in range(times):
         for name in ("pushdown", "spark on", "spark off"):
             engines[name]()
 
