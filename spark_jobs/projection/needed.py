@@ -26,7 +26,7 @@ def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> Proje
 
 
 def takes_all(tree: exp.Expr) -> bool:
-    """Whether a query wants every column: by a star, or by a pivot, which groups by all columns that it does not name."""
+    """Whether a query wants every column: by a star, or by a pivot, which groups by all that it does not name."""
     return tree.find(exp.Pivot) is not None or any(
         not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)
     )

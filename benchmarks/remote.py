@@ -1,0 +1,295 @@
+"""Remote tables: our scans without a jar against Spark's JDBC source as its users write it, on the same databases.
+
+Servers are started for the run on this machine. Every round runs both once, in turn; ratios are medians of those within
+rounds. CPU seconds are those of Spark's side; the databases' own are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
+import pymysql
+from databases import Server, mariadb, postgresql
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.session import PushdownSession
+
+_TYPES = (
+    ("l_orderkey", "bigint"),
+    ("l_partkey", "bigint"),
+    ("l_suppkey", "bigint"),
+    ("l_linenumber", "int"),
+    ("l_quantity", "decimal(15,2)"),
+    ("l_extendedprice", "decimal(15,2)"),
+    ("l_discount", "decimal(15,2)"),
+    ("l_tax", "decimal(15,2)"),
+    ("l_returnflag", "char(1)"),
+    ("l_linestatus", "char(1)"),
+    ("l_shipdate", "date"),
+    ("l_commitdate", "date"),
+    ("l_receiptdate", "date"),
+    ("l_shipinstruct", "varchar(25)"),
+    ("l_shipmode", "varchar(10)"),
+    ("l_comment", "varchar(44)"),
+)
+_DEFINITION = ", ".join(f"{name} {kind}" for name, kind in _TYPES)
+_TWO = ("l_orderkey", "l_comment")
+_INDEX = "CREATE INDEX by_order ON lineitem (l_orderkey)"
+_WARM_UP = 4
+_FETCH = "10000"
+
+
+@dataclass(frozen=True)
+class Query:
+    """One line of the table: a predicate, columns (None for all) and a limit, or SQL over `t`."""
+
+    name: str
+    where: str | None = None
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+    sql: str | None = None
+
+
+def queries(rows: int) -> list[Query]:
+    """What Spark's JDBC source can push, then what it cannot."""
+    many = ", ".join(str(key) for key in range(1, 40_000, 8))
+    return [
+        Query("all, 16 columns"),
+        Query("all, 2 columns", columns=_TWO),
+        Query("1 % filter", "l_partkey <= 400"),
+        Query("needle by index", f"l_orderkey = {rows // 2 // 32 * 32 + 1}"),
+        Query("LIMIT 100", limit=100),
+        Query("top 100", sql="SELECT l_orderkey, l_extendedprice FROM t ORDER BY l_extendedprice DESC LIMIT 100"),
+        Query("groups", sql="SELECT l_linenumber, count(*), max(l_shipdate) FROM t GROUP BY l_linenumber"),
+        Query("OR of functions", "length(l_comment) = 43 OR substring(l_comment, 1, 4) = 'abou'"),
+        Query("bits", "l_partkey & 1023 = 7"),
+        Query("CASE", "CASE WHEN l_linenumber = 7 THEN l_partkey ELSE l_suppkey END = 77"),
+        Query("<=> of expressions", "l_partkey % 1000 <=> l_suppkey % 999 + 900"),
+        Query("IN of 5,000", f"l_suppkey + 0 = 3 OR l_partkey * 7 IN ({many})"),
+        Query("IN of 5,000 of a column", f"l_orderkey IN ({many})"),
+    ]
+
+
+@dataclass(frozen=True)
+class Database:
+    """A filled database: how we reach it, and how Spark's JDBC source does."""
+
+    name: str
+    connection: Mapping[str, object]
+    jdbc: Mapping[str, str]
+
+
+def prepare(scale: float, cache: Path) -> pa.Table:
+    """The rows of lineitem, generated once for each scale."""
+    home = cache / f"lineitem-remote-{scale}"
+    if not (home / "lineitem.parquet").exists():
+        tool = Path(sys.executable).with_name("tpchgen-cli")
+        subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", home], check=True)
+    table = parquet.read_table(home / "lineitem.parquet")
+    kinds = {"date": pa.date32(), "char": pa.string(), "varc": pa.string()}
+    for place, (name, kind) in enumerate(_TYPES):
+        if kind[:4] in kinds:
+            table = table.set_column(place, name, table[name].cast(kinds[kind[:4]]))
+    return table
+
+
+def fill_postgresql(server: Server, file: Path) -> Database:
+    """By COPY."""
+    login = {key: server.connection()[key] for key in ("host", "port", "user", "password")}
+    with psycopg.connect(**login, dbname=server.connection()["database"], autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE lineitem ({_DEFINITION})")
+        with connection.cursor().copy("COPY lineitem FROM STDIN (FORMAT csv)") as copy, file.open("rb") as data:
+            while chunk := data.read(1 << 20):
+                copy.write(chunk)
+        connection.execute(_INDEX)
+        connection.execute("VACUUM ANALYZE lineitem")
+    url = f"jdbc:postgresql://{login['host']}:{login['port']}/{server.connection()['database']}"
+    jdbc = {"url": url, "driver": "org.postgresql.Driver", "user": str(login["user"]), "password": server.password}
+    return Database("PostgreSQL", server.connection(), jdbc)
+
+
+def fill_mariadb(server: Server, file: Path) -> Database:
+    """By LOAD DATA."""
+    parts = server.connection()
+    login = {key: parts[key] for key in ("host", "port", "user", "password", "database")}
+    connecting = closing(pymysql.connect(**login, local_infile=True, autocommit=True))
+    with connecting as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE lineitem ({_DEFINITION}) CHARACTER SET utf8mb4")
+        cursor.execute(
+            f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE lineitem CHARACTER SET utf8mb4 "
+            "FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"'"
+        )
+        cursor.execute(_INDEX)
+        cursor.execute("ANALYZE TABLE lineitem")
+    url = f"jdbc:mysql://{parts['host']}:{parts['port']}/{parts['database']}?permitMysqlScheme=true"
+    jdbc = {"url": url, "driver": "org.mariadb.jdbc.Driver", "user": str(parts["user"]), "password": server.password}
+    return Database("MariaDB", parts, jdbc)
+
+
+def fill_sqlite(table: pa.Table, directory: Path) -> Database:
+    """Row by row; dates and decimals as text and number."""
+    path = directory / "lineitem.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"CREATE TABLE lineitem ({_DEFINITION})")
+        marks = ", ".join("?" * len(_TYPES))
+        connection.executemany(f"INSERT INTO lineitem VALUES ({marks})", _rows(table))
+        connection.execute(_INDEX)
+    jdbc = {"url": f"jdbc:sqlite:{path}", "driver": "org.sqlite.JDBC"}
+    return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc)
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
+    plain = pa.schema(
+        [
+            (
+                name,
+                pa.float64() if "decimal" in kind else pa.string() if kind == "date" else table.schema.field(name).type,
+            )
+            for name, kind in _TYPES
+        ]
+    )
+    for batch in table.cast(plain).to_batches(10_000):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+class Bench:
+    """Both readers over one database."""
+
+    def __init__(self, spark: SparkSession, database: Database) -> None:
+        self._spark = spark
+        self._database = database
+
+    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+        """What to run for a query, by reader."""
+        return {"pushdown": lambda: self._ours(query), "jdbc": lambda: self._jdbc(query)}
+
+    def _ours(self, query: Query) -> int:
+        session = PushdownSession(self._spark)
+        session.add_remote("t", self._database.connection, table="lineitem")
+        if query.sql is not None:
+            result = session.sql(query.sql)
+        else:
+            result = session.scan("t", columns=query.columns, where=query.where, limit=query.limit)
+        result.run(_written)
+        return result.rows or 0
+
+    def _jdbc(self, query: Query) -> int:
+        """As its users write it, with a fetch size that suits it."""
+        frame = (
+            self._spark.read.format("jdbc").options(**self._database.jdbc, dbtable="lineitem", fetchsize=_FETCH).load()
+        )
+        if query.sql is not None:
+            frame.createOrReplaceTempView("t")
+            frame = self._spark.sql(query.sql)
+        frame = frame if query.where is None else frame.where(query.where)
+        frame = frame if query.columns is None else frame.select(*query.columns)
+        _written(frame if query.limit is None else frame.limit(query.limit))
+        return 0
+
+
+def _written(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _line(query: Query, measured: dict[str, Measured]) -> str:
+    ours = measured["pushdown"]
+    cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
+    cells += [f"{ratio(measured, 'jdbc', 'pushdown', kind):.2f}" for kind in ("cpu", "wall")]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _head(database: Database) -> list[str]:
+    titles = ["query", "rows", "our CPU s", "our wall s", "ours / JDBC: CPU", "wall"]
+    return ["", f"## {database.name}", "", "| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
+def main() -> None:
+    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "0.17")), help="0.17: 1 M rows")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument("--databases", nargs="*", default=["PostgreSQL", "MariaDB", "SQLite"])
+    parser.add_argument("--packages", required=True, help="the drivers of Spark's JDBC source, from Maven Central")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars.packages", arguments.packages)
+        .config("spark.jars.ivy", str(Path(".cache/ivy").absolute()))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    with ExitStack() as stack:
+        table = prepare(arguments.scale, arguments.cache)
+        lines: list[str] = []
+        raw: dict[str, object] = {}
+        for database in _databases(arguments.databases, table, arguments.cache.absolute(), stack):
+            bench = Bench(spark, database)
+            for _ in range(_WARM_UP):
+                for action in bench.engines(Query("warm-up", "l_orderkey = 1")).values():
+                    action()
+            lines += _head(database)
+            for query in queries(table.num_rows):
+                if any(text in query.name for text in arguments.only):
+                    measured = measure(bench.engines(query), arguments.rounds, warm_up=1)
+                    raw[f"{database.name}: {query.name}"] = {name: asdict(each) for name, each in measured.items()}
+                    lines.append(_line(query, measured))
+                    print(database.name, lines[-1], flush=True)
+                    _write(arguments, table.num_rows, lines, raw)
+    spark.stop()
+
+
+def _databases(names: list[str], table: pa.Table, cache: Path, stack: ExitStack) -> Iterator[Database]:
+    """Databases with the table, one after the other."""
+    file = cache / "lineitem.csv"
+    csv.write_csv(table, file, csv.WriteOptions(include_header=False))
+    stack.callback(file.unlink)
+    if "PostgreSQL" in names:
+        with postgresql() as server:
+            yield fill_postgresql(server, file)
+    if "MariaDB" in names:
+        with mariadb() as server:
+            yield fill_mariadb(server, file)
+    if "SQLite" in names:
+        (cache / "lineitem.db").unlink(missing_ok=True)
+        yield fill_sqlite(table, cache)
+
+
+def _write(arguments: argparse.Namespace, rows: int, lines: list[str], raw: dict[str, object]) -> None:
+    """After every query: a run that is stopped keeps what it measured."""
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    about = (
+        f"TPC-H lineitem, {rows:,} rows, on servers of this machine; Spark's JDBC source with one partition and a "
+        f"fetch size of {_FETCH}; warmed up, then {arguments.rounds} interleaved rounds, medians of ratios within them "
+        f"(above 1: ours takes less); {os.cpu_count()} processors ({platform.machine()}), Python "
+        f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+    )
+    (arguments.results / "remote.md").write_text("\n".join(["# Remote tables", "", about, *lines]) + "\n")
+    (arguments.results / "remote.json").write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
