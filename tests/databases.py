@@ -26,6 +26,10 @@ class NoServerError(Exception):
     """A server cannot be had on this machine; the message says what to install."""
 
 
+class ServerError(Exception):
+    """An installed server does not do what it is told; the message is what it said."""
+
+
 @dataclass(frozen=True)
 class Server:
     """A running server with one database, whose owner the user is. `ca_file` signed the server's certificate."""
@@ -213,7 +217,7 @@ def _free_port() -> int:
 def _run(command: Sequence[str], account: Mapping[str, object]) -> None:
     run = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False, **account)  # type: ignore[call-overload]
     if run.returncode:
-        raise NoServerError(f"{command[0]} failed: {run.stderr or run.stdout}")
+        raise ServerError(f"{command[0]} failed: {run.stderr or run.stdout}")
 
 
 @contextmanager
@@ -225,7 +229,7 @@ def _running(command: Sequence[str], account: Mapping[str, object], home: Path, 
         deadline = time.monotonic() + _START_SECONDS
         while not _listening(port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise NoServerError(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
+                raise ServerError(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
         yield
     finally:
@@ -254,5 +258,5 @@ def _until_it_answers(command: Sequence[str], server: Server) -> None:
         if run.returncode == 0:
             return
         if time.monotonic() > deadline:
-            raise NoServerError(f"the server does not let its owner in: {run.stderr}")
+            raise ServerError(f"the server does not let its owner in: {run.stderr}")
         time.sleep(0.1)
