@@ -21,6 +21,7 @@ SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
 
 DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
 DEFAULT_DP_THRESHOLD = JoinOptions().dp_threshold
+DEFAULT_REORDER_MIN_BYTES = JoinOptions().min_bytes
 DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
 
 
@@ -159,6 +160,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         "int",
         DEFAULT_DP_THRESHOLD,
         "Up to how many relations all orders are compared; beyond, one is built step by step.",
+        operators=(JOIN,),
+    ),
+    Parameter(
+        "join_reorder_min_bytes",
+        "int",
+        DEFAULT_REORDER_MIN_BYTES,
+        "Sources with fewer bytes altogether are joined as written: looking for an order takes a second or more.",
         operators=(JOIN,),
     ),
     Parameter(

@@ -62,6 +62,7 @@ with DAG(dag_id="flights_join", schedule=None, start_date=datetime(2026, 1, 1), 
             GROUP BY airline.name, airport.name
             ORDER BY flights DESC, airport
         """,
+        join_reorder_min_bytes=0,
         output=f"{OUTPUT}/cessnas",
         output_mode="overwrite",
     )

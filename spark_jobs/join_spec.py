@@ -22,7 +22,7 @@ class JoinOptions(Message):
     reorder: bool = True
     dp_threshold: Annotated[int, Field(ge=2, le=30)] = 12
     star_schema: bool = False
-    min_bytes: Annotated[int, Field(ge=0)] = 8 << 20
+    min_bytes: Annotated[int, Field(ge=0)] = 1 << 30
 
 
 class JoinTree(Message):

@@ -18,7 +18,7 @@ from airflow_pushdown.operators.base import (
     entries,
     naming_parameters,
 )
-from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
+from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, DEFAULT_REORDER_MIN_BYTES, JOIN
 from spark_jobs.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
@@ -40,6 +40,8 @@ class PushdownJoinOperator(PushdownBaseOperator):
         small relations are broadcast. (templated)
     :param join_reorder_dp_threshold: Up to how many relations all orders are compared; beyond, one is built step by
         step. (templated)
+    :param join_reorder_min_bytes: Sources with fewer bytes altogether are joined as written: looking for an order takes
+        a second or more. (templated)
     :param star_schema_detection: Whether a table of facts and its dimensions are recognised and joined before
         everything else. (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
@@ -72,6 +74,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         query: str,
         join_reorder: bool = True,
         join_reorder_dp_threshold: int = DEFAULT_DP_THRESHOLD,
+        join_reorder_min_bytes: int = DEFAULT_REORDER_MIN_BYTES,
         star_schema_detection: bool = False,
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
@@ -80,6 +83,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         self.query = query
         self.join_reorder = join_reorder
         self.join_reorder_dp_threshold = join_reorder_dp_threshold
+        self.join_reorder_min_bytes = join_reorder_min_bytes
         self.star_schema_detection = star_schema_detection
 
     def question(self) -> Question:
@@ -93,6 +97,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
             {
                 "reorder": "join_reorder",
                 "dp_threshold": "join_reorder_dp_threshold",
+                "min_bytes": "join_reorder_min_bytes",
                 "star_schema": "star_schema_detection",
             }
         ):
@@ -100,6 +105,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
                 {
                     "reorder": self.join_reorder,
                     "dp_threshold": self.join_reorder_dp_threshold,
+                    "min_bytes": self.join_reorder_min_bytes,
                     "star_schema": self.star_schema_detection,
                 }
             )

@@ -40,7 +40,6 @@ def line(number: int) -> str:
 
 
 FLIGHTS = 110_000
-"""Enough bytes for the joins to be worth an analysis."""
 
 
 def expected() -> list[dict[str, Any]]:

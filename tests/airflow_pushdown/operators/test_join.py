@@ -38,7 +38,13 @@ def refusal(**parameters: object) -> str:
 
 
 def test_the_parameters_become_the_job() -> None:
-    job = spec(join_reorder="false", join_reorder_dp_threshold="7", star_schema_detection=True, output="/out")
+    job = spec(
+        join_reorder="false",
+        join_reorder_dp_threshold="7",
+        join_reorder_min_bytes="1000",
+        star_schema_detection=True,
+        output="/out",
+    )
     assert job.sources == {
         "o": SourceSpec(
             format=SourceFormat.JSON,
@@ -50,7 +56,8 @@ def test_the_parameters_become_the_job() -> None:
             format=SourceFormat.ORC, path=("/c1", "/c2"), reader="pushdown", orc=OrcOptions(partial_reads=2)
         ),
     }
-    assert job.query == QuerySpec(sql=QUERY, joins=JoinOptions(reorder=False, dp_threshold=7, star_schema=True))
+    joins = JoinOptions(reorder=False, dp_threshold=7, min_bytes=1_000, star_schema=True)
+    assert job.query == QuerySpec(sql=QUERY, joins=joins)
     assert job.output is not None
 
 
