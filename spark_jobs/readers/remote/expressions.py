@@ -161,7 +161,8 @@ class Expressions:
             return Value(product.tree, left.type, product.range)
         if self._dialect.is_mysql or not bound(left).within(type_range(left.type)):
             raise UnsupportedError("MySQL shifts zeros in from the left")
-        return Value(lambda: binary(exp.BitwiseRightShift, left.tree(), right.tree()), left.type, type_range(left.type))
+        bits = self._math.as_long(left)
+        return Value(lambda: binary(exp.BitwiseRightShift, bits(), right.tree()), left.type, type_range(left.type))
 
     def _negative(self, value: Value) -> Value:
         if value.is_literal and value.is_integer:

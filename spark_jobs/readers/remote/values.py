@@ -108,11 +108,13 @@ class Arithmetic:
         outcome = _outcome(operator, bound(left), bound(right))
         if self._dialect is Dialect.SQLITE and not outcome.within(_LONG):
             return self._boxed(operator, left, right)
-        sides = (left, right) if outcome.within(_LONG) else (self._wide(left), self._wide(right))
+        sides = (left, right) if outcome.within(_LONG) else (self._wide(left, right), self._wide(right, left))
         return self.checked(lambda: binary(operator, sides[0].tree(), sides[1].tree()), wider(left, right), outcome)
 
-    def _wide(self, value: Value) -> Value:
-        if value.is_literal or not bound(value).within(_LONG):
+    def _wide(self, value: Value, beside: Value) -> Value:
+        """The value in a type beyond 64 bits; a literal takes that of what is `beside` it, unless that is one too."""
+        adapts = value.is_literal and not beside.is_literal
+        if adapts or not bound(value).within(_LONG):
             return value
         name = _WIDE[self._dialect]
         return Value(lambda: cast(value.tree(), name, self._dialect), value.type, value.range)
@@ -197,14 +199,22 @@ class Arithmetic:
         if operator is exp.BitwiseXor and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite has no operator for exclusive or")
         kind = wider(left, right)
-        return Value(lambda: self._signed(binary(operator, left.tree(), right.tree())), kind, type_range(kind))
+        sides = (self.as_long(left), self.as_long(right))
+        return Value(lambda: self._signed(binary(operator, sides[0](), sides[1]())), kind, type_range(kind))
 
     def inverted(self, value: Value) -> Value:
         """`~value`."""
         self._need_long(value)
         if self._dialect.is_mysql:
             raise UnsupportedError("MySQL inverts the bits of unsigned numbers")
-        return Value(lambda: exp.BitwiseNot(this=exp.Paren(this=value.tree())), value.type, type_range(value.type))
+        tree = self.as_long(value)
+        return Value(lambda: exp.BitwiseNot(this=exp.Paren(this=tree())), value.type, type_range(value.type))
+
+    def as_long(self, value: Value) -> Callable[[], exp.Expr]:
+        """An integer as a type that has bits: PostgreSQL may have computed it as numeric."""
+        if self._dialect is not Dialect.POSTGRES or value.is_literal:
+            return value.tree
+        return lambda: _long_cast(value.tree())
 
     def _need_long(self, *values: Value) -> None:
         if not all(bound(value).within(type_range(value.type)) for value in values):
@@ -220,8 +230,13 @@ class Arithmetic:
         outcome = Range(0, max(abs(low), abs(high)))
         if not outcome.within(_LONG) and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite raises for the absolute value of the smallest number")
-        source = value if outcome.within(_LONG) else self._wide(value)
+        source = value if outcome.within(_LONG) else self._wide(value, value)
         return self.checked(lambda: call("ABS", source.tree()), value.type, outcome)
+
+
+def _long_cast(tree: exp.Expr) -> exp.Expr:
+    is_long = isinstance(tree, exp.Cast) and tree.to.this is exp.DataType.Type.BIGINT
+    return tree if is_long else cast(tree, "BIGINT", Dialect.POSTGRES)
 
 
 def _divisor(value: Value) -> int:
