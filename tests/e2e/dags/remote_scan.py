@@ -21,5 +21,9 @@ with DAG("remote_scan", schedule=None, start_date=datetime(2026, 1, 1), catchup=
         num_partitions=2,
         output=f"{DATA}/remote/{{{{ ds }}}}",
         output_mode="overwrite",
-        conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{DATA}/events"},
+        conf={
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": f"file://{DATA}/events",
+        },
     )
