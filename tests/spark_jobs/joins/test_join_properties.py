@@ -105,14 +105,14 @@ def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool
     raise AssertionError(f"only {reordered} of {30 * count} queries had another order")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])
 def test_any_order_gives_the_same_rows(spark: SparkSession, views: None, seed: int) -> None:
-    check_orders(spark, seed, 6, only_inner=True)
-    check_orders(spark, seed + 100, 4, only_inner=False)
+    check_orders(spark, seed, 4, only_inner=True)
+    check_orders(spark, seed + 100, 2, only_inner=False)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_any_order_gives_the_same_rows_at_length(spark: SparkSession, views: None, seed: int) -> None:
     check_orders(spark, seed, 60, only_inner=True)
     check_orders(spark, seed + 100, 40, only_inner=False)
@@ -128,13 +128,13 @@ def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count
         assert found == contents(plain), f"{query}\n{options}"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])
 def test_what_is_pushed_changes_nothing(spark: SparkSession, views: None, session: PushdownSession, seed: int) -> None:
-    check_pushed(spark, session, seed, 10)
+    check_pushed(spark, session, seed, 8)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_what_is_pushed_changes_nothing_at_length(
     spark: SparkSession, views: None, session: PushdownSession, seed: int
 ) -> None:
