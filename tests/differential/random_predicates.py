@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 
 from pyspark.sql import types as t
 from values import DATES, DECIMALS, ODD_DATES, TIMES, integer, text
 
 Leaf = tuple[str, t.DataType]
+
+_COMPUTED = re.compile(r"\(|INTERVAL| [+-] |BD$|D$|L$")
 
 
 def leaves(schema: t.StructType, prefix: str = "") -> Iterator[Leaf]:
@@ -67,7 +70,10 @@ def _compared(rng: random.Random, name: str, value: object) -> str:
     roll = rng.random()
     if roll < 0.2:
         many = rng.choice((1, 2, 3, 5, 30))
-        return f"{name}{rng.choice((' ', ' ', ' NOT '))}IN ({', '.join(value() for _ in range(many))})"
+        # Spark is asked for every constant that is computed: a few will do.
+        items = [value() for _ in range(2 * many)]
+        items = [item for place, item in enumerate(items) if place < 2 or not _COMPUTED.search(item)][:many]
+        return f"{name}{rng.choice((' ', ' ', ' NOT '))}IN ({', '.join(items)})"
     if roll < 0.4:
         low, high = value(), value()
         return f"{name}{rng.choice((' ', ' ', ' ', ' NOT '))}BETWEEN {low} AND {high}"
@@ -106,6 +112,8 @@ def literal(rng: random.Random, data_type: t.DataType) -> str:
         return rng.choice(
             (
                 quoted(day),
+                quoted(day),
+                f"DATE {quoted(day)}",
                 f"DATE {quoted(day)}",
                 f"DATE{quoted(day)} + INTERVAL 1 DAY",
                 f"DATE{quoted(odd_day(rng))}",
