@@ -119,10 +119,7 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
-# Side by side, since either leaves processors idle while it waits for processes to start.
-test: lint
-	@echo "the tests of both environments run side by side; what each says follows when it has ended"
-	+@$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-spark test-airflow
+test: lint test-spark test-airflow
 
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .

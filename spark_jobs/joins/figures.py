@@ -175,7 +175,7 @@ def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
     if not sample.seen:
         return None
     try:
-        kinds = {field.name: to_arrow_type(field.dataType) for field in schema.fields}
+        kinds = {field.name: to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields}
         table = sample.table
         columns = {name: table.column(name).cast(kinds[name]).combine_chunks() for name in table.column_names}
         return pa.RecordBatch.from_pydict(columns)

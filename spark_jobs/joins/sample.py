@@ -188,7 +188,11 @@ def _blocks(files: Sequence[InputFile]) -> Iterator[tuple[InputFile, int]]:
 def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapping[str, str]) -> pa.Table:
     if not columns or not block:
         return pa.table({})
-    types = {field.name: to_arrow_type(field.dataType) for field in schema.fields if field.name in set(columns)}
+    types = {
+        field.name: to_arrow_type(field.dataType, timezone="UTC")
+        for field in schema.fields
+        if field.name in set(columns)
+    }
     return pc_csv.read_csv(
         io.BytesIO(block),
         read_options=pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False),
@@ -203,7 +207,11 @@ def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
     if not columns or not block:
         return pa.table({})
     wanted = pa.schema(
-        [(field.name, to_arrow_type(field.dataType)) for field in schema.fields if field.name in set(columns)]
+        [
+            (field.name, to_arrow_type(field.dataType, timezone="UTC"))
+            for field in schema.fields
+            if field.name in set(columns)
+        ]
     )
     options = pc_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
     return pc_json.read_json(io.BytesIO(block), pc_json.ReadOptions(use_threads=False), options).select(list(columns))

@@ -112,6 +112,7 @@ def compare(written: Written, case: Case, source_format: str, reader: str) -> No
     assert rows_of(result.df) == sorted(expected), label
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", [case for case in CASES if case.select], ids=lambda case: case.name)
 def test_spark_gives_the_same_where_it_can_be_asked(written: Written, case: Case) -> None:
     source_format = TABLES[case.table].formats[-1]

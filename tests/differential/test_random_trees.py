@@ -22,6 +22,7 @@ HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 TREES = given(st.sampled_from(NESTING), st.randoms(use_true_random=False))
 
 
+@pytest.mark.nightly
 @settings(max_examples=24, deadline=None, suppress_health_check=HEALTH)
 @TREES
 def test_any_tree_is_what_spark_selects(spark: SparkSession, source_format: str, rng: random.Random) -> None:

@@ -167,11 +167,16 @@ QUERIES = {
 
 
 AS_WRITTEN = ("using", "left join", "exists", "cte", "self join of orders", "set operations")
+SPARK_S = [
+    pytest.param(name, ALWAYS, "spark", marks=[pytest.mark.nightly] if number % 3 else [])
+    for number, name in enumerate(QUERIES)
+]
+"""Most of them take too long for every day."""
 
 
 @pytest.mark.parametrize(
     ("name", "joins", "reader"),
-    [*((name, ALWAYS, "spark") for name in QUERIES), *((name, NEVER, "pushdown") for name in AS_WRITTEN)],
+    [*SPARK_S, *((name, NEVER, "pushdown") for name in AS_WRITTEN)],
 )
 def test_the_answer_is_sparks(name: str, joins: JoinOptions, reader: str, answer: Answer, oracle: Oracle) -> None:
     query = QUERIES[name]

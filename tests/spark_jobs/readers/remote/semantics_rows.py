@@ -372,7 +372,6 @@ GROUPS = (
         (
             Row("UUUUU", "rand() < 2"),
             Row("UUUUU", "i & j | 8 = 9"),
-            Row("UUUUU", "s = 'it''s'"),
             Row("UUUUU", "+s = 1"),
             Row("UUUUU", "i = 1 = b"),
         ),
