@@ -403,10 +403,13 @@ def test_a_query_over_several_sources_asks_each_for_its_part(
     result = session.sql("SELECT r.s FROM r JOIN f ON r.k = f.k WHERE r.g = 3 AND f.x = 0")
     wanted = {f"s{k}" for k in range(0, 1000, 3) if k % 7 == 0 and k % 10 == 3}
     assert {str(row["s"]) for row in collected(result)} == wanted
-    condition, keys = result.report()["r"].pushed
-    assert condition == "g = 3"
-    assert keys.startswith("k IN (0, 21, 42, "), "the keys of the file's few rows are sent along"
-    assert result.report()["r"].rows_decoded == len(wanted) == 5
+    report = result.report()["r"]
+    assert report.pushed[0] == "g = 3"
+    if kind == "sqlite":
+        assert report.rows_decoded == 100, "its integers have 64 bits, the file's have not: no keys are sent"
+    else:
+        assert report.pushed[1].startswith("k IN (0, 21, 42, "), "the keys of the file's few rows are sent along"
+        assert report.rows_decoded == len(wanted) == 5
 
 
 def test_columns_of_files_are_refused(tmp_path: Path, spark: SparkSession) -> None:
