@@ -138,7 +138,7 @@ class Bench:
         session = PushdownSession(self._spark)
         session.add_source("t", path=str(self._data[query.table]), format="orc", reader=reader)
         result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
         return result.rows or 0
 
     def _spark_reader(self, query: Query, *, lazy: bool) -> int:

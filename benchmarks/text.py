@@ -107,7 +107,7 @@ class Bench:
             filter_pushdown=pushdown,
         )
         result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
         return result.rows or 0
 
     def _spark_reader(self, query: Query, pushdown: bool) -> int:

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from py4j.java_gateway import JavaObject
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
 from spark_jobs.readers.protocol import Scan
+from spark_jobs.row_count import RowCount
 from spark_jobs.task_metrics import StageWatch
 
 T = TypeVar("T")
@@ -36,8 +36,11 @@ class PushdownResult(ABC):
         """The result as a lazy frame."""
 
     @abstractmethod
-    def run(self, action: Callable[[DataFrame], T]) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result, counting on the executors what it read and returned.
+
+        An action that does nothing but write or collect the rows `as_they_come` has them counted at next to no cost;
+        of one that sorts them all, Spark reads them twice, and that count would be wrong.
 
         If a reader meets input that it must not judge by its bytes, the action is run again over Spark's own reader;
         the action must therefore leave nothing behind when it fails.
@@ -83,25 +86,24 @@ class ScanResult(PushdownResult):
         frame = self._shape.frame()
         return frame if self._limit is None else frame.limit(self._limit)
 
-    def run(self, action: Callable[[DataFrame], T]) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result, again over Spark's own reader where ours gives up."""
         try:
-            return self._run_once(action)
+            return self._run_once(action, as_they_come=as_they_come)
         except Exception as problem:
             if self._fallback is None or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
             self._shape = self._fallback(f"our reader gave up: {classify(problem).message}")
             self._fallback = None
-        return self._run_once(action)
+        return self._run_once(action, as_they_come=as_they_come)
 
-    def _run_once(self, action: Callable[[DataFrame], T]) -> T:
+    def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         if self._every_row:
             return self._run_uncounted(action)
-        observation = Observation()
         with StageWatch(self._spark) as watch:
-            frame = self._bounded()
-            outcome = action(frame.observe(observation, f.count(f.lit(1)).alias("rows")))
-            self.rows = int(observation.get["rows"])
+            counted = RowCount(self._spark, self._bounded(), as_they_come=as_they_come)
+            outcome = action(counted.frame)
+        self.rows = counted.rows()
         self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})
         return outcome
 

@@ -108,7 +108,7 @@ class JobRun:
         answer = self.answer(spark)
         self._sources = answer.report()
         try:
-            answer.run(action)
+            answer.run(action, as_they_come=True)
         except KeyboardInterrupt:
             # Tasks that went on writing would put files back that the clean-up has just deleted.
             spark.sparkContext.cancelAllJobs()
