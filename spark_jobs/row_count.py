@@ -40,11 +40,15 @@ class RowCount:
         if self._observation is not None:
             return int(self._observation.get["rows"])
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-        for query in self._queries():
-            for node in _each(self._store.planGraph(query).allNodes()):
-                if node.name() == "Filter" and self._filter in str(node.desc()):
-                    return self._passed(query, node)
-        return None
+        query = next(self._queries(), None)
+        if query is None:
+            return None
+        metric = next(self._metrics(query), None)
+        if metric is None:
+            # Spark took the filter out of a running query: it learnt that there are no rows.
+            return 0
+        value = self._store.executionMetrics(query).get(metric.accumulatorId())
+        return int(str(value.get()).replace(",", "")) if value.isDefined() else None
 
     def _queries(self) -> Iterator[int]:
         """The queries over the frame, first to last."""
@@ -56,11 +60,11 @@ class RowCount:
                 found.append(_number(query))
         return reversed(found)
 
-    def _passed(self, query: int, node: JavaObject) -> int | None:
-        values = self._store.executionMetrics(query)
-        counts = (metric.accumulatorId() for metric in _each(node.metrics()) if metric.name() == _COUNT)
-        texts = (str(values.get(count).get()) for count in counts if values.get(count).isDefined())
-        return next((int(text.replace(",", "")) for text in texts), None)
+    def _metrics(self, query: int) -> Iterator[JavaObject]:
+        """The filter's count, as long as the filter is in the query's plan."""
+        for node in _each(self._store.planGraph(query).allNodes()):
+            if node.name() == "Filter" and self._filter in str(node.desc()):
+                yield from (metric for metric in _each(node.metrics()) if metric.name() == _COUNT)
 
 
 def _number(query: JavaObject) -> int:

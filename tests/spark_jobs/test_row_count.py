@@ -65,6 +65,16 @@ def test_rows_that_no_query_asked_for_are_unknown(spark: SparkSession) -> None:
     assert RowCount(spark, spark.range(10), as_they_come=True).rows() is None
 
 
+def test_a_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
+    left, right = (
+        spark.range(100).withColumnRenamed("id", "x"),
+        spark.range(100).where("hash(id) = 1").groupBy("id").count(),
+    )
+    counted = RowCount(spark, left.join(right, left.x == right.id), as_they_come=True)
+    _noop(counted.frame)
+    assert counted.rows() == 0
+
+
 def test_spark_goes_on_generating_code_for_the_rows(spark: SparkSession, numbers: str) -> None:
     counted = RowCount(spark, spark.read.orc(numbers).where("k = 3"), as_they_come=True)
     plan = str(counted.frame._jdf.queryExecution().executedPlan().toString())
