@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import sqlglot
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from spark_jobs.errors import BadSpecError
 from spark_jobs.projection.implicit import implicit_references
-from spark_jobs.readers.protocol import AnySource, ScanRequest
+from spark_jobs.readers.protocol import AnySource
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
 from spark_jobs.source import OpenedSource, open_source
 
@@ -33,16 +34,9 @@ class SqlPlanner:
         projection = opened.projection(names)
         implicit = implicit_references(tree, opened.schema)
         request = opened.request(projection, where)
-        request = ScanRequest(
-            request.source,
-            request.native,
-            request.schema,
-            request.columns,
-            tuple(sorted({*request.implicit, *implicit})),
-            request.where,
-            request.predicate,
-            fill=opened.fill() if request.implicit or implicit else None,
-        )
+        if implicit:
+            every = tuple(sorted({*request.implicit, *implicit}))
+            request = replace(request, implicit=every, fill=opened.fill())
 
         def shaped(frame: DataFrame) -> DataFrame:
             frame.createOrReplaceTempView(source.name)
