@@ -26,12 +26,13 @@ class RowCount:
     def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
         self._spark = spark
         self._filter = f"(monotonically_increasing_id() >= -{1 + secrets.randbelow(10**15)})"
-        self._store = spark._jsparkSession.sharedState().statusStore()
-        self._before = max(map(_number, _each(self._store.executionsList().takeRight(1))), default=-1)
         self._observation: Observation | None = None
-        self.frame = frame.where(self._filter)
+        self.frame = frame.where(self._filter) if as_they_come else frame
         """The rows, which are counted when they are asked for."""
-        if not as_they_come or self._filter not in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
+        if as_they_come and self._filter in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
+            self._store = spark._jsparkSession.sharedState().statusStore()
+            self._before = max(map(_number, _each(self._store.executionsList().takeRight(1))), default=-1)
+        else:
             self._observation = Observation()
             self.frame = frame.observe(self._observation, f.count(f.lit(1)).alias("rows"))
 
@@ -40,7 +41,7 @@ class RowCount:
         if self._observation is not None:
             return int(self._observation.get["rows"])
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-        query = next(self._queries(), None)
+        query = self._first_query()
         if query is None:
             return None
         metric = next(self._metrics(query), None)
@@ -50,15 +51,15 @@ class RowCount:
         value = self._store.executionMetrics(query).get(metric.accumulatorId())
         return int(str(value.get()).replace(",", "")) if value.isDefined() else None
 
-    def _queries(self) -> Iterator[int]:
-        """The queries over the frame, first to last."""
-        found = []
+    def _first_query(self) -> int | None:
+        """The first query over the frame."""
+        first = None
         for query in _each(self._store.executionsList().reverse()):
             if _number(query) <= self._before:
                 break
             if self._filter in str(query.physicalPlanDescription()):
-                found.append(_number(query))
-        return reversed(found)
+                first = _number(query)
+        return first
 
     def _metrics(self, query: int) -> Iterator[JavaObject]:
         """The filter's count, as long as the filter is in the query's plan."""
