@@ -14,7 +14,6 @@ _WIDER = {
     "long": ("float", "double"),
     "float": ("double",),
     "string": ("bytes",),
-    "bytes": ("string",),
 }
 _DEFAULTS: Sequence[tuple[Json, Json]] = (
     ("int", -7),

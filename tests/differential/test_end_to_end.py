@@ -14,14 +14,15 @@ from text_scans import Scans, compared
 
 from spark_jobs.contract import SourceFormat
 
-SCANS = 16
+SCANS = 10
+BATCHES = 4
 NIGHTLY_CASES = 20_000
 FORMATS = [SourceFormat.JSON, SourceFormat.CSV]
 
 
 def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, folder: Path, tally: Tally) -> None:
     """Run a batch's predicates, alone and joined by OR, through the whole reader: all in one job."""
-    case = Case.generate(source_format, seed, lines=60, predicates=60, oddness=(0.0, 0.002, 0.02, 0.15), refused=0.1)
+    case = Case.generate(source_format, seed, lines=60, predicates=60, oddness=(0.0, 0.0, 0.002, 0.02), refused=0.1)
     rng = random.Random(seed)
     scans = Scans.written(case, folder / f"{source_format}-{seed}-{tally.predicates}", rng)
     try:
@@ -47,22 +48,27 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
 def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
     """Predicates, mostly such with a pattern, and some that join several."""
     fold = Folder(spark)
-    searchable = [asked for asked in case.predicates if byte_patterns(case, asked, fold)]
-    others = [asked for asked in case.predicates if asked not in searchable]
+    searchable: list[str] = []
+    others: list[str] = []
+    for asked in case.predicates:
+        if len(searchable) == SCANS:
+            break
+        (searchable if byte_patterns(case, asked, fold) else others).append(asked)
     joined = [" OR ".join(f"({asked})" for asked in rng.sample(searchable, 3)) for _ in range(2) if len(searchable) > 2]
     return list(dict.fromkeys([*joined, *searchable, *others[:4]]))[:SCANS]
 
 
-def _not_vacuous(tally: Tally) -> None:
-    assert tally.searched > tally.given_up + tally.refused, tally
+def _not_vacuous(tally: Tally, searched: float) -> None:
+    """At least a share of the scans must have been searched by bytes, and have found rows."""
+    assert tally.searched >= searched * tally.predicates > 0, tally
     assert tally.rows > tally.searched, tally
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_rows_are_those_of_spark(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
-    over_seeds(2, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
-    _not_vacuous(tally)
+    over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
+    _not_vacuous(tally, 0.25)
 
 
 @pytest.mark.nightly
@@ -73,4 +79,4 @@ def test_rows_are_those_of_spark_in_many_cases(
     tally = Tally()
     batches = NIGHTLY_CASES // 2 // SCANS + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
-    _not_vacuous(tally)
+    _not_vacuous(tally, 0.5)

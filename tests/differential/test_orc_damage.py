@@ -166,13 +166,15 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
             name = f"{region.replace(' ', '_')}-{number}.orc"
             (directory / name).write_bytes(flipped(rng, content, begin, end))
     ours = outcomes(directory, queries())
+    # Lengths that are spoilt can keep Spark's reader busy for minutes: it is asked of files that gave rows alone.
+    gave_rows = [name for name, found in ours.items() if not all(outcome.error for outcome in found.values())]
     with tolerant(spark):
-        theirs = spark_rows(spark, sorted(directory.glob("*.orc")))
+        theirs = spark_rows(spark, sorted(directory / name for name in gave_rows))
     whole = theirs["sound.orc"]
     assert whole is not None
     for name, found in ours.items():
         region = name.split("-")[0].replace("_", " ").removesuffix(".orc")
-        rows = theirs[name]
+        rows = theirs.get(name)
         for query, outcome in found.items():
             reference = None if rows is None else expected(rows, query)
             word = judge(region, outcome, reference, expected(whole, query), f"{name}: {codec}, {query}")

@@ -106,6 +106,19 @@ def test_the_option_avro_schema_is_resolved(spark: SparkSession, table: Path) ->
     assert _rows(ours.where("name = 'n7'")) == _rows(native.where("name = 'n7'")) == ["Row(name='n7', more=7)"] * 6
 
 
+def test_bytes_are_read_as_strings_also_where_they_are_no_utf8(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    values = spark.sql("SELECT * FROM VALUES (1L, X'6163'), (2L, X'64C3A9'), (3L, X'FF01'), (4L, NULL) AS v(id, b)")
+    values.write.format(FILE_FORMAT).save(str(tmp_path / "bytes"))
+    schema = """{"type": "record", "name": "topLevelRecord", "fields": [
+        {"name": "b", "type": ["string", "null"]}, {"name": "id", "type": ["long", "null"]}]}"""
+    ours = spark.read.format(FORMAT).option("avroSchema", schema).load(str(tmp_path / "bytes"))
+    shown = ours.where("id > 1").selectExpr("id", "hex(b) AS b")
+    assert _rows(shown) == ["Row(id=2, b='64C3A9')", "Row(id=3, b='FF01')", "Row(id=4, b=None)"]
+    native = spark.read.format(FILE_FORMAT).option("avroSchema", schema).load(str(tmp_path / "bytes"))
+    assert _rows(native.where("id > 1").selectExpr("id", "hex(b) AS b")) == _rows(shown)
+
+
 def test_a_path_without_files_is_named(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     with pytest.raises(PySparkException, match="matches no file"):
