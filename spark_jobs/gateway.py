@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from py4j.java_gateway import JavaObject, JVMView
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,6 +16,18 @@ def jvm(spark: SparkSession) -> JVMView:
     if view is None:
         raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
     return view
+
+
+def elements(collection: JavaObject) -> Iterator[JavaObject]:
+    """The elements of a Scala collection."""
+    iterator = collection.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def wait_for_events(spark: SparkSession) -> None:
+    """Wait until Spark's stores know all that has happened, at most ten seconds; they learn it a moment later."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
 
 
 def java_rows(spark: SparkSession) -> JavaObject:

@@ -9,6 +9,9 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from spark_jobs.gateway import elements
+from spark_jobs.query_watch import QueryWatch, query_number
+
 _COUNT = "number of output rows"
 """What Spark calls this metric of a filter."""
 
@@ -24,14 +27,12 @@ class RowCount:
     """
 
     def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
-        self._spark = spark
         self._filter = f"(monotonically_increasing_id() >= -{1 + secrets.randbelow(10**15)})"
         self._observation: Observation | None = None
         self.frame = frame.where(self._filter) if as_they_come else frame
         """The rows, which are counted when they are asked for."""
         if as_they_come and self._filter in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
-            self._store = spark._jsparkSession.sharedState().statusStore()
-            self._before = max(map(_number, _each(self._store.executionsList().takeRight(1))), default=-1)
+            self._watch = QueryWatch(spark)
         else:
             self._observation = Observation()
             self.frame = frame.observe(self._observation, f.count(f.lit(1)).alias("rows"))
@@ -40,40 +41,19 @@ class RowCount:
         """Rows that the first query over the frame asked for; None where no query ran over it to its end."""
         if self._observation is not None:
             return int(self._observation.get["rows"])
-        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-        query = self._first_query()
+        ran = (query for query in self._watch.queries() if self._filter in str(query.physicalPlanDescription()))
+        query = next(ran, None)
         if query is None:
             return None
-        metric = next(self._metrics(query), None)
+        metric = next(self._metrics(query_number(query)), None)
         if metric is None:
             # Spark took the filter out of a running query: it learnt that there are no rows.
             return 0
-        value = self._store.executionMetrics(query).get(metric.accumulatorId())
+        value = self._watch.store.executionMetrics(query_number(query)).get(metric.accumulatorId())
         return int(str(value.get()).replace(",", "")) if value.isDefined() else None
-
-    def _first_query(self) -> int | None:
-        """The first query over the frame."""
-        first = None
-        for query in _each(self._store.executionsList().reverse()):
-            if _number(query) <= self._before:
-                break
-            if self._filter in str(query.physicalPlanDescription()):
-                first = _number(query)
-        return first
 
     def _metrics(self, query: int) -> Iterator[JavaObject]:
         """The filter's count, as long as the filter is in the query's plan."""
-        for node in _each(self._store.planGraph(query).allNodes()):
+        for node in elements(self._watch.store.planGraph(query).allNodes()):
             if node.name() == "Filter" and self._filter in str(node.desc()):
-                yield from (metric for metric in _each(node.metrics()) if metric.name() == _COUNT)
-
-
-def _number(query: JavaObject) -> int:
-    return int(query.executionId())
-
-
-def _each(elements: JavaObject) -> Iterator[JavaObject]:
-    """The elements of a Scala collection."""
-    iterator = elements.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+                yield from (metric for metric in elements(node.metrics()) if metric.name() == _COUNT)

@@ -8,29 +8,30 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from spark_jobs.contract import SourceReport
+from spark_jobs.gateway import wait_for_events
 
 
 class StageWatch:
     """Tags the jobs that start while it is open, so that their stages' metrics can be added up afterwards."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext
+        self._spark = spark
         self._tag = f"airflow_pushdown-{uuid.uuid4().hex}"
 
     def __enter__(self) -> StageWatch:
-        self._context.addJobTag(self._tag)
+        self._spark.sparkContext.addJobTag(self._tag)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Jobs that start from now on are somebody else's."""
-        self._context.removeJobTag(self._tag)
+        self._spark.sparkContext.removeJobTag(self._tag)
 
     def completed(self, report: SourceReport) -> SourceReport:
         """The report with bytes read and rows decoded as the executors counted them."""
-        scala_context = self._context._jsc.sc()
-        scala_context.listenerBus().waitUntilEmpty(10_000)
+        wait_for_events(self._spark)
+        scala_context = self._spark.sparkContext._jsc.sc()
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
         stages = {
             int(stage)

@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_jobs.join_spec import JoinReport, JoinTree
+from spark_jobs.query_watch import QueryWatch, query_number
 
 _NODE = re.compile(r'^\s*(\d+) \[id="node\d+" (?:labelType="html" )?label="(?:<b>)?(\w+)', re.MULTILINE)
 _EDGE = re.compile(r'^\s*(\d+)->(\d+)(?: \[label="([\d,]+)")?', re.MULTILINE)
 _JOINS = frozenset(
     {"BroadcastHashJoin", "SortMergeJoin", "ShuffledHashJoin", "BroadcastNestedLoopJoin", "CartesianProduct"}
 )
-_WAIT_MILLISECONDS = 10_000
 
 
 @dataclass
@@ -41,10 +40,10 @@ class JoinWatch:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._before = 0
+        self._watch: QueryWatch | None = None
 
     def __enter__(self) -> JoinWatch:
-        self._before = self._executions()
+        self._watch = QueryWatch(self._spark)
         return self
 
     def __exit__(
@@ -63,25 +62,18 @@ class JoinWatch:
         """Rows that flowed out of all joins of the queries that ran."""
         return sum(node.rows or 0 for plan in self._plans() for node in plan.nodes() if node.kind in _JOINS)
 
-    def _executions(self) -> int:
-        return int(self._store().executionsCount())
-
-    def _store(self) -> JavaObject:
-        return self._spark._jsparkSession.sharedState().statusStore()
-
     def _plans(self) -> list[PlanNode]:
         """The plans of the queries that ran, as they were in the end."""
+        if self._watch is None:
+            return []
+        store, roots = self._watch.store, []
         try:
-            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_WAIT_MILLISECONDS)
-            store = self._store()
-            roots = []
-            for place in range(self._before, int(store.executionsCount())):
-                number = store.executionsList(place, 1).head().executionId()
+            for number in map(query_number, self._watch.queries()):
                 roots += parsed_plan(str(store.planGraph(number).makeDotFile(store.executionMetrics(number))))
-            return roots
         except Py4JError:
             # Counts are an extra: a store that has forgotten the query must not make it fail.
             return []
+        return roots
 
 
 def parsed_plan(dot: str) -> list[PlanNode]:

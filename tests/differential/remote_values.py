@@ -236,7 +236,7 @@ def _read_decimal(value: object, kind: t.DecimalType) -> Decimal:
         number = Decimal(str(value)).quantize(Decimal(f"1E-{kind.scale}"), context=Context(prec=60))
     except ArithmeticError:
         return Decimal(7)
-    return number if abs(number) < Decimal(10) ** (kind.precision - kind.scale) else Decimal(7)
+    return number if number.copy_abs() < Decimal(10) ** (kind.precision - kind.scale) else Decimal(7)
 
 
 def computed_predicate(rng: random.Random, columns: Sequence[Leaf]) -> str:

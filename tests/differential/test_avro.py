@@ -209,7 +209,7 @@ def _run(spark: SparkSession, cases: int, scans: int) -> Tally:
 
 
 def test_rows_are_those_of_spark(spark: SparkSession) -> None:
-    _run(spark, 10, 1)
+    _run(spark, 5, 1)
 
 
 @pytest.mark.nightly
