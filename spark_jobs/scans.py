@@ -43,46 +43,37 @@ class PlannedScan:
         return lambda reason: Shape(self.native(reason), shaped)
 
 
-def planned(
-    spark: SparkSession, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...], load: Load
-) -> PlannedScan:
-    """The scan for a request. `roots` are the directories below which `dir0` counts, none where no column needs them.
-
-    `notes` are remarks for the report.
-    """
+def planned(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
+    """The scan for a request; `notes` are remarks for the report."""
     if request.source.format is SourceFormat.ORC:
-        return _planned_orc(spark, request, roots, notes, load)
+        return _planned_orc(spark, request, notes, load)
     if request.source.format is SourceFormat.AVRO:
-        return _planned_avro(spark, request, roots, notes)
-    native = partial(NativeScan, request, roots, notes=notes)
+        return _planned_avro(spark, request, notes)
+    native = partial(NativeScan, request, notes=notes)
     plan = plan_text(spark, request, folding(spark))
     if isinstance(plan, Refusal):
         return PlannedScan(native(plan.reason), native)
-    return PlannedScan(TextScan(spark, request, plan, roots, notes), native)
+    return PlannedScan(TextScan(spark, request, plan, notes), native)
 
 
-def _planned_orc(
-    spark: SparkSession, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...], load: Load
-) -> PlannedScan:
+def _planned_orc(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
     plan = plan_orc(spark, request, folding(spark))
     if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
         setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
         request = replace(request, native=load({SARG_TO_FILTER: setting}))
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
-    native = partial(NativeScan, request, roots, notes=notes)
+    native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, NativePlan):
         return PlannedScan(native(plan.reason), native)
-    return PlannedScan(OrcLazyScan(spark, request, plan, roots, notes), native)
+    return PlannedScan(OrcLazyScan(spark, request, plan, notes), native)
 
 
-def _planned_avro(
-    spark: SparkSession, request: ScanRequest, roots: tuple[str, ...], notes: tuple[str, ...]
-) -> PlannedScan:
+def _planned_avro(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
     plan = plan_avro(spark, request, folding(spark))
-    native = partial(NativeScan, request, roots, notes=notes)
+    native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, str):
         return PlannedScan(native(plan), native)
-    return PlannedScan(AvroBlockScan(spark, request, plan, roots, notes), native)
+    return PlannedScan(AvroBlockScan(spark, request, plan, notes), native)
 
 
 def leaner(spark: SparkSession, request: ScanRequest) -> StructType | None:

@@ -235,7 +235,7 @@ class OpenedSource:
         if lean is not None:
             inside = [self.schema[name] for name in partition_columns(self.native)]
             request = replace(request, native=self._load(schema=StructType([*lean.fields, *inside])))
-        return planned(self._spark, request, self.roots if request.implicit else (), notes, self._load)
+        return planned(self._spark, request, notes, self._load)
 
     def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """Files with different columns: a scan for each kind, together."""

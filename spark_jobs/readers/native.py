@@ -9,10 +9,7 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.contract import ConjunctReport, Exactness, SourceFormat, SourceReport
 from spark_jobs.predicates.parse import conjuncts
-from spark_jobs.projection.catalog import BUILT_IN
-from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, input_files, input_uris
 from spark_jobs.readers.protocol import ScanRequest
 from spark_jobs.readers.storage import LOCAL
@@ -26,9 +23,8 @@ class NativeScan:
 
     exact = False
 
-    def __init__(self, request: ScanRequest, roots: tuple[str, ...], reason: str, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...] = ()) -> None:
         self._request = request
-        self._roots = roots
         self._reason = reason
         self._notes = notes
 
@@ -40,10 +36,9 @@ class NativeScan:
     def frame(self) -> DataFrame:
         """Spark's frame, with the implicit columns asked for computed from file metadata."""
         request = self._request
-        if not request.implicit:
+        if request.fill is None:
             return request.native
-        known = request.fill or ImplicitFill(BUILT_IN, self._roots, lambda: listed_facts(request.native, self._roots))
-        added = known.by_metadata(request.implicit, list(map(decoded, input_uris(request.native))))
+        added = request.fill.by_metadata(request.implicit, list(map(decoded, input_uris(request.native))))
         return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
 
     def report(self) -> SourceReport:

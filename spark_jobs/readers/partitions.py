@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.projection.catalog import BUILT_IN
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.facts import facts_of
-from spark_jobs.readers.files import Packing, decoded, local_files
+from spark_jobs.readers.files import Packing, decoded
 
 
 def packing(spark: SparkSession) -> Packing:
@@ -22,19 +20,12 @@ def packing(spark: SparkSession) -> Packing:
     )
 
 
-def with_implicit(
-    frame: DataFrame,
-    names: Sequence[str],
-    uris: Sequence[str],
-    roots: Sequence[str],
-    fill: ImplicitFill | None = None,
-) -> DataFrame:
+def with_implicit(frame: DataFrame, names: Sequence[str], uris: Sequence[str], fill: ImplicitFill | None) -> DataFrame:
     """Add implicit columns to a frame whose partition number k holds rows of the file `uris[k]` alone.
 
-    `fill` knows their values, None for the built-in columns of local files.
+    `fill` knows their values, None where none is asked for.
     """
-    if not names:
+    if fill is None:
         return frame
-    known = fill or ImplicitFill(BUILT_IN, tuple(roots), lambda: facts_of(local_files(uris), roots))
-    added = known.by_partition(names, list(map(decoded, uris)))
+    added = fill.by_partition(names, list(map(decoded, uris)))
     return frame.selectExpr(*map(quote_name, frame.columns), *added)

@@ -70,7 +70,7 @@ class ScanRequest:
     `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the whole
     predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
     `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
-    `read_schema`. `fill` knows the values of the implicit columns, None for the built-in ones under their own names.
+    `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
     `spark_only` says why none but Spark's own reader will do, None where any may read.
     """
 

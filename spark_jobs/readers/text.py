@@ -265,14 +265,12 @@ class TextScan:
         spark: SparkSession,
         request: ScanRequest,
         plan: TextPlan,
-        roots: tuple[str, ...],
         notes: tuple[str, ...] = (),
     ) -> None:
         self._notes = notes
         self._spark = spark
         self._request = request
         self._plan = plan
-        self._roots = roots
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[TaskCount]())
         self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
 
@@ -297,7 +295,7 @@ class TextScan:
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(self._parsed(lines), self._request.implicit, uris, self._roots, self._request.fill)
+        return with_implicit(self._parsed(lines), self._request.implicit, uris, self._request.fill)
 
     def exhausted(self, wave: int, number: int) -> bool:
         """Whether a task of a wave came to the end of its splits."""

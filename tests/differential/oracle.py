@@ -154,10 +154,9 @@ def judge(spark: SparkSession, case: Case, path: Path) -> Verdicts:
 
 def _judged(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
     """Spark's rows with what each predicate says of them, the predicates that do not raise, and those that do."""
-    good: list[str] = list(case.predicates)
-    raised: list[str] = []
+    predicates = list(case.predicates)
     try:
-        return _evaluated(frame, case, good), good, raised
+        return _evaluated(frame, case, predicates), predicates, []
     except PySparkException:
         pass
     except Py4JJavaError as problem:
@@ -166,13 +165,22 @@ def _judged(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], lis
         _evaluated(frame, case, [])
     except (PySparkException, Py4JJavaError) as problem:
         raise SparkGivesUpError from problem
-    for one in case.predicates:
+    good = _without_error(frame, case, predicates)
+    return _evaluated(frame, case, good), good, [one for one in predicates if one not in good]
+
+
+def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[str]:
+    """The predicates that Spark evaluates, found by halves: few of them raise."""
+    half = len(predicates) // 2
+    parts = [predicates[:half], predicates[half:]] if half else [predicates]
+    good: list[str] = []
+    for part in parts:
         try:
-            _evaluated(frame, case, [one])
+            _evaluated(frame, case, part)
+            good += part
         except (PySparkException, Py4JJavaError):
-            good.remove(one)
-            raised.append(one)
-    return _evaluated(frame, case, good), good, raised
+            good += _without_error(frame, case, part) if len(part) > 1 else []
+    return good
 
 
 @contextmanager
@@ -195,24 +203,6 @@ def configured(spark: SparkSession, case: Case) -> Iterator[None]:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, known)
-
-
-class Folder:
-    """Evaluates the constants of predicates by Spark, each once."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._known: dict[str, object] = {}
-
-    def __call__(self, sql: str) -> object:
-        """The value of a constant expression, None where Spark finds an error in it."""
-        if sql not in self._known:
-            try:
-                row = self._spark.sql(f"SELECT {sql}").head()
-            except (PySparkException, ValueError, OverflowError):
-                row = None
-            self._known[sql] = None if row is None else row[0]
-        return self._known[sql]
 
 
 def _evaluated(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:

@@ -17,11 +17,12 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pytest
 from avro_files import AVRO, NO_CHANGE, SOME_CHANGE, Change, random_table, written
+from folder import Folder
 from hypothesis import given, settings
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
-from test_vector_filters import BATCHES, SEEDS, Folder
+from test_vector_filters import BATCHES, SEEDS
 
 from spark_jobs.errors import UnsafeInputError
 from spark_jobs.predicates.compile import compile_filter

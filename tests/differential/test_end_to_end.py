@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from batches import over_seeds
-from oracle import Case, Folder, SparkGivesUpError, byte_patterns
+from folder import Folder
+from oracle import Case, SparkGivesUpError, byte_patterns
 from pyspark.sql import SparkSession
 from tally import Tally
 from text_scans import Scans, compared
@@ -48,12 +49,9 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
 def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
     """Predicates, mostly such with a pattern, and some that join several."""
     fold = Folder(spark)
-    searchable: list[str] = []
-    others: list[str] = []
-    for asked in case.predicates:
-        if len(searchable) == SCANS:
-            break
-        (searchable if byte_patterns(case, asked, fold) else others).append(asked)
+    fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in case.predicates])
+    searchable = [asked for asked in case.predicates if byte_patterns(case, asked, fold)]
+    others = [asked for asked in case.predicates if asked not in searchable]
     joined = [" OR ".join(f"({asked})" for asked in rng.sample(searchable, 3)) for _ in range(2) if len(searchable) > 2]
     return list(dict.fromkeys([*joined, *searchable, *others[:4]]))[:SCANS]
 

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
+from folder import Folder
 from hypothesis import given, settings
 from orc_files import NO_CHANGE, SOME_CHANGE, Files, random_table, written
 from py4j.protocol import Py4JJavaError
@@ -24,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
-from test_vector_filters import BATCHES, SEEDS, Folder
+from test_vector_filters import BATCHES, SEEDS
 from typed_rows import random_predicate
 
 from spark_jobs.errors import UnsafeInputError

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 from databases import Server
+from folder import Folder
 from hypothesis import given, settings
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +35,7 @@ from remote_values import (
     read_back,
     remote_column,
 )
-from test_vector_filters import BATCHES, SEEDS, Folder, settings_of
+from test_vector_filters import BATCHES, SEEDS, settings_of
 from typed_rows import ROW, random_predicate
 
 from spark_jobs.contract import Exactness

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from batches import over_seeds
-from oracle import Case, Folder, SparkGivesUpError, Verdicts, byte_patterns, candidates, configured, judge, matches
+from folder import Folder
+from oracle import Case, SparkGivesUpError, Verdicts, byte_patterns, candidates, configured, judge, matches
 from pyspark.sql import SparkSession
 from tally import Tally
 
@@ -36,6 +37,7 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
         return
     with configured(spark, case):
         fold = Folder(spark)
+        fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in verdicts.kept])
         derived = {asked: byte_patterns(case, asked, fold) for asked in verdicts.kept}
     for asked, found in derived.items():
         kept_lines = sorted({verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0})

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
+from folder import Folder
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
@@ -22,7 +23,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves
-from sqlglot import exp
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
 from spark_jobs.predicates.compile import compile_filter
@@ -61,44 +61,6 @@ class Tally:
     ruled_out: int = 0
     ruled_out_by_values: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-
-
-class Folder:
-    """Evaluates constants in Spark, those of many predicates in one query."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._known: dict[str, object] = {}
-
-    def __call__(self, sql: str) -> object:
-        if sql not in self._known:
-            self._fetch([sql])
-        return self._known[sql]
-
-    def prepare(self, predicates: Iterable[exp.Expr], schema: t.StructType) -> None:
-        """Ask for all that compiling the predicates will ask for."""
-        wanted: dict[str, None] = {}
-
-        def note(sql: str) -> None:
-            wanted[sql] = None
-
-        for predicate in predicates:
-            compile_filter(predicate, Scope(schema, fold=note))
-        self._fetch(list(wanted))
-
-    def _fetch(self, texts: list[str]) -> None:
-        try:
-            row = self._spark.sql(f"SELECT {', '.join(texts)}").head()
-        except (PySparkException, ValueError, OverflowError):
-            half = len(texts) // 2
-            if half:
-                self._fetch(texts[:half])
-                self._fetch(texts[half:])
-            else:
-                self._known[texts[0]] = None
-            return
-        assert row is not None
-        self._known.update(zip(texts, row, strict=True))
 
 
 @contextmanager

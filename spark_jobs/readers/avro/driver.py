@@ -26,13 +26,11 @@ class AvroBlockScan:
         spark: SparkSession,
         request: ScanRequest,
         plan: AvroPlan,
-        roots: tuple[str, ...],
         notes: tuple[str, ...] = (),
     ) -> None:
         self._spark = spark
         self._request = request
         self._plan = plan
-        self._roots = roots
         self._notes = notes
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[AvroCount]())
         self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
@@ -58,7 +56,7 @@ class AvroBlockScan:
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(rows, self._request.implicit, uris, self._roots, self._request.fill)
+        return with_implicit(rows, self._request.implicit, uris, self._request.fill)
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""

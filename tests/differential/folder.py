@@ -1,0 +1,57 @@
+"""Constants of predicates, which Spark evaluates: those of many predicates in one query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Fold, Scope
+
+
+class Folder:
+    """Evaluates constants in Spark, each once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._known: dict[str, object] = {}
+
+    def __call__(self, sql: str) -> object:
+        """The value of a constant expression, None where Spark finds an error in it."""
+        if sql not in self._known:
+            self._fetch([sql])
+        return self._known[sql]
+
+    def prepare(self, predicates: Iterable[exp.Expr], schema: StructType) -> None:
+        """Ask Spark at once for all that compiling the predicates will ask for."""
+        self.prepare_for(lambda fold: [compile_filter(each, Scope(schema, fold=fold)) for each in predicates])
+
+    def prepare_for(self, asking: Callable[[Fold], object]) -> None:
+        """Ask Spark at once for all that a piece of work asks for."""
+        wanted: dict[str, None] = {}
+
+        def note(sql: str) -> None:
+            wanted[sql] = None
+
+        asking(note)
+        self._fetch([sql for sql in wanted if sql not in self._known])
+
+    def _fetch(self, texts: list[str]) -> None:
+        if not texts:
+            return
+        try:
+            row = self._spark.sql(f"SELECT {', '.join(texts)}").head()
+        except (PySparkException, ValueError, OverflowError):
+            half = len(texts) // 2
+            if half:
+                self._fetch(texts[:half])
+                self._fetch(texts[half:])
+            else:
+                self._known[texts[0]] = None
+            return
+        assert row is not None
+        self._known.update(zip(texts, row, strict=True))
