@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -63,13 +64,19 @@ class OpenedRemote(OpenedSource):
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """The columns asked for, resolved. Raises UnknownColumnError for those that only files have."""
-        projection = resolve(columns, self.schema, 0, case_sensitive=self._case_sensitive)
+        projection = resolve(
+            columns, self.schema, sys.maxsize, case_sensitive=self._case_sensitive, origin=self._origin
+        )
         if projection.implicit:
             raise UnknownColumnError(
                 f"source {self._remote.name!r} is a remote table and has no file columns such as "
                 f"{', '.join(projection.implicit)}; leave them out"
             )
         return projection
+
+    def _origin(self, column: str) -> str:
+        """Where a column's type was found, in words."""
+        return f"so it is in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """What must be read for a projection and a predicate."""
