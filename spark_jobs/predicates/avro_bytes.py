@@ -38,6 +38,8 @@ _MAX_SIZE = 600_000
 """Characters of all expressions of a pattern; a larger one costs more to compile than it saves."""
 _MIN_BITS = 14.0
 """A pattern that random bytes match more often than once in 2 to the power of this is in every block."""
+_ENOUGH_BITS = 24.0
+"""Patterns as rare as this go without the class of bytes that may follow: Hyperscan is three times as fast without."""
 _LENGTH_END = "[\\x00-\\x7f]"
 """The last byte of a length."""
 _BYTE = re.compile(r"\[([^\]]*)\]|(\\x[0-9a-f]{2})")
@@ -230,8 +232,10 @@ def _holds(symbol: str, node: Text) -> bool:
 
 
 def _pattern(place: Place, values: Sequence[str], label: str) -> BlockPattern:
-    bits = _together([_rarity(value) for value in values]) + _rarity(place.before) + _rarity(place.after)
-    return BlockPattern(tuple(place.before + each + place.after for each in alternation(values)), bits, label)
+    bits = _together([_rarity(value) for value in values]) + _rarity(place.before)
+    after = place.after if bits < _ENOUGH_BITS else ""
+    expressions = tuple(place.before + each + after for each in alternation(values))
+    return BlockPattern(expressions, bits + _rarity(after), label)
 
 
 def _rarity(expression: str) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import zlib
 from collections.abc import Callable
 from enum import StrEnum
 
 import cramjam
-from isal import igzip_lib
+from isal import igzip_lib, isal_zlib
 
 _CRC = 4
 """Snappy blocks end with a big-endian CRC-32 of what they unpack to."""
@@ -40,7 +39,7 @@ def _snappy(stored: Buffer) -> Buffer:
         raise ValueError("its snappy data has no checksum")
     view = memoryview(stored)
     found = bytes(cramjam.snappy.decompress_raw(view[:-_CRC]))
-    if zlib.crc32(found) != int.from_bytes(view[-_CRC:], "big"):
+    if isal_zlib.crc32(found) != int.from_bytes(view[-_CRC:], "big"):
         raise ValueError("its snappy data does not have the checksum that it should have")
     return found
 

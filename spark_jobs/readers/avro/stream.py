@@ -21,6 +21,8 @@ class Stream:
         self._data = bytearray(WINDOW)
         self._begin = self._end = 0
         self._offset = raw.tell()
+        self.size = raw.size
+        """Bytes of the whole file."""
         self.fetched = 0
         """Bytes that were read so far, ahead of what was asked for as well."""
 
@@ -28,11 +30,6 @@ class Stream:
     def position(self) -> int:
         """Offset in the file of the next byte."""
         return self._offset + self._begin
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole file."""
-        return self._raw.size
 
     def at_end(self) -> bool:
         """Whether there are no more bytes."""
