@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.readers.avro.counts import AvroCount
 from spark_jobs.readers.avro.decode import AvroQuery
-from spark_jobs.readers.avro.scan import Decoders, opened
+from spark_jobs.readers.avro.scan import BlockSample, Decoders, opened
 from spark_jobs.readers.files import InputFile
 
 _SAMPLED_FILES = 3
@@ -17,26 +17,28 @@ _SAMPLED_BLOCKS = 4
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU seconds, measured on TPC-H lineitem; only their ratios matter for the choice.
+    """CPU seconds, measured on TPC-H lineitem with snappy; only their ratios matter for the choice.
 
-    `fixed`: starting the Python side. `load`: making a worker ready to decode many records, and `load_bytes` how many
-    bytes it decodes without. `unpack`: a byte of a decompressed block in our reader. `search`: the same byte, searched.
-    `walk`: the same byte, decoded for the filter's columns in blocks that are not skipped. `row`: a surviving record,
-    and `value` each of its columns, decoded and handed over. `spark_byte`, `spark_row`: the same byte and a record in
-    Spark's reader, which decodes every record whole; `spark_kept` a value of a record that it hands over.
+    `fixed`: planning, and starting the Python side. `load`: making a worker ready to decode many records, and
+    `load_bytes` how many bytes it decodes without, in the same time: `flat_bytes` of flat records. `unpack`: a byte of
+    a decompressed block in our reader. `search`: the same byte, searched. `walk`: the same byte, decoded for the
+    filter's columns in blocks that are not skipped. `row`: a surviving record, and `value` each of its columns, decoded
+    and handed over. `spark_byte`, `spark_row`: the same byte and a record in Spark's reader, which decodes every record
+    whole; `spark_kept` a value of a record that it hands over.
     """
 
-    fixed: float = 0.35
+    fixed: float = 0.9
     load: float = 0.45
-    load_bytes: float = 2e6
-    unpack: float = 1.5e-9
-    search: float = 0.3e-9
-    walk: float = 3.0e-9
-    row: float = 100e-9
+    load_bytes: float = 2.5e6
+    flat_bytes: float = 12e6
+    unpack: float = 2.1e-9
+    search: float = 0.25e-9
+    walk: float = 0.9e-9
+    row: float = 40e-9
     value: float = 30e-9
-    spark_byte: float = 12e-9
-    spark_row: float = 300e-9
-    spark_kept: float = 0.0
+    spark_byte: float = 4e-9
+    spark_row: float = 330e-9
+    spark_kept: float = 55e-9
 
 
 _COSTS = Costs()
@@ -55,13 +57,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was seen in some blocks, scaled to all files: decompressed bytes and records; shares are between 0 and 1."""
+    """What was seen in some blocks, scaled to all files: decompressed bytes and records; shares are between 0 and 1.
+
+    `flat` tells that all records were of the kind that Python decodes fast.
+    """
 
     size: float
     records: float
     found_share: float
     matching_share: float
     blocks: int
+    flat: bool
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def costs_of(sample: Sample, columns: int, workers: int, *, filtered: bool) -> S
     walking = sample.size * c.walk
     search = filtered and searching < walking
     decoded = sample.size * (sample.found_share if search else 1.0)
-    loads = min(max(workers, 1), decoded / c.load_bytes)
+    loads = min(max(workers, 1), decoded / (c.flat_bytes if sample.flat else c.load_bytes))
     ours = c.fixed + sample.size * c.unpack + (searching if search else walking) + loads * c.load
     ours += rows * (c.row + columns * c.value)
     spark = sample.size * c.spark_byte + sample.records * c.spark_row + rows * columns * c.spark_kept
@@ -106,11 +112,13 @@ def _sampled(files: Sequence[InputFile], query: AvroQuery) -> Sample:
     """Look at some blocks of some files, evenly spread."""
     there = [file for file in files if file.size]
     step = max(1, len(there) // _SAMPLED_FILES)
-    seen = []
+    seen: list[BlockSample] = []
+    flat = True
     decoders = Decoders(query)
     for file in there[::step][:_SAMPLED_FILES]:
         with opened(file.path, file.storage, decoders, AvroCount()) as source:
-            seen += list(source.samples(_SAMPLED_BLOCKS))
+            seen += source.samples(_SAMPLED_BLOCKS)
+            flat &= source.is_flat
     stored = sum(block.stored for block in seen)
     records = sum(block.records for block in seen)
     scale = sum(file.size for file in there) / max(stored, 1)
@@ -120,4 +128,5 @@ def _sampled(files: Sequence[InputFile], query: AvroQuery) -> Sample:
         sum(block.size for block in seen if block.found) / max(sum(block.size for block in seen), 1),
         sum(block.matching for block in seen) / max(records, 1),
         len(seen),
+        flat,
     )

@@ -108,6 +108,11 @@ class Decoder:
         self.search = self._searcher()
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.program.slots), 1))
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether Python decodes the records fast, without machine code."""
+        return self._all.is_flat
+
     def check(self, block: Unpacked) -> None:
         """Raises ValueError where a block cannot have as many records as it says."""
         least = self._least

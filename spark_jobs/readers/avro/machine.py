@@ -91,6 +91,11 @@ class Machine:
         self._done = 0.0
         self._room = _ITEMS_EACH
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether expressions walk the records, which is faster than instructions."""
+        return self._flat is not None
+
     def run(self, data: Buffer, runs: Runs) -> Filled:
         """Walk some records of one buffer. Raises WalkError where they are damaged."""
         self._done += runs.records * self._each

@@ -78,6 +78,11 @@ class AvroFile:
         self._count.files.add(self._path)
         self._count.bytes_read += self._stream.fetched
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether Python decodes the file's records fast, without machine code."""
+        return self._decoder.is_flat
+
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The matching rows of the blocks that belong to a range of bytes, as `blocks` has it."""
         for window in self._windows(start, end):
