@@ -1,4 +1,4 @@
-"""Finds Spark's own Avro source: under its short name where the jar is given, else among Spark's own classes."""
+"""Finds Spark's own Avro source: by its class, else under the short name that its jar registers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ PACKAGE = "org.apache.spark:spark-avro_2.13"
 _UNKNOWN = frozenset({"AVRO_DATA_SOURCE_NOT_ENABLED", "DATA_SOURCE_NOT_FOUND"})
 
 
-def format_name(spark: SparkSession, names: Sequence[str] = (SHORT_NAME, FILE_FORMAT)) -> str:
+def format_name(spark: SparkSession, names: Sequence[str] = (FILE_FORMAT, SHORT_NAME)) -> str:
     """The first of the Avro source's names that this Spark knows.
+
+    The class comes first: looking for a short name that nobody registered takes a tenth of a second for each query.
 
     Raises BadSpecError, which says what to give, where it knows none.
     """

@@ -1,4 +1,4 @@
-"""Where the short name `avro` is registered, as Spark's jar does, Spark's source is read by it."""
+"""Where the short name `avro` is registered, as Spark's jar does, it and our readers are the same source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps(found))
 SCHEMA = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "long"}]}
 
 
-def test_both_readers_find_the_source_by_its_short_name(project: Path, tmp_path: Path) -> None:
+def test_both_readers_find_the_source_beside_its_short_name(project: Path, tmp_path: Path) -> None:
     """A jar that registers nothing but the name, so that the test needs no network."""
     jar = tmp_path / "spark-avro.jar"
     with zipfile.ZipFile(jar, "w") as archive:
@@ -53,7 +53,7 @@ def test_both_readers_find_the_source_by_its_short_name(project: Path, tmp_path:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["name"], found["native"]) == ("avro", [77])
+    assert (found["name"], found["native"]) == (FILE_FORMAT, [77])
     rows, reader, pushed_as, size = found["spark"]
     assert (rows, reader) == ([77], "spark")
     assert "EqualTo(k,77)" in pushed_as
