@@ -1,0 +1,116 @@
+"""Names that differ by case alone are one column or two, as `spark.sql.caseSensitive` says, with every reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from evolving_files import write_file
+from projection_tables import OURS, format_name
+from pyspark.sql import SparkSession
+from typed_results import rows_of, shown
+
+from spark_jobs.errors import BadSpecError, SchemaConflictError, UnknownColumnError
+from spark_jobs.session import PushdownSession
+
+NESTING = ("json", "avro", "orc", "parquet")
+READINGS = [
+    (source_format, reader)
+    for source_format in ("csv", *NESTING)
+    for reader in (("spark", "pushdown") if source_format in OURS else ("spark",))
+]
+BOTH = "id bigint, a string, A string"
+NESTED = "id bigint, S struct<x: int, X: int, y: int>"
+
+
+@contextmanager
+def case_sensitive(spark: SparkSession, value: str) -> Iterator[None]:
+    """Spark's setting; what a session opens in here takes it over."""
+    spark.conf.set("spark.sql.caseSensitive", value)
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def session(
+    spark: SparkSession, source_format: str, directory: Path, reader: str, schema: str | None, **settings: str
+) -> PushdownSession:
+    made = PushdownSession(spark)
+    options = {"header": "true"} if source_format == "csv" else {}
+    made.add_source(
+        "data", path=str(directory), format=source_format, schema=schema, options=options, reader=reader, **settings
+    )
+    return made
+
+
+@pytest.mark.parametrize(("source_format", "reader"), READINGS)
+def test_with_the_setting_two_spellings_are_two_columns(
+    spark: SparkSession, tmp_path: Path, source_format: str, reader: str
+) -> None:
+    write_file(source_format, tmp_path / f"p0.{source_format}", BOTH, [(1, "low", "HIGH"), (2, "b", "a")])
+    with case_sensitive(spark, "true"):
+        made = session(spark, source_format, tmp_path, reader, BOTH)
+        found = made.scan("data", columns=["A", "a", "a AS low"], where="id = 1 AND A = 'HIGH'")
+        assert found.df.columns == ["A", "a", "low"]
+        assert found.run(rows_of) == shown([("HIGH", "low", "low")])
+        assert made.scan("data", columns=["a"], where="a = 'a'").run(rows_of) == []
+        own = spark.read.format(format_name(source_format)).option("header", "true").schema(BOTH).load(str(tmp_path))
+        assert made.scan("data", where="id IN (1, 2)").run(rows_of) == rows_of(own)
+        for wrong in ("ID", "B"):
+            with pytest.raises(UnknownColumnError, match="did you mean" if wrong == "ID" else "no column 'B'"):
+                made.scan("data", columns=[wrong])
+
+
+@pytest.mark.parametrize(("source_format", "reader"), READINGS)
+def test_without_it_any_spelling_is_the_column(
+    spark: SparkSession, tmp_path: Path, source_format: str, reader: str
+) -> None:
+    write_file(source_format, tmp_path / f"p0.{source_format}", "id bigint, Name string", [(1, "x"), (2, "y")])
+    with case_sensitive(spark, "false"):
+        made = session(spark, source_format, tmp_path, reader, "id bigint, Name string")
+        found = made.scan("data", columns=["NAME", "name", "iD"], where="nAmE = 'x'")
+        assert found.df.columns == ["NAME", "iD"]
+        assert found.run(rows_of) == shown([("x", 1)])
+
+
+@pytest.mark.parametrize(("source_format", "reader"), [reading for reading in READINGS if reading[0] != "csv"])
+def test_members_follow_the_setting(spark: SparkSession, tmp_path: Path, source_format: str, reader: str) -> None:
+    write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30}), (2, None)])
+    with case_sensitive(spark, "true"):
+        made = session(spark, source_format, tmp_path, reader, NESTED)
+        found = made.scan("data", columns=["S.X", "S.x", "S(y, X)"], where="id IN (1, 2) AND coalesce(S.X, 20) = 20")
+        assert found.df.columns == ["X", "x", "S"]
+        assert found.run(rows_of) == shown([(20, 10, (30, 20)), (None, None, None)])
+        for wrong in ("s.x", "S.Y"):
+            with pytest.raises(UnknownColumnError):
+                made.scan("data", columns=[wrong])
+
+
+@pytest.mark.parametrize("source_format", NESTING)
+def test_without_it_two_spellings_are_refused(spark: SparkSession, tmp_path: Path, source_format: str) -> None:
+    write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30})])
+    with case_sensitive(spark, "false"):
+        made = session(spark, source_format, tmp_path, "spark", NESTED)
+        with pytest.raises(BadSpecError, match=r"'x' may be 'x' and 'X'; set spark\.sql\.caseSensitive=true"):
+            made.scan("data", columns=["S.x"])
+
+
+@pytest.mark.parametrize("source_format", ["csv", "orc", "parquet", "avro"])
+def test_files_of_other_spellings_make_columns_by_the_setting(
+    spark: SparkSession, tmp_path: Path, source_format: str
+) -> None:
+    write_file(source_format, tmp_path / f"p0.{source_format}", "id string, a string", [("1", "x")])
+    write_file(source_format, tmp_path / f"p1.{source_format}", "id string, A string", [("2", "y")])
+    with case_sensitive(spark, "true"):
+        two = session(spark, source_format, tmp_path, "pushdown", None).scan("data", columns=["id", "a", "A"])
+        assert two.run(rows_of) == shown([("1", "x", None), ("2", None, "y")])
+        with pytest.raises(SchemaConflictError, match="is missing in"):
+            session(spark, source_format, tmp_path, "spark", None, on_missing_column="error").scan(
+                "data", columns=["a"]
+            )
+    with case_sensitive(spark, "false"):
+        one = session(spark, source_format, tmp_path, "pushdown", None, on_missing_column="error")
+        assert one.scan("data", columns=["a"]).run(rows_of) == shown([("x",), ("y",)])
