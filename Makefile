@@ -42,7 +42,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
 .PHONY: help demo test lint test-airflow test-spark nightly bench bench-orc bench-avro bench-joins bench-remote \
-	docs lock java python clean
+	bench-projection docs lock java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -55,6 +55,7 @@ help:
 	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
 	@echo "make bench-joins measure the order of joins on TPC-H against Spark's (SF=10 for more data)"
 	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
+	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
 	@echo "make docs      write docs/parameters.md from the parameter table"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
 	@echo "make clean     remove the environments, the demo's data and all caches"
@@ -152,6 +153,9 @@ bench-joins: $(SPARK)/.bench java
 bench-remote: $(SPARK)/.bench java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \
 		--packages $$(paste -sd, requirements/jdbc.txt)
+
+bench-projection: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.parameters docs/parameters.md
