@@ -172,9 +172,12 @@ def _evolved_json(files: tuple[FileSchema, ...], data: t.StructType, rules: Rule
     if declared or rules.on_conflict is OnSchemaConflict.WIDEN:
         return Evolution(rules, files=files)
     files = tuple(replace(file, schema=_as_inferred(file.schema, data, rules)) for file in files)
-    table = unified(files, rules)
+    found = unified(files, rules)
     if rules.on_conflict is OnSchemaConflict.ERROR:
         return Evolution(rules, files=files)
+    held = {rules.key(name) for name in found.fieldNames()}
+    # Spark's inference adds a column for the text of corrupt records.
+    table = t.StructType([*found.fields, *(field for field in data.fields if rules.key(field.name) not in held)])
     return _read_apart(files, table, parts(files, table, rules, _as_text), rules)
 
 

@@ -218,7 +218,7 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     )
     for window in LineReader(split).windows():
         for line in re.split(rb"[\r\n]+", bytes(window.view)):
-            text = line.decode("utf-8", "replace")
+            text = line.decode("utf-8", "replace").removeprefix("\ufeff")
             if text.strip() and not (syntax.comment and text.startswith(syntax.comment)):
                 return text
     return None

@@ -21,7 +21,7 @@ WAYS: dict[str, dict[str, str]] = {
     "with a byte order mark": {},
     "multiLine": {"multiLine": "true"},
     "lineSep": {"lineSep": "\n"},
-    "UTF-16": {"encoding": "UTF-16LE"},
+    "UTF-16": {"encoding": "UTF-16LE", "multiLine": "true"},
     "separators of two signs": {"sep": "||"},
     "types inferred": {"inferSchema": "true"},
     "broken files skipped": {"ignoreCorruptFiles": "true"},
