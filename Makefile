@@ -103,9 +103,10 @@ java: $(SPARK)/.installed
 		$(call install,$(SPARK)) -r requirements/java.txt || true
 	@$(PYTHON) -m demo.java $(SPARK) >/dev/null
 
-$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt
+$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt
 	@$(STEP) "Airflow environment: tools of the checks" $(LOGS)/airflow-checks.log -- \
-		$(call install,$(AIRFLOW)) -r requirements/dev.txt -c requirements/constraints-airflow.txt
+		$(call install,$(AIRFLOW)) -r requirements/dev.txt -r requirements/dev-airflow.txt \
+		-c requirements/constraints-airflow.txt
 	@touch $@
 
 $(SPARK)/.checks: $(SPARK)/.installed requirements/dev.txt requirements/dev-spark.txt
@@ -132,7 +133,7 @@ test-spark: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" $(SPARK_TESTS)
 
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks java
-	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" $(AIRFLOW_TESTS)
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(AIRFLOW_TESTS)
 
 nightly: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)

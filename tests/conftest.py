@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# A JVM of the tests lives for seconds or minutes: its optimising compiler would take half of their time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 if find_spec("airflow") is not None:
     home = tempfile.mkdtemp(prefix="airflow-home-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
