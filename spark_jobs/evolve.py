@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
@@ -12,8 +14,10 @@ from spark_jobs.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
 from spark_jobs.errors import BadSpecError, SchemaConflictError
 from spark_jobs.projection.alignment import Part, missing, parts, parts_by_position
 from spark_jobs.projection.evolution import FileSchema, Rules, unified
-from spark_jobs.readers.file_schemas import NoSchemasError, file_schemas
+from spark_jobs.readers.columnar import conf
+from spark_jobs.readers.file_schemas import file_schemas
 from spark_jobs.readers.files import input_uris, partition_columns
+from spark_jobs.readers.json_schemas import NoSchemasError, texts_of
 from spark_jobs.readers.protocol import Source
 
 _TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
@@ -28,7 +32,16 @@ _OTHER_SCHEMAS = frozenset(
     }
 )
 """Options of Avro sources by which a table's columns are not simply those of its files."""
+CORRUPT = "_corrupt_record"
+"""What Spark calls the column of corrupt records where nobody says otherwise."""
 _WHOLE = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+
+
+class Look(Protocol):
+    """Gives the columns of each file; of JSON files those of `texts` alone where these are given."""
+
+    def __call__(self, texts: t.StructType | None = None) -> tuple[FileSchema, ...]:
+        """Raises NoSchemasError where they cannot be told."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,8 @@ class Evolution:
 
     `table` are its columns without those of directories, None where they are as Spark has them. `parts` are the files
     that are read each with a schema of their own, none where one schema does for all. `files` are the files' own
-    columns, where they were looked at. `notes` are remarks for the report.
+    columns, where they were looked at; `look` does so where only an error's words need it. `notes` are remarks for the
+    report.
     """
 
     rules: Rules
@@ -45,12 +59,20 @@ class Evolution:
     parts: tuple[Part, ...] = ()
     files: tuple[FileSchema, ...] = ()
     notes: tuple[str, ...] = ()
+    look: Look | None = None
 
     def origin(self, column: str) -> str | None:
         """A file that has a column, None where no file was looked at or has it."""
         key = self.rules.key(column)
-        having = (f.file for f in self.files if any(self.rules.key(name) == key for name in f.schema.fieldNames()))
+        files = self.files or self._looked_at()
+        having = (file.file for file in files if any(self.rules.key(name) == key for name in file.schema.fieldNames()))
         return min(having, default=None)
+
+    def _looked_at(self) -> tuple[FileSchema, ...]:
+        try:
+            return () if self.look is None else self.look()
+        except NoSchemasError:
+            return ()
 
     def require(self, wanted: t.StructType) -> None:
         """Raises SchemaConflictError for the first wanted column that a file lacks."""
@@ -79,16 +101,19 @@ def evolve(
     rules = Rules(source.on_schema_conflict, case_sensitive, guessed=guessed)
     if not _asks(source, native):
         return Evolution(rules)
+    inside = set(partition_columns(native))
+    data = t.StructType([field for field in native.schema.fields if field.name not in inside])
+    look = partial(file_schemas, spark, source, native, load)
     try:
-        files = file_schemas(spark, source, native, load)
+        if _only_compared(source):
+            return _compared(source, data, conf(spark, "spark.sql.columnNameOfCorruptRecord", CORRUPT), rules, look)
+        files = look()
     except NoSchemasError as problem:
         if source.on_missing_column is OnMissingColumn.ERROR:
             raise BadSpecError(
                 f"source {source.name!r}: on_missing_column='error' cannot be kept: {problem}; give 'null'"
             ) from problem
         return Evolution(rules, notes=(f"the columns of single files are not known: {problem}",))
-    inside = set(partition_columns(native))
-    data = t.StructType([field for field in native.schema.fields if field.name not in inside])
     if not files:
         return Evolution(rules)
     return _evolved(source, files, data, rules)
@@ -112,10 +137,30 @@ def _asks(source: Source, native: DataFrame) -> bool:
     return source.on_schema_conflict is not OnSchemaConflict.ERROR
 
 
+def _only_compared(source: Source) -> bool:
+    """Whether nobody asks for more than that the files do not contradict each other, whose types Spark infers."""
+    compares = source.on_schema_conflict is OnSchemaConflict.ERROR and source.on_missing_column is OnMissingColumn.NULL
+    return source.format is SourceFormat.JSON and source.schema is None and compares
+
+
+def _compared(source: Source, data: t.StructType, corrupt: str, rules: Rules, look: Look) -> Evolution:
+    """JSON files whose types Spark's inference has brought together, which makes text of what does not fit.
+
+    So only texts are looked at once more, and nothing where there are none. Raises SchemaConflictError.
+    """
+    texts = texts_of(data, source.options.get("columnnameofcorruptrecord", corrupt))
+    if not texts.fields:
+        return Evolution(rules, look=look)
+    unified(look(texts), rules)
+    note = "no schema is declared, so the texts of all files were read once more to see whether their types agree"
+    return Evolution(rules, look=look, notes=(note,))
+
+
 def _evolved(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: Rules) -> Evolution:
     declared = source.schema is not None
     if source.format is SourceFormat.JSON:
-        return _evolved_json(files, data, rules, declared=declared)
+        found = _evolved_json(files, data, rules, declared=declared)
+        return replace(found, notes=(*found.notes, "all records were read once more, to know the columns of each file"))
     if source.format is SourceFormat.CSV:
         return _evolved_csv(files, data if declared else unified(files, rules), rules, declared=declared)
     table = data if declared else _spelled(unified(files, rules), data)
@@ -126,10 +171,31 @@ def _evolved_json(files: tuple[FileSchema, ...], data: t.StructType, rules: Rule
     """Spark's inference brings types together by itself, once it is clear that nobody objects."""
     if declared or rules.on_conflict is OnSchemaConflict.WIDEN:
         return Evolution(rules, files=files)
-    table = unified(files, rules)
+    files = tuple(replace(file, schema=_as_inferred(file.schema, data, rules)) for file in files)
+    found = unified(files, rules)
     if rules.on_conflict is OnSchemaConflict.ERROR:
         return Evolution(rules, files=files)
+    held = {rules.key(name) for name in found.fieldNames()}
+    # Spark's inference adds a column for the text of corrupt records.
+    table = t.StructType([*found.fields, *(field for field in data.fields if rules.key(field.name) not in held)])
     return _read_apart(files, table, parts(files, table, rules, _as_text), rules)
+
+
+def _as_inferred(file: t.StructType, table: t.StructType, rules: Rules) -> t.StructType:
+    """A file's types as Spark has inferred them for all files, but where these are texts: a conflict ends as text."""
+    known = {rules.key(field.name): field.dataType for field in table.fields}
+
+    def kind(own: t.DataType, spark: t.DataType | None) -> t.DataType:
+        match own, spark:
+            case t.StructType(), t.StructType():
+                return _as_inferred(own, spark, rules)
+            case t.ArrayType(), t.ArrayType():
+                return t.ArrayType(kind(own.elementType, spark.elementType), True)
+            case _, t.AtomicType() if not isinstance(spark, t.StringType) and not isinstance(own, t.NullType):
+                return spark
+        return own
+
+    return t.StructType([t.StructField(f.name, kind(f.dataType, known.get(rules.key(f.name)))) for f in file.fields])
 
 
 def _evolved_csv(files: tuple[FileSchema, ...], table: t.StructType, rules: Rules, *, declared: bool) -> Evolution:

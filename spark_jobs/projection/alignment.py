@@ -16,6 +16,9 @@ from spark_jobs.projection.widening import coerced, lossless
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps the declared type of columns of char and varchar, which are strings in the schema."""
 
+_ROWS_ALONE = t.StructType([t.StructField("_unread", t.StringType())])
+"""What is read of files all of whose columns are nulls: their rows, with a column that nobody asks for."""
+
 Direct = Callable[[t.DataType, t.DataType], bool]
 """Whether a format's readers turn a file's atomic type into a table's by themselves, as a cast would."""
 
@@ -35,7 +38,8 @@ def parts(files: Sequence[FileSchema], table: t.StructType, rules: Rules, direct
     nothing; elsewhere it is the file's type, for a cast, or lacks the column, for nulls. Raises SchemaConflictError for
     a type that the rules do not let become the table's.
     """
-    return _grouped((file.file, _struct(file.schema, table, _Reading(rules, direct, file.file), "")) for file in files)
+    read = ((file.file, _struct(file.schema, table, _Reading(rules, direct, file.file), "")) for file in files)
+    return _grouped((file, schema if schema.fields else _ROWS_ALONE) for file, schema in read)
 
 
 def parts_by_position(files: Sequence[FileSchema], table: t.StructType, rules: Rules) -> tuple[Part, ...]:
@@ -94,7 +98,8 @@ def _type(file: t.DataType, table: t.DataType, reading: _Reading, path: str) -> 
     """The type to read a place with, None for nulls."""
     match file, table:
         case t.NullType(), _:
-            return None
+            # Of text nothing more is known than that no value was seen: a list may be there, and empty.
+            return table if reading.rules.guessed else None
         case t.StructType(), t.StructType():
             inner = _struct(file, table, reading, path)
             return inner if inner.fields else None

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from spark_jobs.contract import SourceFormat
@@ -24,7 +22,8 @@ from spark_jobs.readers.avro.schema import parse_schema
 from spark_jobs.readers.avro.settings import avro_settings
 from spark_jobs.readers.avro.types import spark_schema as avro_schema
 from spark_jobs.readers.columnar import conf
-from spark_jobs.readers.files import Compression, InputFile, Split, decoded, input_files, input_uris
+from spark_jobs.readers.files import Compression, InputFile, Split, decoded, escaped, input_files, input_uris
+from spark_jobs.readers.json_schemas import NoSchemasError, json_schemas
 from spark_jobs.readers.lines import LineReader
 from spark_jobs.readers.orc.tail import read_tail
 from spark_jobs.readers.orc.types import spark_schema as orc_schema
@@ -35,33 +34,33 @@ _READERS = 8
 """Files that are opened at a time: an object store answers slowly, and several questions at once."""
 _HEAD = 64 << 10
 """Bytes of a text file in which its first line begins."""
-_OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 
 Load = Callable[[Sequence[str]], DataFrame]
 """Loads some files (paths without signs that stand for others) with the source's format and options, as they are."""
 
 
-class NoSchemasError(Exception):
-    """The files cannot be asked one by one; the message says why."""
-
-
-def file_schemas(spark: SparkSession, source: Source, native: DataFrame, load: Load) -> tuple[FileSchema, ...]:
+def file_schemas(
+    spark: SparkSession, source: Source, native: DataFrame, load: Load, texts: t.StructType | None = None
+) -> tuple[FileSchema, ...]:
     """The columns of each file that has any, without those that its directories tell.
 
-    Raises NoSchemasError where options or the place of the files allow no look at them, typed errors for damaged files.
+    Of JSON files those of `texts` alone, where these are given. Raises NoSchemasError where options or the place of the
+    files allow no look at them, typed errors for damaged files.
     """
-    if broken := skips_broken_files(spark, source.options):
+    broken = skips_broken_files(spark, source.options)
+    storage = storage_for(spark, input_uris(native), source.options)
+    if source.format is SourceFormat.CSV:
+        lines = None if broken or isinstance(storage, str) else _first_lines(source, input_files(native, storage))
+        return _told_by_spark(spark, source, native) if lines is None else _of_csv(spark, source, lines, load)
+    if broken:
         raise NoSchemasError(broken)
     if source.format is SourceFormat.JSON:
-        return _of_json(spark, source, native)
-    storage = storage_for(spark, input_uris(native), source.options)
+        return json_schemas(spark, source, native, texts)
     if isinstance(storage, str):
         raise NoSchemasError(storage)
     files = [file for file in input_files(native, storage) if file.size]
     if source.format is SourceFormat.AVRO:
         files = _containers(spark, source, files)
-    if source.format is SourceFormat.CSV:
-        return _of_csv(spark, source, files, load)
     ask = {
         SourceFormat.ORC: _of_orc,
         SourceFormat.AVRO: _of_avro,
@@ -95,11 +94,6 @@ def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile])
     if isinstance(settings, str):
         raise NoSchemasError(settings)
     return [file for file in files if settings.any_extension or file.uri.endswith(".avro")]
-
-
-def escaped(path: str) -> str:
-    """The path with a backslash before each sign that would stand for others."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def _of_orc(file: InputFile) -> t.StructType | str:
@@ -149,14 +143,14 @@ class _Csv:
     escape: str
 
     @classmethod
-    def of(cls, source: Source) -> _Csv:
-        """Raises NoSchemasError for options with which lines cannot be told apart here."""
+    def of(cls, source: Source) -> _Csv | None:
+        """None for options with which only Spark tells lines and fields apart."""
         options = source.options
         encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
         if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
-            raise NoSchemasError("their encoding or line ends are not the usual ones")
+            return None
         sep = options.get("sep", options.get("delimiter", ","))
-        return cls(
+        found = cls(
             options.get("header", "false").lower() == "true",
             options.get("inferschema", "false").lower() == "true",
             options.get("comment", ""),
@@ -164,20 +158,48 @@ class _Csv:
             options.get("quote", '"'),
             options.get("escape", "\\"),
         )
+        signs = (found.sep, found.quote or " ", found.escape or " ")
+        return found if found.header or all(len(sign) == 1 for sign in signs) else None
 
 
-def _of_csv(spark: SparkSession, source: Source, files: Sequence[InputFile], load: Load) -> tuple[FileSchema, ...]:
-    """Names from the header, or as many columns as the first line has fields; types where Spark is to infer them."""
+def _told_by_spark(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
+    """Spark looks at one CSV file after the other, where only it can read them: a small job for each."""
+    options = {key: text for key, text in source.options.items() if key != "basepath"}
+    if source.schema is not None:
+        options["inferschema"] = "false"
+    found = []
+    for uri in input_uris(native):
+        schema = spark.read.format("csv").options(**options).load(escaped(decoded(uri))).schema
+        if schema.fields:
+            found.append(FileSchema(location(decoded(uri)), schema))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The first line of each CSV file that has one."""
+
+    syntax: _Csv
+    lines: tuple[tuple[InputFile, str], ...]
+
+
+def _first_lines(source: Source, files: Sequence[InputFile]) -> _Lines | None:
+    """None where only Spark can read them."""
     syntax = _Csv.of(source)
-    if any(file.compression is None for file in files):
-        raise NoSchemasError("a file needs a codec that only Hadoop has")
+    if syntax is None or any(file.compression is None for file in files):
+        return None
     with ThreadPoolExecutor(_READERS) as pool:
-        lines = list(pool.map(lambda file: _first_line(file, syntax), files))
+        lines = list(pool.map(lambda file: _first_line(file, syntax) if file.size else None, files))
+    there = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
+    return _Lines(syntax, tuple(there))
+
+
+def _of_csv(spark: SparkSession, source: Source, first: _Lines, load: Load) -> tuple[FileSchema, ...]:
+    """Names from the header, or as many columns as the first line has fields; types where Spark is to infer them."""
+    syntax = first.syntax
     known: dict[str, t.StructType] = {}
     found = []
-    for file, line in zip(files, lines, strict=True):
-        if line is None:
-            continue
+    for file, line in first.lines:
         if syntax.infers and source.schema is None:
             schema = load([escaped(decoded(file.uri))]).schema
         else:
@@ -196,7 +218,7 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     )
     for window in LineReader(split).windows():
         for line in re.split(rb"[\r\n]+", bytes(window.view)):
-            text = line.decode("utf-8", "replace")
+            text = line.decode("utf-8", "replace").removeprefix("\ufeff")
             if text.strip() and not (syntax.comment and text.startswith(syntax.comment)):
                 return text
     return None
@@ -209,50 +231,7 @@ def _header(spark: SparkSession, source: Source, line: str) -> t.StructType:
 
 
 def _fields(line: str, syntax: _Csv) -> t.StructType:
-    single = {"delimiter": syntax.sep, "quotechar": syntax.quote or None, "escapechar": syntax.escape or None}
-    if any(value is not None and len(value) != 1 for value in single.values()):
-        raise NoSchemasError("their separator or quotes are no single characters")
     row = next(
         csv.reader([line], delimiter=syntax.sep, quotechar=syntax.quote or None, escapechar=syntax.escape or None)
     )
     return t.StructType([t.StructField(f"_c{place}", t.StringType()) for place in range(len(row))])
-
-
-_UNCHECKED = ("primitivesasstring", "prefersdecimal", "dropfieldifallnull", "samplingratio", "encoding", "charset")
-
-
-def _of_json(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
-    """What the records of each file hold, in one job over all of them."""
-    if unchecked := [option for option in _UNCHECKED if option in source.options]:
-        raise NoSchemasError(f"with the option {unchecked[0]} the types of one file cannot be told")
-    options = {**source.options, "singleVariantColumn": "record", "mode": "PERMISSIVE"}
-    paths = [escaped(decoded(uri)) for uri in input_uris(native)]
-    try:
-        records = spark.read.format("json").options(**options).load(paths).select("record", "_metadata.file_path")
-        rows = records.groupBy("file_path").agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
-    except PySparkException as problem:
-        raise NoSchemasError(f"Spark cannot tell the types of one file: {str(problem).splitlines()[0]}") from problem
-    found = (FileSchema(location(decoded(row["file_path"])), _plain(row["schema"])) for row in rows)
-    return tuple(sorted((file for file in found if file.schema.fields), key=lambda file: file.file))
-
-
-def _plain(text: str) -> t.StructType:
-    """The types of variants in the terms of Spark's JSON inference."""
-    ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), text)
-    kind = _inferred(t.DataType.fromDDL(ddl))
-    return kind if isinstance(kind, t.StructType) else t.StructType()
-
-
-def _inferred(kind: t.DataType) -> t.DataType:
-    match kind:
-        case t.StructType():
-            fields = [t.StructField(field.name, _inferred(field.dataType)) for field in kind.fields]
-            return t.StructType(fields) if fields else t.NullType()
-        case t.ArrayType():
-            return t.ArrayType(_inferred(kind.elementType))
-        case t.DecimalType():
-            return t.DoubleType() if kind.scale else kind
-        case t.VariantType():
-            # Spark's inference makes text of what is of several kinds within one file.
-            return t.StringType()
-    return kind

@@ -95,6 +95,11 @@ def decoded(uri: str) -> str:
     return uri[:start].removesuffix("//") + unquote(uri[start:])
 
 
+def escaped(path: str) -> str:
+    """The path with a backslash before each sign that would stand for others."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
 def is_local(uri: str) -> bool:
     """Whether Python can read the file directly."""
     return urlsplit(uri).scheme in ("", "file")

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.projection.alignment import Part, ddl, restricted_struct
 from spark_jobs.projection.evolution import Rules
 from spark_jobs.projection.implicit import location, root_of
-from spark_jobs.readers.file_schemas import escaped
+from spark_jobs.readers.files import escaped
 from spark_jobs.readers.protocol import ScanRequest, Source
 
 

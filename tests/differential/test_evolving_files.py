@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 
 import pytest
-from evolving_cases import COLUMNS, CONFLICTS, MEMBERS, WIDER, Evolving
+from evolving_cases import COLUMNS, CONFLICTS, EVERY_ORDER, MEMBERS, WIDER, Evolving
 from evolving_files import write_file
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from typed_results import rows_of, shown
 
@@ -75,6 +76,51 @@ def test_files_are_one_table_in_any_format(
     compare(spark, tmp_path, case, source_format)
 
 
+@pytest.mark.parametrize("number", range(len(EVERY_ORDER)), ids=lambda number: EVERY_ORDER[number].name)
+def test_files_are_one_table_in_every_order(spark: SparkSession, tmp_path: Path, number: int) -> None:
+    case = EVERY_ORDER[number]
+    in_every_order(spark, tmp_path, case, case.formats[number % len(case.formats)])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("case", "source_format"), [(case, name) for case in EVERY_ORDER for name in case.formats], ids=label
+)
+def test_files_are_one_table_in_every_order_and_format(
+    spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str
+) -> None:
+    in_every_order(spark, tmp_path, case, source_format)
+
+
+def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
+    """The answer to a case over its files in all orders, the readers in turn: one query for all of them."""
+    frames: list[DataFrame] = []
+    turns = zip(itertools.permutations(range(len(case.files))), itertools.cycle(("spark", "pushdown")))
+    for turn, (order, reader) in enumerate(turns):
+        directory = tmp_path / "".join(map(str, order))
+        places = written(case, source_format, directory, order)
+        made = session(spark, case, source_format, directory, reader)
+        if case.error:
+            refused(made, case, directory, places)
+            continue
+        found = made.scan("data", columns=case.columns, where=case.where).df
+        assert found.schema.simpleString() == t.StructType.fromDDL(case.schema).simpleString(), (order, reader)
+        frames.append(found.selectExpr(f"{turn} AS turn", "*"))
+    if frames:
+        expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
+        assert rows_of(reduce(DataFrame.unionAll, frames)) == shown(expected)
+
+
+def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
+    """The error of a case, which names files by their places."""
+    with pytest.raises(PushdownError) as caught:
+        made.scan("data", columns=case.columns, where=case.where)
+    for part in case.error:
+        for number, place in places.items():
+            part = part.replace(f"{{{number}}}", str(place))
+        assert part.replace("{", str(directory)) in str(caught.value)
+
+
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
     """The answer to a case by Spark's reader, and by ours over the files in the other order."""
     for order, reader in zip(orders(case), itertools.cycle(("spark", "pushdown"))):
@@ -82,12 +128,7 @@ def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: 
         places = written(case, source_format, directory, order)
         made = session(spark, case, source_format, directory, reader)
         if case.error:
-            with pytest.raises(PushdownError) as caught:
-                made.scan("data", columns=case.columns, where=case.where)
-            for part in case.error:
-                for number, place in places.items():
-                    part = part.replace(f"{{{number}}}", str(place))
-                assert part.replace("{", str(directory)) in str(caught.value)
+            refused(made, case, directory, places)
             continue
         result = made.scan("data", columns=case.columns, where=case.where)
         assert result.df.schema.simpleString() == t.StructType.fromDDL(case.schema).simpleString(), reader

@@ -1,0 +1,101 @@
+"""CSV with a declared schema: columns by the names of the header, else by position as in Spark, for any reader."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typed_results import rows_of, shown
+
+from spark_jobs.session import PushdownSession
+
+READERS = ("spark", "pushdown")
+DECLARED = "id int, name string, more string"
+ROWS = [(1, "Ada", None), (2, "Bo", None)]
+KEPT = "id IN (1, 2)"
+WAYS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "gzip": {},
+    "with a byte order mark": {},
+    "multiLine": {"multiLine": "true"},
+    "lineSep": {"lineSep": "\n"},
+    "UTF-16": {"encoding": "UTF-16LE", "multiLine": "true"},
+    "separators of two signs": {"sep": "||"},
+    "types inferred": {"inferSchema": "true"},
+    "broken files skipped": {"ignoreCorruptFiles": "true"},
+}
+
+
+def written(directory: Path, way: str, *texts: str) -> str:
+    """The files p0, p1, ... of some texts, as a way of `WAYS` asks for."""
+    for number, text in enumerate(texts):
+        path = directory / f"p{number}.csv{'.gz' if way == 'gzip' else ''}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = text.replace(",", WAYS[way].get("sep", ","))
+        raw = ("\ufeff" * (way == "with a byte order mark") + text).encode(WAYS[way].get("encoding", "UTF-8"))
+        path.write_bytes(gzip.compress(raw) if way == "gzip" else raw)
+    return str(directory)
+
+
+def rows(
+    spark: SparkSession, path: str, reader: str, schema: str = DECLARED, where: str = KEPT, **options: str
+) -> list[str]:
+    session = PushdownSession(spark)
+    options = {"header": "true", **options}
+    session.add_source("data", path=path, format="csv", schema=schema, options=options, reader=reader)
+    return session.scan("data", where=where).run(rows_of)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_names_decide_whoever_reads(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    path = written(tmp_path, way, "name,id\nAda,1\n", "id,else,name\n2,x,Bo\n")
+    for reader in READERS:
+        assert rows(spark, path, reader, **WAYS[way]) == shown(ROWS), reader
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_declared_order_is_sparks_own_answer(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    path = written(tmp_path, way, "id,name,more\n1,Ada,\n", "ID,Name,More\n2,Bo,\n")
+    own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
+    for reader in READERS:
+        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_a_known_name_the_position_decides_as_in_spark(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    path = written(tmp_path, way, "number,called\n1,Ada\n2,Bo\n")
+    own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
+    for reader in READERS:
+        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
+
+
+def test_directories_with_columns_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path / "k=1", "plain", "name,id\nAda,1\n")
+    written(tmp_path / "k=2", "plain", "id,name\n2,Bo\n")
+    for reader in READERS:
+        found = rows(spark, str(tmp_path), reader, f"{DECLARED}, k int")
+        assert found == shown([(1, "Ada", None, 1), (2, "Bo", None, 2)])
+
+
+def test_without_enforcing_spark_compares_names_and_goes_by_position(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(tmp_path, "plain", "id,name,more\n1,Ada,\n2,Bo,\n")
+    own = spark.read.options(header="true", enforceSchema="false").schema(DECLARED).csv(path)
+    for reader in READERS:
+        assert rows(spark, path, reader, enforceSchema="false") == rows_of(own)
+
+
+def test_lines_without_header_go_by_position_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(tmp_path, "plain", "1,Ada\n", "2,Bo,\n")
+    own = spark.read.options(header="false").schema(DECLARED).csv(path)
+    for reader in READERS:
+        assert rows(spark, path, reader, header="false") == rows_of(own) == shown(ROWS)
+
+
+def test_the_report_says_by_what_columns_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(tmp_path, "plain", "number,called\n1,Ada\n")
+    session = PushdownSession(spark)
+    session.add_source("data", path=path, format="csv", schema=DECLARED, options={"header": "true"})
+    notes = session.scan("data").report()["data"].notes
+    assert "no header has a name of the declared schema, so columns are taken by position" in notes

@@ -1,0 +1,96 @@
+"""Types of JSON files without a declared schema are Spark's own, and conflicts between files are found at any place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typed_results import rows_of
+
+from spark_jobs.errors import KindMismatchError, SchemaConflictError
+from spark_jobs.projection.paths import quote_name
+from spark_jobs.session import PushdownSession
+
+LOOKED = "no schema is declared, so the texts of all files were read once more to see whether their types agree"
+ALIKE = {
+    "texts": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
+    "nothing but numbers": ('{"a": 1}', '{"a": 2.5}'),
+    "zeros behind the point": ('{"a": 1.0, "t": "x"}', '{"a": 2.0, "t": "x"}'),
+    "whole numbers beyond 64 bits": ('{"a": 100000000000000000000, "t": "x"}', '{"a": 1, "t": null}'),
+    "a double and a large number": ('{"a": 1.0, "t": "x"}', '{"a": 100000000000000000000}'),
+    "powers of ten": ('{"a": 1e3, "t": "x"}', '{"a": 1}'),
+    "nulls": ('{"a": null, "t": null}', '{"a": true, "t": "x"}'),
+    "nulls everywhere": ('{"a": null}', '{"a": null, "l": []}'),
+    "structs": ('{"s": {"x": "u"}}', '{"s": {"x": null, "y": [{"z": "v"}, {}]}}'),
+    "lists": ('{"l": [1, null]}', '{"l": [], "m": ["x"]}'),
+    "several types in one file": ('{"a": 1, "b": "x"}\n{"a": "x"}', '{"a": "y"}'),
+    "a corrupt record": ('{"a": "x"}\n{"a": ', '{"a": "y"}'),
+    "names of Spark's own": ('{"_metadata": "x", "record": 1}', '{"_metadata": "y", "file_path": "z"}'),
+    "odd names": ('{"a b": "x", "OBJECT<": "y", "c.d": {"`": "z"}}', '{"a b": "u"}'),
+    "escapes and other scripts": ('{"a": "\\u00e9\\n", "é": "ü"}', '{"a": "\\"", "é": null}'),
+}
+CONFLICTS = {
+    "a": ('{"a": 1}', '{"a": "x"}'),
+    "s.x": ('{"s": {"x": "u", "y": 1}}', '{"s": {"x": true}}'),
+    "l.element": ('{"l": ["x"]}', '{"l": [1]}'),
+    "l.element.x": ('{"l": [{"x": "u"}]}', '{"l": [{"x": 1}]}'),
+    "o": ('{"o": {"x": 1}, "t": "u"}', '{"o": [1], "t": "u"}'),
+    "p": ('{"p": {"x": 1}}', '{"p": "text"}'),
+    "_metadata": ('{"_metadata": 1}', '{"_metadata": "x"}'),
+}
+
+
+def written(directory: Path, texts: tuple[str, ...]) -> str:
+    for number, text in enumerate(texts):
+        (directory / f"p{number}.json").write_text(text + "\n")
+    return str(directory)
+
+
+def session(spark: SparkSession, path: str, on_schema_conflict: str = "error", **options: str) -> PushdownSession:
+    made = PushdownSession(spark)
+    made.add_source("data", path=path, format="json", options=options, on_schema_conflict=on_schema_conflict)
+    return made
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("on_schema_conflict", ["error", "null"])
+def test_without_conflict_the_answer_is_sparks(
+    spark: SparkSession, tmp_path: Path, name: str, on_schema_conflict: str
+) -> None:
+    path = written(tmp_path, ALIKE[name])
+    own = spark.read.json(path)
+    found = session(spark, path, on_schema_conflict).scan("data")
+    assert {field.name: field.dataType for field in found.df.schema} == {f.name: f.dataType for f in own.schema}
+    assert found.run(lambda frame: rows_of(frame.select(*map(quote_name, own.columns)))) == rows_of(own)
+
+
+@pytest.mark.parametrize("column", CONFLICTS)
+def test_a_conflict_at_any_place_is_found(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    path = written(tmp_path, CONFLICTS[column])
+    with pytest.raises(SchemaConflictError) as caught:
+        session(spark, path).scan("data")
+    assert str(caught.value).startswith(f"column {column} is ")
+    assert all(f"{path}/p{number}.json" in str(caught.value) for number in range(2))
+
+
+def test_only_texts_are_read_once_more(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "numbers").mkdir()
+    texts = session(spark, written(tmp_path / "texts", ALIKE["texts"])).scan("data").report()["data"].notes
+    numbers = session(spark, written(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
+    assert LOOKED in texts
+    assert LOOKED not in numbers.notes
+
+
+def test_inferred_times_stay_times_whatever_becomes_of_conflicts(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(tmp_path, ('{"t": "2024-01-02T03:04:05Z", "n": 1}', '{"t": "2024-05-06T07:08:09Z", "n": "x"}'))
+    found = session(spark, path, "null", inferTimestamp="true").scan("data", columns=["t"])
+    assert found.df.schema.simpleString() == "struct<t:timestamp>"
+    assert found.run(rows_of) == rows_of(spark.read.option("inferTimestamp", "true").json(path).select("t"))
+
+
+def test_an_error_names_a_file_that_has_the_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(tmp_path, ('{"a": "x"}', '{"a": "x", "b": "y"}'))
+    with pytest.raises(KindMismatchError, match=r"'b\[0\]' asks for position 0 of a string \(so it is in .*p1\.json\)"):
+        session(spark, path).scan("data", columns=["b[0]"])
