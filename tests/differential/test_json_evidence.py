@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from thirds import third
 from typed_results import rows_of
 
 from spark_jobs.errors import KindMismatchError, SchemaConflictError
@@ -53,8 +54,13 @@ def session(spark: SparkSession, path: str, on_schema_conflict: str = "error", *
     return made
 
 
-@pytest.mark.parametrize("name", ALIKE)
-@pytest.mark.parametrize("on_schema_conflict", ["error", "null"])
+@pytest.mark.parametrize(
+    ("name", "on_schema_conflict"),
+    [
+        *((name, "error") for name in ALIKE),
+        *third((name, "null") for name in ALIKE),
+    ],
+)
 def test_without_conflict_the_answer_is_sparks(
     spark: SparkSession, tmp_path: Path, name: str, on_schema_conflict: str
 ) -> None:
