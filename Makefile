@@ -121,7 +121,9 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
-test: lint test-spark test-airflow
+# Side by side: one side waits for the JVM of its session, the other for jobs that it submits.
+test: lint java
+	$(MAKE) --no-print-directory -j2 test-spark test-airflow
 
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .
