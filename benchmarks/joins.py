@@ -82,18 +82,18 @@ class Bench:
         self._spark.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
         timer = threading.Timer(self._limit, self._spark.sparkContext.cancelJobGroup, [group])
         wall, cpu = time.perf_counter(), tree_seconds()
-        with JoinWatch(self._spark) as watch:
-            frame = planned()
-            planning = time.perf_counter() - wall
-            timer.start()
-            try:
-                found = [str(row) for row in frame.collect()]
-                rows = watch.rows_through_joins()
-            except (PySparkException, Py4JJavaError):
-                # Stopped at the limit: how Spark says so depends on what it was at.
-                found, rows = [], None
-            finally:
-                timer.cancel()
+        watch = JoinWatch(self._spark)
+        frame = planned()
+        planning = time.perf_counter() - wall
+        timer.start()
+        try:
+            found = [str(row) for row in frame.collect()]
+            rows = watch.rows_through_joins()
+        except (PySparkException, Py4JJavaError):
+            # Stopped at the limit: how Spark says so depends on what it was at.
+            found, rows = [], None
+        finally:
+            timer.cancel()
         return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, found)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -36,20 +35,10 @@ class PlanNode:
 
 
 class JoinWatch:
-    """Notes which queries Spark runs while it is open."""
+    """The joins of the queries that Spark runs from when it is made."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._watch: QueryWatch | None = None
-
-    def __enter__(self) -> JoinWatch:
-        self._watch = QueryWatch(self._spark)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Queries that start from now on are somebody else's."""
+        self._watch = QueryWatch(spark)
 
     def counted(self, reports: Sequence[JoinReport]) -> tuple[JoinReport, ...]:
         """The reports with counts, where the plans that ran hold a tree of joins of the same shape, and only one."""
@@ -64,8 +53,6 @@ class JoinWatch:
 
     def _plans(self) -> list[PlanNode]:
         """The plans of the queries that ran, as they were in the end."""
-        if self._watch is None:
-            return []
         store, roots = self._watch.store, []
         try:
             for number in map(query_number, self._watch.queries()):

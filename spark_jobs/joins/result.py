@@ -96,8 +96,8 @@ class JoinedResult(PushdownResult):
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         with StageWatch(self._query.spark) as watch:
             counted = RowCount(self._query.spark, self.df, as_they_come=as_they_come)
-            with JoinWatch(self._query.spark) as joins:
-                outcome = action(counted.frame)
+            joins = JoinWatch(self._query.spark)
+            outcome = action(counted.frame)
         self.rows = counted.rows()
         self._executed = self._completed(watch)
         self._joins = joins.counted(self._joins)

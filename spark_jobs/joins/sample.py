@@ -188,17 +188,12 @@ def _blocks(files: Sequence[InputFile]) -> Iterator[tuple[InputFile, int]]:
 def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapping[str, str]) -> pa.Table:
     if not columns or not block:
         return pa.table({})
-    types = {
-        field.name: to_arrow_type(field.dataType, timezone="UTC")
-        for field in schema.fields
-        if field.name in set(columns)
-    }
     return pc_csv.read_csv(
         io.BytesIO(block),
         read_options=pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False),
         parse_options=pc_csv.ParseOptions(delimiter=options.get("sep", options.get("delimiter", ","))),
         convert_options=pc_csv.ConvertOptions(
-            column_types=types, include_columns=list(columns), strings_can_be_null=True
+            column_types=_types(schema, columns), include_columns=list(columns), strings_can_be_null=True
         ),
     )
 
@@ -206,15 +201,16 @@ def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapp
 def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
     if not columns or not block:
         return pa.table({})
-    wanted = pa.schema(
-        [
-            (field.name, to_arrow_type(field.dataType, timezone="UTC"))
-            for field in schema.fields
-            if field.name in set(columns)
-        ]
+    options = pc_json.ParseOptions(
+        explicit_schema=pa.schema(_types(schema, columns)), unexpected_field_behavior="ignore"
     )
-    options = pc_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
     return pc_json.read_json(io.BytesIO(block), pc_json.ReadOptions(use_threads=False), options).select(list(columns))
+
+
+def _types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.DataType]:
+    """Arrow's types of some columns."""
+    wanted = (field for field in schema.fields if field.name in set(columns))
+    return {field.name: to_arrow_type(field.dataType, timezone="UTC") for field in wanted}
 
 
 def _spread(count: int, most: int) -> list[int]:

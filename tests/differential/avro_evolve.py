@@ -14,6 +14,7 @@ _WIDER = {
     "long": ("float", "double"),
     "float": ("double",),
     "string": ("bytes",),
+    "bytes": ("string",),
 }
 _DEFAULTS: Sequence[tuple[Json, Json]] = (
     ("int", -7),

@@ -37,7 +37,12 @@ def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schem
     except (PySparkException, Py4JJavaError):
         tally.reasons[REFUSED] += 1
         return
-    case = case_over(rng, frame, directory, tally, schema)
+    try:
+        case = case_over(rng, frame, directory, tally, schema)
+    except UnicodeDecodeError:
+        # Spark makes strings of any bytes, which Python cannot show.
+        tally.reasons["strings that are no UTF-8"] += 1
+        return
     if case is not None:
         check_scans(rng, case, tally, schema)
         return

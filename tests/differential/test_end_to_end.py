@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,23 @@ from spark_jobs.contract import SourceFormat
 SCANS = 10
 BATCHES = 4
 NIGHTLY_CASES = 20_000
+ODDNESS = (0.0, 0.002, 0.02, 0.15)
+"""How often a line is odd."""
+FEW_ODD = (0.0, 0.0, 0.002, 0.02)
+"""The same for a few batches: one odd value in a string column leaves the whole file to Spark."""
 FORMATS = [SourceFormat.JSON, SourceFormat.CSV]
 
 
-def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, folder: Path, tally: Tally) -> None:
+def check_batch(
+    spark: SparkSession,
+    source_format: SourceFormat,
+    seed: int,
+    folder: Path,
+    tally: Tally,
+    oddness: Sequence[float] = ODDNESS,
+) -> None:
     """Run a batch's predicates, alone and joined by OR, through the whole reader: all in one job."""
-    case = Case.generate(source_format, seed, lines=60, predicates=60, oddness=(0.0, 0.0, 0.002, 0.02), refused=0.1)
+    case = Case.generate(source_format, seed, lines=60, predicates=60, oddness=oddness, refused=0.1)
     rng = random.Random(seed)
     scans = Scans.written(case, folder / f"{source_format}-{seed}-{tally.predicates}", rng)
     try:
@@ -56,17 +68,16 @@ def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
     return list(dict.fromkeys([*joined, *searchable, *others[:4]]))[:SCANS]
 
 
-def _not_vacuous(tally: Tally, searched: float) -> None:
-    """At least a share of the scans must have been searched by bytes, and have found rows."""
-    assert tally.searched >= searched * tally.predicates > 0, tally
+def _not_vacuous(tally: Tally) -> None:
+    assert tally.searched > tally.given_up + tally.refused, tally
     assert tally.rows > tally.searched, tally
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_rows_are_those_of_spark(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
-    over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
-    _not_vacuous(tally, 0.25)
+    over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, FEW_ODD))
+    _not_vacuous(tally)
 
 
 @pytest.mark.nightly
@@ -77,4 +88,4 @@ def test_rows_are_those_of_spark_in_many_cases(
     tally = Tally()
     batches = NIGHTLY_CASES // 2 // SCANS + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
-    _not_vacuous(tally, 0.5)
+    _not_vacuous(tally)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from thirds import third
 from typed_results import rows_of, shown
 
 from spark_jobs.errors import PushdownError
+from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
 CASES = (*COLUMNS, *MEMBERS, *WIDER, *CONFLICTS)
@@ -95,21 +96,31 @@ def test_files_are_one_table_in_every_order_and_format(
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
     """The answer to a case over its files in all orders, the readers in turn: one query for all of them."""
-    frames: list[DataFrame] = []
-    turns = zip(itertools.permutations(range(len(case.files))), itertools.cycle(("spark", "pushdown")))
-    for turn, (order, reader) in enumerate(turns):
+    every = itertools.permutations(range(len(case.files)))
+    frames = [
+        result.df.selectExpr(f"{turn} AS turn", "*")
+        for turn, (_, result) in enumerate(planned(spark, tmp_path, case, source_format, every))
+    ]
+    if frames:
+        expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
+        assert rows_of(reduce(DataFrame.unionAll, frames)) == shown(expected)
+
+
+def planned(
+    spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str, every: Iterable[tuple[int, ...]]
+) -> Iterator[tuple[str, PushdownResult]]:
+    """A reader and what it plans, of columns as they should be, for each order; nothing where the case is an error."""
+    for order, reader in zip(every, itertools.cycle(("spark", "pushdown"))):
         directory = tmp_path / "".join(map(str, order))
         places = written(case, source_format, directory, order)
         made = session(spark, case, source_format, directory, reader)
         if case.error:
             refused(made, case, directory, places)
             continue
-        found = made.scan("data", columns=case.columns, where=case.where).df
-        assert found.schema.simpleString() == t.StructType.fromDDL(case.schema).simpleString(), (order, reader)
-        frames.append(found.selectExpr(f"{turn} AS turn", "*"))
-    if frames:
-        expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
-        assert rows_of(reduce(DataFrame.unionAll, frames)) == shown(expected)
+        result = made.scan("data", columns=case.columns, where=case.where)
+        wanted = t.StructType.fromDDL(case.schema).simpleString()
+        assert result.df.schema.simpleString() == wanted, (order, reader)
+        yield reader, result
 
 
 def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
@@ -124,13 +135,5 @@ def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapp
 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
     """The answer to a case by Spark's reader, and by ours over the files in the other order."""
-    for order, reader in zip(orders(case), itertools.cycle(("spark", "pushdown"))):
-        directory = tmp_path / "".join(map(str, order))
-        places = written(case, source_format, directory, order)
-        made = session(spark, case, source_format, directory, reader)
-        if case.error:
-            refused(made, case, directory, places)
-            continue
-        result = made.scan("data", columns=case.columns, where=case.where)
-        assert result.df.schema.simpleString() == t.StructType.fromDDL(case.schema).simpleString(), reader
+    for reader, result in planned(spark, tmp_path, case, source_format, orders(case)):
         assert result.run(rows_of) == shown(case.rows), reader
