@@ -56,7 +56,7 @@ help:
 	@echo "make bench-joins measure the order of joins on TPC-H against Spark's (SF=10 for more data)"
 	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
 	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
-	@echo "make docs      write docs/parameters.md from the parameter table"
+	@echo "make docs      write the pages of the operators from their parameters and example DAGs"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
 	@echo "make clean     remove the environments, the demo's data and all caches"
 
@@ -161,7 +161,7 @@ bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection
 
 docs: $(AIRFLOW)/.installed
-	$(AIRFLOW)/bin/python -m airflow_pushdown.parameters docs/parameters.md
+	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
 
 # The newest versions that the requirements allow, found in empty environments.
 lock: python

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from spark_jobs.contract import JoinOptions, OrcOptions, RemoteSourceSpec
 
@@ -598,66 +596,3 @@ def _resolve(row: Parameter, given: object, key: str, conf: Mapping[str, str]) -
 def _same(left: str, right: str) -> bool:
     """Whether two conf values mean the same to Spark, which reads booleans in any case."""
     return left.strip().lower() == right.strip().lower()
-
-
-def render_markdown() -> str:
-    """The documentation page of all operators' parameters."""
-    parts = [
-        "# Parameters",
-        "",
-        "Written from the table in `airflow_pushdown/parameters.py` by `python -m airflow_pushdown.parameters "
-        "docs/parameters.md`; change it there.",
-    ]
-    for operator in OPERATORS:
-        parts += ["", f"## {operator}", "", *_markdown_table(operator)]
-    parts += [
-        "",
-        "Every parameter of `SparkSubmitOperator` is taken as well, with its name and meaning, except `application`,",
-        "`application_args` and `java_class`: the program is ours. Values that `conf` holds under a name that suggests",
-        "a credential are handed to spark-submit in a private file instead of on its command line.",
-        "",
-        "A `conf` entry wins over the default of a parameter that maps to the same key; if it contradicts a parameter",
-        "that was given, the task fails before anything is submitted and names both.",
-        "",
-        "## Settings of every job",
-        "",
-        "| Spark key | value | why |",
-        "|---|---|---|",
-        *(f"| `{s.key}` | `{s.value}` | {s.reason} |" for s in FIXED_SETTINGS),
-        *(f"| `{key}` | `{value}` | default, `conf` may change it |" for key, value in SUBMIT_DEFAULTS.items()),
-        "",
-        "## Settings that are refused",
-        "",
-        "| Spark key, or reader option | value | where files are | why |",
-        "|---|---|---|---|",
-        *(f"| `{s.key}`, `{s.hadoop_key}` | `{s.value}` | {s.source_format} | {s.reason} |" for s in UNSAFE_SETTINGS),
-        "",
-    ]
-    return "\n".join(parts)
-
-
-def _markdown_table(operator: str) -> list[str]:
-    """Lines of the table of one operator."""
-    lines = [
-        "| parameter | type | default | Spark keys | templated | secret | meaning |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows_for(operator):
-        default = "required" if row.required else f"`{serialise(row.default) or 'none'}`"
-        keys = "<br>".join(
-            [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
-            + [f"`{key}` (never set)" for key in row.replaced_keys]
-        )
-        kind = row.type.replace("|", "\\|")
-        cells = (f"`{row.name}`", f"`{kind}`", default, keys, _yes(row.templated), _yes(row.secret), row.doc)
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _yes(flag: bool) -> str:
-    """A flag for a table: yes, or nothing."""
-    return "yes" if flag else ""
-
-
-if __name__ == "__main__":
-    Path(*sys.argv[1:2] or ["docs/parameters.md"]).write_text(render_markdown(), encoding="utf-8")

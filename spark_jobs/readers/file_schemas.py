@@ -35,6 +35,9 @@ _READERS = 8
 _HEAD = 64 << 10
 """Bytes of a text file in which its first line begins."""
 
+_PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
+"""Names that Spark takes from a header as they are, whatever the options say of spaces, quotes and empty names."""
+
 Load = Callable[[Sequence[str]], DataFrame]
 """Loads some files (paths without signs that stand for others) with the source's format and options, as they are."""
 
@@ -204,7 +207,7 @@ def _of_csv(spark: SparkSession, source: Source, first: _Lines, load: Load) -> t
             schema = load([escaped(decoded(file.uri))]).schema
         else:
             if line not in known:
-                known[line] = _header(spark, source, line) if syntax.header else _fields(line, syntax)
+                known[line] = _names(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
             schema = known[line]
         found.append(FileSchema(location(decoded(file.uri)), schema))
     return tuple(found)
@@ -222,6 +225,21 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
             if text.strip() and not (syntax.comment and text.startswith(syntax.comment)):
                 return text
     return None
+
+
+def _names(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
+    """What Spark makes of a header. Plain names are taken as they stand: asking Spark for them is a job."""
+    names = line.split(syntax.sep)
+    signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
+    if (
+        all(_PLAIN_NAME.fullmatch(name) for name in names)
+        and len({name.lower() for name in names}) == len(names)
+        and signs.isdisjoint(names)
+        and not any(sign and sign in line for sign in (syntax.quote, syntax.escape))
+        and "samplingratio" not in source.options
+    ):
+        return t.StructType([t.StructField(name, t.StringType()) for name in names])
+    return _header(spark, source, line)
 
 
 def _header(spark: SparkSession, source: Source, line: str) -> t.StructType:

@@ -18,6 +18,7 @@ from airflow_pushdown.operators import (
     RemoteScanOperator,
 )
 from airflow_pushdown.operators.base import PushdownBaseOperator
+from airflow_pushdown.pages import pages
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
     JOIN,
@@ -33,7 +34,6 @@ from airflow_pushdown.parameters import (
     UnsafeSettingError,
     effective_value,
     refuse_unsafe_settings,
-    render_markdown,
     rows_for,
     serialise,
     serialise_all,
@@ -102,9 +102,20 @@ def test_the_docstring_says_what_the_table_says(operator: str) -> None:
     assert said == expected
 
 
-def test_the_documentation_page_is_up_to_date(project: Path) -> None:
-    page = (project / "docs" / "parameters.md").read_text(encoding="utf-8")
-    assert page == render_markdown(), "run `make docs`"
+def test_the_documentation_pages_are_up_to_date(project: Path) -> None:
+    for name, text in pages(project / "dags").items():
+        assert (project / "docs" / name).read_text(encoding="utf-8") == text, f"run `make docs`: {name}"
+
+
+def test_every_operator_has_a_page(project: Path) -> None:
+    titles = {text.partition("\n")[0] for text in pages(project / "dags").values()}
+    assert {f"# {operator}" for operator in OPERATORS} < titles
+
+
+def test_links_between_pages_lead_somewhere(project: Path) -> None:
+    for page in [project / "README.md", *(project / "docs").rglob("*.md")]:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page}: {link}"
 
 
 def test_names_and_keys_are_unique() -> None:

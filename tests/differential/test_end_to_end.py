@@ -16,9 +16,11 @@ from text_scans import Scans, compared
 
 from spark_jobs.contract import SourceFormat
 
+LINES = 60
 SCANS = 10
 BATCHES = 4
-NIGHTLY_CASES = 20_000
+NIGHTLY_PAIRS = 100_000
+"""Pairs of a scan and a line, per format."""
 ODDNESS = (0.0, 0.002, 0.02, 0.15)
 """How often a line is odd."""
 FEW_ODD = (0.0, 0.0, 0.002, 0.02)
@@ -35,7 +37,7 @@ def check_batch(
     oddness: Sequence[float] = ODDNESS,
 ) -> None:
     """Run a batch's predicates, alone and joined by OR, through the whole reader: all in one job."""
-    case = Case.generate(source_format, seed, lines=60, predicates=60, oddness=oddness, refused=0.1)
+    case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=0.1)
     rng = random.Random(seed)
     scans = Scans.written(case, folder / f"{source_format}-{seed}-{tally.predicates}", rng)
     try:
@@ -86,6 +88,6 @@ def test_rows_are_those_of_spark_in_many_cases(
     spark: SparkSession, source_format: SourceFormat, tmp_path: Path
 ) -> None:
     tally = Tally()
-    batches = NIGHTLY_CASES // 2 // SCANS + 1
+    batches = NIGHTLY_PAIRS // (SCANS * LINES) + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
