@@ -10,17 +10,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.contract import SourceFormat
+from spark_jobs.contract import ConjunctReport, SourceFormat
 from spark_jobs.predicates.derive import Fold
 from spark_jobs.readers.apart import ApartScan
 from spark_jobs.readers.avro.driver import AvroBlockScan
-from spark_jobs.readers.avro.plan import plan_avro
+from spark_jobs.readers.avro.plan import AvroPlan, plan_avro
+from spark_jobs.readers.columnar import conf
+from spark_jobs.readers.directories import with_directories
 from spark_jobs.readers.files import has_plain_directories
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.orc.driver import OrcLazyScan
-from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
+from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, OrcPlan, plan_orc
 from spark_jobs.readers.protocol import Scan, ScanRequest, Source
-from spark_jobs.readers.text import Refusal, TextScan, plan_text
+from spark_jobs.readers.text import Refusal, TextPlan, TextScan, plan_text
 from spark_jobs.result import Shape
 
 Load = Callable[[Mapping[str, str]], DataFrame]
@@ -45,19 +47,22 @@ class PlannedScan:
 
 def planned(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
     """The scan for a request; `notes` are remarks for the report."""
+    ours = with_directories(request, case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true")
     if request.source.format is SourceFormat.ORC:
-        return _planned_orc(spark, request, notes, load)
+        return _planned_orc(spark, request, ours, notes, load)
     if request.source.format is SourceFormat.AVRO:
-        return _planned_avro(spark, request, notes)
+        return _planned_avro(spark, request, ours, notes)
     native = partial(NativeScan, request, notes=notes)
-    plan = plan_text(spark, request, folding(spark))
+    plan = plan_text(spark, ours, folding(spark))
     if isinstance(plan, Refusal):
         return PlannedScan(native(plan.reason), native)
-    return PlannedScan(TextScan(spark, request, plan, notes), native)
+    return PlannedScan(TextScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
 
 
-def _planned_orc(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
-    plan = plan_orc(spark, request, folding(spark))
+def _planned_orc(
+    spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...], load: Load
+) -> PlannedScan:
+    plan = plan_orc(spark, ours, folding(spark))
     if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
         setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
         request = replace(request, native=load({SARG_TO_FILTER: setting}))
@@ -65,15 +70,20 @@ def _planned_orc(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, NativePlan):
         return PlannedScan(native(plan.reason), native)
-    return PlannedScan(OrcLazyScan(spark, request, plan, notes), native)
+    return PlannedScan(OrcLazyScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
 
 
-def _planned_avro(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
-    plan = plan_avro(spark, request, folding(spark))
+def _planned_avro(spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
+    plan = plan_avro(spark, ours, folding(spark))
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, str):
         return PlannedScan(native(plan), native)
-    return PlannedScan(AvroBlockScan(spark, request, plan, notes), native)
+    return PlannedScan(AvroBlockScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
+
+
+def _answers(ours: ScanRequest, plan: TextPlan | OrcPlan | AvroPlan) -> tuple[ConjunctReport, ...]:
+    """What becomes of each conjunct: those that choose directories, then those that the reader was given."""
+    return (*(() if ours.directories is None else ours.directories.conjuncts), *plan.conjuncts)
 
 
 def leaner(spark: SparkSession, request: ScanRequest) -> StructType | None:

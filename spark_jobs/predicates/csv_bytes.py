@@ -252,12 +252,13 @@ def _plain_period(span: Period, syntax: CsvSyntax) -> list[str]:
     year = f"{span.year:04d}"
     months = dict.fromkeys((f"{year}-{span.month:02d}", f"{year}-{span.month}"))
     found = [year + end for end in ends if span.month == 1 and span.day in (None, 1)]
-    if span.day is None:
+    number = span.day
+    if number is None:
         # What is written with two digits needs no end: a digit behind them makes it no date.
-        return found + [month + end for month in months for end in _ends(month, span.month, [*ends, "-"])]
-    found += [month + end for month in months for end in ends if span.day == 1]
-    days = dict.fromkeys(f"{month}-{day}" for month in months for day in (f"{span.day:02d}", f"{span.day}"))
-    return found + [day + end for day in days for end in _ends(day, span.day, ends)]
+        return found + [month + end for month in months for end in _ends(month, span.month or 0, [*ends, "-"])]
+    found += [month + end for month in months for end in ends if number == 1]
+    days = dict.fromkeys(f"{month}-{day}" for month in months for day in (f"{number:02d}", f"{number}"))
+    return found + [day + end for day in days for end in _ends(day, number, ends)]
 
 
 def _ends(text: str, number: int, ends: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from spark_jobs.predicates.compile import all_of, compile_filter
 from spark_jobs.predicates.derive import Fold, Scope
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.directories import in_directories
 from spark_jobs.readers.files import InputFile, input_files
 from spark_jobs.readers.protocol import ScanRequest, unsupported
 from spark_jobs.readers.storage import Storage
@@ -113,9 +114,12 @@ def unread_column(request: ScanRequest) -> str | None:
 
 
 def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...]:
-    """The source's files. Raises MissingPathError where one vanished since Spark listed it."""
+    """The source's files, but those in directories that the predicate leaves out.
+
+    Raises MissingPathError where one vanished since Spark listed it.
+    """
     try:
-        return input_files(request.native, storage)
+        return in_directories(request, input_files(request.native, storage))
     except FileNotFoundError as problem:
         raise MissingPathError(
             f"{problem.filename} vanished while the scan was planned; run the task again"

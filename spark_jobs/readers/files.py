@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -77,7 +77,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Task:
-    """Splits that one Spark task reads in turn; `file` is the file's index where all of them are of one file."""
+    """Splits that one Spark task reads in turn; `file` is the index of the first one's file."""
 
     splits: tuple[Split, ...]
     file: int = 0
@@ -180,28 +180,28 @@ class Packing:
         return max(1, min(4 * self.max_partition_bytes, max(self.open_cost, total // (2 * max(self.parallelism, 1)))))
 
 
-def pack(files: Sequence[InputFile], packing: Packing, *, one_file_per_task: bool = False) -> tuple[Task, ...]:
+def pack(files: Sequence[InputFile], packing: Packing, *, groups: Sequence[Hashable] | None = None) -> tuple[Task, ...]:
     """Cut files into splits and fill tasks with them, in the files' order.
 
-    With `one_file_per_task` a task never mixes files, so that a task's number tells the file its rows came from.
+    With `groups`, one for each file, a task never mixes files of two groups: it tells what is the same for a group.
     """
     limit = packing.split_size(files) if files else 0
     tasks: list[Task] = []
     pending: list[Split] = []
-    filled = 0
+    filled = first = 0
     for index, file in enumerate(files):
         for split in _splits(file, limit):
             size = split.end - split.start
-            if one_file_per_task:
-                tasks.append(Task((split,), index))
-                continue
-            if pending and filled + size > limit:
-                tasks.append(Task(tuple(pending)))
+            another = groups is not None and groups[index] != groups[first]
+            if pending and (another or filled + size > limit):
+                tasks.append(Task(tuple(pending), first))
                 pending, filled = [], 0
+            if not pending:
+                first = index
             pending.append(split)
             filled += size + packing.open_cost
     if pending:
-        tasks.append(Task(tuple(pending)))
+        tasks.append(Task(tuple(pending), first))
     return tuple(tasks)
 
 

@@ -1,14 +1,15 @@
-"""What all our readers share about tasks: how files are packed into them, and the implicit columns of their rows."""
+"""What all our readers share about tasks: how files are packed into them, and columns that are constant in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.paths import quote_name
-from spark_jobs.readers.files import Packing, decoded
+from spark_jobs.readers.directories import constant_columns, place_of
+from spark_jobs.readers.files import InputFile, Packing, Task, decoded, pack
+from spark_jobs.readers.protocol import ScanRequest
 
 
 def packing(spark: SparkSession) -> Packing:
@@ -20,12 +21,24 @@ def packing(spark: SparkSession) -> Packing:
     )
 
 
-def with_implicit(frame: DataFrame, names: Sequence[str], uris: Sequence[str], fill: ImplicitFill | None) -> DataFrame:
-    """Add implicit columns to a frame whose partition number k holds rows of the file `uris[k]` alone.
+def tasks_of(spark: SparkSession, request: ScanRequest, files: Sequence[InputFile]) -> tuple[Task, ...]:
+    """The tasks of a scan: of one file each, or of one directory each, where columns tell of these."""
+    groups: Sequence[Hashable] | None = None
+    if request.implicit:
+        groups = range(len(files))
+    elif request.directories is not None and not set(request.columns).isdisjoint(
+        request.directories.fields.fieldNames()
+    ):
+        groups = [request.directories.values[place_of(file.uri)] for file in files]
+    return pack(files, packing(spark), groups=groups)
 
-    `fill` knows their values, None where none is asked for.
+
+def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
+    """Add the columns that are one value for a file to a frame whose partition number k is of the file `uris[k]`.
+
+    These are the implicit columns asked for, and those that directories `key=value` tell.
     """
-    if fill is None:
-        return frame
-    added = fill.by_partition(names, list(map(decoded, uris)))
-    return frame.selectExpr(*map(quote_name, frame.columns), *added)
+    added = constant_columns(request, uris)
+    if request.fill is not None:
+        added += request.fill.by_partition(request.implicit, list(map(decoded, uris)))
+    return frame.selectExpr(*map(quote_name, frame.columns), *added) if added else frame

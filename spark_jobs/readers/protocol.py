@@ -63,6 +63,19 @@ AnySource = Source | RemoteSource
 
 
 @dataclass(frozen=True)
+class Directories:
+    """Hive partitions `key=value` that a scan reads.
+
+    `fields` are their columns, `values` the columns' values as SQL constants by the path of the directory, of those
+    alone that the predicate leaves; `conjuncts` are what it leaves them by.
+    """
+
+    fields: StructType
+    values: Mapping[str, tuple[str, ...]]
+    conjuncts: tuple[ConjunctReport, ...]
+
+
+@dataclass(frozen=True)
 class ScanRequest:
     """What a query wants of a source.
 
@@ -71,7 +84,8 @@ class ScanRequest:
     predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
     `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
     `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
-    `spark_only` says why none but Spark's own reader will do, None where any may read.
+    `spark_only` says why none but Spark's own reader will do, None where any may read. `directories` are the source's
+    partitions where a reader of ours is to tell their values; predicate and `where` are then without what they answer.
     """
 
     source: Source
@@ -84,6 +98,7 @@ class ScanRequest:
     pruned: StructType | None = None
     fill: ImplicitFill | None = None
     spark_only: str | None = None
+    directories: Directories | None = None
 
     @property
     def read_schema(self) -> StructType:

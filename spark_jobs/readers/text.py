@@ -16,7 +16,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
-from spark_jobs.errors import MissingPathError
 from spark_jobs.predicates.csv_bytes import csv_patterns
 from spark_jobs.predicates.derive import Fold, Scope, derive
 from spark_jobs.predicates.facts import AllOf, Between, Target
@@ -24,13 +23,14 @@ from spark_jobs.predicates.json_bytes import json_patterns
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.readers.candidates import CandidateScan
-from spark_jobs.readers.files import InputFile, Task, input_files, input_uris, pack, partition_columns
+from spark_jobs.readers.columnar import listed_files
+from spark_jobs.readers.files import InputFile, Task, input_uris
 from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
-from spark_jobs.readers.partitions import packing, with_implicit
+from spark_jobs.readers.partitions import tasks_of, with_constants
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
 from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
-from spark_jobs.readers.storage import Storage, storage_for
+from spark_jobs.readers.storage import storage_for
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
 from spark_jobs.readers.text_settings import current_dates, setting, unsafe_settings
 
@@ -94,7 +94,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     storage = storage_for(spark, input_uris(request.native), request.source.options)
     if isinstance(storage, str):
         return Refusal(storage)
-    files = _files(request.native, storage)
+    files = listed_files(request, storage)
     if coded := next((file.path for file in files if file.compression is None), None):
         return Refusal(f"{coded} may be compressed in a way that only Spark reads")
     forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
@@ -113,8 +113,6 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "no predicate to push"
     if request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
-    if partition_columns(request.native):
-        return "partition columns come from directory names"
     if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
         return "the files have no columns"
     return (
@@ -180,15 +178,6 @@ def _encoded(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[B
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv, request.schema.fieldNames())
     return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
-
-
-def _files(native: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
-    try:
-        return input_files(native, storage)
-    except FileNotFoundError as problem:
-        raise MissingPathError(
-            f"{problem.filename} vanished while the scan was planned; run the task again"
-        ) from problem
 
 
 def _chosen(
@@ -272,7 +261,7 @@ class TextScan:
         self._request = request
         self._plan = plan
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[TaskCount]())
-        self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
+        self._tasks = tasks_of(spark, request, plan.files)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -295,7 +284,7 @@ class TextScan:
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(self._parsed(lines), self._request.implicit, uris, self._request.fill)
+        return with_constants(self._parsed(lines), self._request, uris)
 
     def exhausted(self, wave: int, number: int) -> bool:
         """Whether a task of a wave came to the end of its splits."""

@@ -8,9 +8,9 @@ from spark_jobs.contract import SourceReport
 from spark_jobs.readers.avro.counts import AvroCount, Fate, total
 from spark_jobs.readers.avro.plan import AvroPlan
 from spark_jobs.readers.avro.scan import AvroScan
-from spark_jobs.readers.files import Task, pack
+from spark_jobs.readers.files import Task
 from spark_jobs.readers.metrics import TaskCounts
-from spark_jobs.readers.partitions import packing, with_implicit
+from spark_jobs.readers.partitions import tasks_of, with_constants
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest
 from spark_jobs.readers.waves import GrowingWaves
 
@@ -33,7 +33,7 @@ class AvroBlockScan:
         self._plan = plan
         self._notes = notes
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[AvroCount]())
-        self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
+        self._tasks = tasks_of(spark, request, plan.files)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -56,7 +56,7 @@ class AvroBlockScan:
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(rows, self._request.implicit, uris, self._request.fill)
+        return with_constants(rows, self._request, uris)
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""

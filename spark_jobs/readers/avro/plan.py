@@ -30,7 +30,7 @@ from spark_jobs.readers.columnar import (
     read_fields,
     unread_column,
 )
-from spark_jobs.readers.files import Compression, InputFile, input_uris, partition_columns
+from spark_jobs.readers.files import Compression, InputFile, input_uris
 from spark_jobs.readers.protocol import ScanRequest
 from spark_jobs.readers.storage import storage_for
 
@@ -92,8 +92,6 @@ def _refusal(request: ScanRequest) -> str | None:
         return "filter_pushdown=False"
     if request.where is not None and request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
-    if partition_columns(request.native):
-        return "partition columns come from directory names"
     for field in read_fields(request):
         if _DECLARED in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import SourceReport
-from spark_jobs.readers.files import Task, pack
+from spark_jobs.readers.files import Task
 from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.orc.counts import Fate, OrcCount, total
 from spark_jobs.readers.orc.plan import OrcPlan
 from spark_jobs.readers.orc.ranges import Purpose
 from spark_jobs.readers.orc.scan import OrcScan
-from spark_jobs.readers.partitions import packing, with_implicit
+from spark_jobs.readers.partitions import tasks_of, with_constants
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest
 from spark_jobs.readers.waves import GrowingWaves
 
@@ -33,7 +33,7 @@ class OrcLazyScan:
         self._plan = plan
         self._notes = notes
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[OrcCount]())
-        self._tasks = pack(plan.files, packing(spark), one_file_per_task=bool(request.implicit))
+        self._tasks = tasks_of(spark, request, plan.files)
 
     @property
     def exact(self) -> bool:
@@ -61,7 +61,7 @@ class OrcLazyScan:
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_implicit(rows, self._request.implicit, uris, self._request.fill)
+        return with_constants(rows, self._request, uris)
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""

@@ -25,7 +25,7 @@ from spark_jobs.readers.columnar import (
     read_fields,
     unread_column,
 )
-from spark_jobs.readers.files import InputFile, input_uris, partition_columns
+from spark_jobs.readers.files import InputFile, input_uris
 from spark_jobs.readers.orc.columns import PADDED
 from spark_jobs.readers.orc.cost import Verdict, estimate
 from spark_jobs.readers.orc.scan import OrcQuery
@@ -127,8 +127,6 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "no predicate to push"
     if request.where is not None and request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
-    if partition_columns(request.native):
-        return "partition columns come from directory names"
     return request.spark_only or unread_column(request) or _unsafe_setting(spark, request)
 
 

@@ -62,8 +62,13 @@ def test_small_files_share_a_task_unless_rows_must_tell_their_file() -> None:
     files = _files(*([10] * 20))
     packing = Packing(1000, 1, 1)
     assert len(pack(files, packing)) < 20
-    apart = pack(files, packing, one_file_per_task=True)
+    apart = pack(files, packing, groups=range(len(files)))
     assert [task.file for task in apart] == list(range(20))
+
+
+def test_a_task_holds_files_of_one_group() -> None:
+    tasks = pack(_files(*([10] * 9)), Packing(1000, 1, 1), groups=[number // 4 for number in range(9)])
+    assert [(task.file, len(task.splits)) for task in tasks] == [(0, 4), (4, 4), (8, 1)]
 
 
 def test_compressed_files_are_one_split() -> None:

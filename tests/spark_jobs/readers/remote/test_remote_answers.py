@@ -13,6 +13,7 @@ from nasty_tables import NAMES, NastyTable, mysql_table, postgres_table, sqlite_
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
+from thirds import somewhere
 
 from spark_jobs.readers.remote.query import Aggregate, AggregateFunction, Ordering, remote_query
 from spark_jobs.result import PushdownResult
@@ -104,7 +105,10 @@ NUMBERS = (
 )
 
 
-@pytest.fixture(params=["postgresql", "mysql", "sqlite"])
+SERVERS = ("postgresql", "mysql", "sqlite")
+
+
+@pytest.fixture
 def pair(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> PushdownSession:
     """The table as `source`, and as `plain` with nothing pushed."""
     names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
@@ -141,7 +145,7 @@ ANSWERED = [
 ]
 
 
-@pytest.mark.parametrize(("query", "crossing"), ANSWERED)
+@pytest.mark.parametrize(("pair", "query", "crossing"), somewhere(ANSWERED, SERVERS), indirect=["pair"])
 def test_whole_queries_are_answered_there(query: str, crossing: int, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))
@@ -168,13 +172,14 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize("query", LEFT)
+@pytest.mark.parametrize(("pair", "query"), somewhere(LEFT, SERVERS), indirect=["pair"])
 def test_other_queries_are_left_to_spark(query: str, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))
     assert result.report()["source"].rows_decoded == 999
 
 
+@pytest.mark.parametrize("pair", SERVERS, indirect=True)
 def test_a_limit_alone_is_in_the_statement(pair: PushdownSession) -> None:
     result = pair.sql("SELECT s, g FROM source WHERE g = 3 LIMIT 5")
     assert [row[1] for row in rows(result)] == [3] * 5
