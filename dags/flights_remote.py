@@ -8,6 +8,7 @@ The flights come from `make demo`, the database is a SQLite file. Run it with
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import sqlite3
 from contextlib import closing
@@ -28,12 +29,16 @@ RARELY_SEEN = ("N121DE", "N307AS", "N358SW", "N503US", "N525SW", "N572UW", "N612
 
 
 def flights_in_files() -> tuple[list[str], chain[list[str | None]]]:
-    """Names and rows of the demo's CSV files; what is not there is NULL."""
-    files = sorted((DEMO_DIR / "data" / "flights_csv").rglob("*.csv"))
-    rows = chain.from_iterable(csv.reader(file.read_text(encoding="utf-8").splitlines()[1:]) for file in files)
-    with files[0].open(encoding="utf-8") as first:
-        names = next(csv.reader(first))
-    return names, chain([value or None for value in row] for row in rows)
+    """Names and rows of the demo's CSV files, one of which is compressed; what is not there is NULL."""
+    files = sorted((DEMO_DIR / "data" / "flights_csv").rglob("*.csv*"))
+    rows = chain.from_iterable(csv.reader(lines(file)[1:]) for file in files)
+    return next(csv.reader(lines(files[0]))), chain([value or None for value in row] for row in rows)
+
+
+def lines(file: Path) -> list[str]:
+    """The lines of a CSV file, header included."""
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return text.decode("utf-8").splitlines()
 
 
 with DAG(dag_id="flights_remote", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):

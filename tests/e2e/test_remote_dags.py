@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 import subprocess
@@ -42,7 +43,8 @@ def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflo
         f"{'HDN' if number % 100 == 3 else 'BOS'},,,,,2013-05-01T05:00:00Z\n"
         for number in range(1000)
     ]
-    (folder / "flights.csv").write_text("".join([HEADER, "\n", *lines]), encoding="utf-8")
+    (folder / "flights.csv").write_text("".join([HEADER, "\n", *lines[:600]]), encoding="utf-8")
+    (folder / "later.csv.gz").write_bytes(gzip.compress("".join([HEADER, "\n", *lines[600:]]).encode()))
     process = airflow.start(
         *("dags", "test", "flights_remote", "2026-01-01"),
         AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
