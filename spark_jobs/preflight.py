@@ -35,8 +35,8 @@ _NO_PYTHON = {
 """What a failing worker says where it cannot even be asked, and what that means."""
 
 _ADVICE = (
-    "install on every worker what the driver has (spark_jobs/requirements.txt), or send the driver's environment "
-    "along in `archives` (docs/deployment.md says how); reader='spark' needs no Python on executors"
+    "install on every worker what the driver has (spark_jobs/requirements.txt), or send an environment along in "
+    "`archives`; reader='spark' needs no Python on executors"
 )
 
 
