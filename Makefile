@@ -41,7 +41,7 @@ SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-.PHONY: help demo test lint test-airflow test-spark nightly bench bench-orc bench-avro bench-joins bench-remote \
+.PHONY: help demo test lint test-airflow test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote \
 	bench-projection docs lock java python clean
 .DEFAULT_GOAL := help
 
@@ -50,6 +50,8 @@ help:
 	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
 	@echo "make lint      ruff and mypy only"
 	@echo "make nightly   the long sweeps of the differential tests, and scans of objects against Hadoop's S3A"
+	@echo "make e2e-local run every example DAG with Airflow's services and a Spark cluster of this machine"
+	@echo "make e2e       the same DAGs and checks in containers (docker compose)"
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc measure lazy ORC scans against Spark's own reader"
 	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
@@ -109,6 +111,11 @@ $(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-
 		-c requirements/constraints-airflow.txt
 	@touch $@
 
+$(AIRFLOW)/.e2e: $(AIRFLOW)/.installed requirements/e2e.txt
+	@$(STEP) "Airflow environment: database drivers" $(LOGS)/airflow-e2e.log -- \
+		$(call install,$(AIRFLOW)) -r requirements/e2e.txt -c requirements/constraints-airflow.txt
+	@touch $@
+
 $(SPARK)/.checks: $(SPARK)/.installed requirements/dev.txt requirements/dev-spark.txt
 	@$(STEP) "Spark environment: tools of the checks" $(LOGS)/spark-checks.log -- \
 		$(call install,$(SPARK)) -r requirements/dev.txt -r requirements/dev-spark.txt -c requirements/constraints-spark.txt
@@ -128,7 +135,7 @@ test: lint java
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .
 	$(AIRFLOW)/bin/ruff format --check .
-	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo
+	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p e2e
 	$(SPARK)/bin/mypy -p spark_jobs
 
 test-spark: $(SPARK)/.checks java
@@ -140,6 +147,14 @@ test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks java
 nightly: $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
+
+# E2E_OPTIONS="--only flights_scan" leaves it at some of the DAGs.
+e2e-local: $(AIRFLOW)/.e2e .demo/data/.laid-out java
+	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
+		$(AIRFLOW)/bin/python -m e2e.local $(E2E_OPTIONS)
+
+e2e: python
+	$(PYTHON) -m e2e.compose
 
 bench: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.text

@@ -25,6 +25,12 @@ class BadSpecError(PushdownError):
     code = ErrorCode.BAD_SPEC
 
 
+class ExecutorMismatchError(PushdownError):
+    """Executors have other versions than the driver; the message says which and what to change."""
+
+    code = ErrorCode.BAD_SPEC
+
+
 class UnknownColumnError(PushdownError):
     """A column is not in the source; the message suggests the nearest names."""
 

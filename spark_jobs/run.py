@@ -23,6 +23,7 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.output import OutputWriter
+from spark_jobs.preflight import check_executors, needs_python
 from spark_jobs.report import render_text
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -106,6 +107,8 @@ class JobRun:
             return self._rows(spark, writer.stage)
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
+        if any(map(needs_python, self._spec.sources.values())):
+            check_executors(spark.sparkContext)
         answer = self.answer(spark)
         self._sources, self._joins = answer.report(), answer.joins()
         try:

@@ -1,0 +1,41 @@
+# One image for every service: Airflow's environment in /opt/airflow, Spark's in /opt/spark, this project in /opt/project.
+# The two cannot be one: Airflow's Spark provider installs pyspark-client, which overwrites files of pyspark.
+FROM python:3.11.13-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/*
+
+# A fixed number, so that volumes belong to the same user in every container.
+RUN useradd --create-home --uid 50000 pushdown \
+    && install --directory --owner pushdown /data /events /opt/airflow-home
+
+WORKDIR /opt/project
+
+# Requirements alone first: a change of the code leaves the layers with the environments as they are.
+COPY requirements requirements
+COPY spark_jobs/requirements.txt spark_jobs/requirements.txt
+RUN python -m venv /opt/airflow && python -m venv /opt/spark
+RUN /opt/airflow/bin/pip install --no-cache-dir --disable-pip-version-check \
+        -r requirements/airflow.txt -r requirements/e2e.txt -c requirements/constraints-airflow.txt
+RUN /opt/spark/bin/pip install --no-cache-dir --disable-pip-version-check \
+        -r spark_jobs/requirements.txt -c requirements/constraints-spark.txt \
+    && /opt/spark/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps -r requirements/demo.txt
+
+COPY pyproject.toml README.md ./
+COPY airflow_pushdown airflow_pushdown
+COPY spark_jobs spark_jobs
+RUN /opt/airflow/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps .
+COPY demo demo
+COPY dags dags
+COPY e2e e2e
+COPY docker/spark /opt/spark-conf
+
+ENV PATH=/opt/airflow/bin:/opt/spark/bin:/usr/local/bin:/usr/bin:/bin \
+    AIRFLOW_HOME=/opt/airflow-home \
+    AIRFLOW_PUSHDOWN_SPARK_PYTHON=/opt/spark/bin/python \
+    PYSPARK_PYTHON=/opt/spark/bin/python \
+    SPARK_CONF_DIR=/opt/spark-conf
+
+USER pushdown
+VOLUME ["/data", "/events"]

@@ -1,0 +1,1 @@
+"""The whole product end to end: services of its own, every example DAG, and what they must have left."""

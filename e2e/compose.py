@@ -1,0 +1,108 @@
+"""Runs the product in containers and checks it: `python -m e2e.compose`. Needs docker with compose.
+
+Secrets are made for the run and lie in `.e2e/compose-*/env`, which goes when the run ends, with containers and volumes.
+The services' logs of a run that failed are kept beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_PASSWORDS = (
+    "POSTGRES_PASSWORD",
+    "AIRFLOW_ADMIN_PASSWORD",
+    "AIRFLOW_JWT_SECRET",
+    "AIRFLOW_API_SECRET_KEY",
+    "OBJECT_STORE_PASSWORD",
+)
+_PORTS = ("AIRFLOW_PORT", "SPARK_MASTER_UI_PORT", "SPARK_HISTORY_PORT")
+_HEALTHY_SECONDS = "900"
+
+
+class Composition:
+    """The containers, networks and volumes of one run."""
+
+    def __init__(self, run: Path) -> None:
+        """`run` is a directory of the run; its name becomes the project's."""
+        self._run = run
+        self._command = [
+            *("docker", "compose", "--project-name", run.name, "--file", str(ROOT / "docker-compose.yaml")),
+            *("--env-file", str(run / "env")),
+        ]
+
+    def call(self, *arguments: str) -> int:
+        """Run a compose command; its exit code."""
+        return subprocess.run(  # noqa: S603 - docker, with arguments of ours
+            [*self._command, *arguments], cwd=ROOT, check=False
+        ).returncode
+
+    def keep_logs(self) -> Path:
+        """Write what every service said to a file, and give its path."""
+        path = self._run.with_name(f"{self._run.name}.log")
+        with path.open("wb") as output:
+            command = [*self._command, "logs", "--no-color", "--timestamps"]
+            subprocess.run(  # noqa: S603 - the same
+                command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False
+            )
+        return path
+
+    def take_down(self) -> None:
+        """Remove containers, networks and volumes of the run."""
+        self.call("down", "--volumes", "--remove-orphans", "--timeout", "20")
+
+
+def main(_arguments: Sequence[str] = ()) -> int:
+    """Bring all up, wait until healthy, check, take all down; 0 when all is well."""
+    if shutil.which("docker") is None:
+        print("docker was not found; `make e2e-local` runs the same checks without containers", file=sys.stderr)
+        return 1
+    (ROOT / ".e2e").mkdir(exist_ok=True)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        run = Path(tempfile.mkdtemp(prefix="compose-", dir=ROOT / ".e2e"))
+        run = run.rename(run.with_name(run.name.lower()))
+        stack.callback(shutil.rmtree, run)
+        _write_secrets(run / "env")
+        composition = Composition(run)
+        stack.callback(composition.take_down)
+        code = composition.call("up", "--build", "--detach", "--wait", "--wait-timeout", _HEALTHY_SECONDS)
+        if code == 0:
+            print(f"healthy after {time.monotonic() - started:.0f} s", flush=True)
+            code = composition.call("run", "--rm", "checks")
+        if code:
+            print(f"\ne2e failed; what the services said is in {composition.keep_logs()}", file=sys.stderr)
+            return 1
+    print(f"e2e: all is well, {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def _write_secrets(path: Path) -> None:
+    """An environment file that only its owner reads, with free ports and secrets that nobody has used before."""
+    values = {name: secrets.token_urlsafe(24) for name in _PASSWORDS}
+    values["AIRFLOW_FERNET_KEY"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
+    values.update((name, str(_free_port())) for name in _PORTS)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(f"{name}={value}\n" for name, value in values.items())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

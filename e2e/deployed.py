@@ -1,0 +1,42 @@
+"""Checks a product that runs already, from within its network: `python -m e2e.deployed BASE_URL DEMO_DIRECTORY`.
+
+The passwords are in the environment: AIRFLOW_ADMIN_PASSWORD and POSTGRES_PASSWORD.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from e2e.api import AirflowApi
+from e2e.checks import Deployment, check_examples, example_dags
+from e2e.processes import E2eError, wait_for
+from e2e.remote import load_flights
+
+ROOT = Path(__file__).resolve().parents[1]
+_START_SECONDS = 300.0
+
+
+def main(base_url: str, demo: str) -> int:
+    """Load the remote table, run every example DAG and check it; 0 when all is well."""
+    try:
+        database = {
+            "host": "postgres",
+            "dbname": "shop",
+            "user": "airflow",
+            "password": os.environ["POSTGRES_PASSWORD"],
+        }
+        load_flights(database, Path(demo) / "data")
+        api = AirflowApi(base_url, "admin", os.environ["AIRFLOW_ADMIN_PASSWORD"])
+        wait_for("Airflow's services", api.healthy, _START_SECONDS)
+        for line in check_examples(Deployment(api, Path(demo), "app-"), example_dags(ROOT / "dags")):
+            print(f"  {line}")
+    except E2eError as problem:
+        print(f"\nthe checks failed: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""Runs the product on this machine without containers and checks it: `python -m e2e.local [--only DAG ...]`.
+
+Everything lies below `.e2e/` and listens on loopback; it is taken down in the end, whatever happens. The directory of a
+run that failed is kept for its logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from databases import HOST, NoServerError, Server, postgresql  # type: ignore[import-not-found]
+
+from demo.java import NoJavaError, java_home
+from e2e.checks import Deployment, check_examples, example_dags
+from e2e.processes import E2eError, Programs
+from e2e.remote import load_flights
+from e2e.services import AirflowServices
+from e2e.spark import SparkCluster
+
+ROOT = Path(__file__).resolve().parents[1]
+SPARK_ENVIRONMENT = ROOT / ".venv-spark"
+DATA = ROOT / ".demo" / "data"
+_FOREIGN = ("AIRFLOW", "SPARK_", "PYSPARK_")
+
+
+@dataclass(frozen=True)
+class Local:
+    """A running product on this machine."""
+
+    deployment: Deployment
+    cluster: SparkCluster
+    services: AirflowServices
+    programs: Programs
+    database: Server
+
+
+@contextmanager
+def product() -> Iterator[Local]:
+    """The whole product while the block runs; its directory is removed unless the block fails."""
+    (ROOT / ".e2e").mkdir(exist_ok=True)
+    run = Path(tempfile.mkdtemp(prefix="run-", dir=ROOT / ".e2e"))
+    with ExitStack() as stack:
+        programs = Programs(run, _environment())
+        stack.callback(_forget_secrets, run)
+        database = stack.enter_context(postgresql())
+        stack.callback(programs.stop)
+        _lay_out(run / "demo" / "data")
+        cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT)
+        cluster.start()
+        database.execute("CREATE DATABASE airflow")
+        given = database.connection()
+        reached = {name: given[name] for name in ("host", "port", "user", "password")}
+        load_flights({**reached, "dbname": given["database"]}, run / "demo" / "data")
+        url = f"postgresql+psycopg2://{given['user']}:{given['password']}@{HOST}:{given['port']}/airflow"
+        services = AirflowServices(
+            programs,
+            run,
+            url,
+            {"examples": ROOT / "dags"},
+            {
+                "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster),
+                "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
+                "AIRFLOW_PUSHDOWN_DEMO_DIR": str(run / "demo"),
+                "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
+                "SPARK_CONF_DIR": str(cluster.configuration),
+            },
+        )
+        deployment = Deployment(services.start(), run / "demo", "app-", programs.check)
+        yield Local(deployment, cluster, services, programs, database)
+    shutil.rmtree(run)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the checks; 0 when all is well."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.local", description=__doc__)
+    parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
+    given = parser.parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        run_checks(example_dags(ROOT / "dags") if given.only is None else given.only)
+    except (E2eError, NoServerError, NoJavaError) as problem:
+        print(f"\ne2e-local failed: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ne2e-local was interrupted; everything is taken down", file=sys.stderr)
+        return 130
+    return 0
+
+
+def run_checks(names: Sequence[str]) -> None:
+    """Bring the product up, check it, take it down; raises `E2eError` when something is wrong."""
+    started = time.monotonic()
+    with product() as local:
+        print(f"up after {time.monotonic() - started:.0f} s: {local.services.base_url}", flush=True)
+        for line in check_examples(local.deployment, names):
+            print(f"  {line}")
+        print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
+        _require_no_connections(local.database)
+    print(f"e2e-local: all is well, {time.monotonic() - started:.0f} s")
+
+
+def _require_no_connections(database: Server) -> None:
+    """Raise `E2eError` when a scan has left a connection to the remote source open."""
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    if left := database.execute(f"SELECT pid, state, query {others}").strip():
+        raise E2eError(f"connections to the remote source were left open: {left}")
+
+
+def _environment() -> dict[str, str]:
+    """The environment of all programs: this one's without settings of another Airflow or Spark."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    return {
+        **kept,
+        "JAVA_HOME": str(java_home(SPARK_ENVIRONMENT)),
+        "PYSPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
+        "SPARK_LOCAL_IP": HOST,
+    }
+
+
+def _spark_connection(cluster: SparkCluster) -> str:
+    host, _, port = cluster.master.rpartition(":")
+    return json.dumps({"conn_type": "spark", "host": host, "port": int(port), "extra": {"deploy-mode": "client"}})
+
+
+def _lay_out(data: Path) -> None:
+    """The demo's data under the path where the DAGs look for them."""
+    if not (DATA / ".laid-out").is_file():
+        raise E2eError(f"there are no flights in {DATA}: run `make e2e-local`, which lays them out")
+    data.mkdir(parents=True)
+    for directory in DATA.iterdir():
+        if directory.is_dir():
+            (data / directory.name).symlink_to(directory)
+
+
+def _forget_secrets(run: Path) -> None:
+    (run / "passwords.json").unlink(missing_ok=True)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """Take all down; a second Ctrl-C does not stop that half way."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Airflow's services of a run: api-server, scheduler, dag-processor and triggerer, over a PostgreSQL database."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.api import AirflowApi
+from e2e.processes import HOST, Program, Programs, free_port, wait_for
+
+USER = "e2e"
+_START_SECONDS = 300.0
+_SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
+
+
+@dataclass
+class AirflowServices:
+    """Airflow below `run`; `settings` are further variables of its environment (connections, where the data lie)."""
+
+    programs: Programs
+    run: Path
+    database_url: str
+    bundles: Mapping[str, Path]
+    settings: Mapping[str, str]
+    port: int = field(default_factory=free_port)
+    _password: str = field(default_factory=lambda: secrets.token_urlsafe(18))
+    _services: dict[str, Program] = field(default_factory=dict)
+    _environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self) -> AirflowApi:
+        """Make the database, start the services and wait until they are well."""
+        self._environment = {**self._own_settings(), **self.settings}
+        self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **self._environment)
+        for name in _SERVICES:
+            self.start_service(name)
+        api = AirflowApi(self.base_url, USER, self._password)
+        wait_for("Airflow's services", api.healthy, _START_SECONDS, self.programs.check)
+        return api
+
+    def start_service(self, name: str, **settings: str) -> None:
+        """Start one service, for instance one that was killed; `settings` are added to its environment."""
+        arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
+        self._services[name] = self.programs.start(
+            f"airflow-{name}", self._airflow(name, *arguments), **{**self._environment, **settings}
+        )
+
+    def service(self, name: str) -> Program:
+        """The running service of a name."""
+        return self._services[name]
+
+    @property
+    def base_url(self) -> str:
+        """Where the API answers."""
+        return f"http://{HOST}:{self.port}"
+
+    def _own_settings(self) -> dict[str, str]:
+        passwords = self.run / "passwords.json"
+        handle = os.open(passwords, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({USER: self._password}, file)
+        bundles = [
+            {
+                "name": name,
+                "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+                "kwargs": {"path": str(path), "refresh_interval": 5},
+            }
+            for name, path in self.bundles.items()
+        ]
+        return {
+            "AIRFLOW_HOME": str(self.run / "airflow"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "2",
+            "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database_url,
+            "AIRFLOW__API__BASE_URL": self.base_url,
+            "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+            # On a busy machine a scheduler may be late by minutes; a service that ends is noticed otherwise.
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
+        }
+
+    def _airflow(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "airflow", *arguments]

@@ -1,0 +1,114 @@
+"""A Spark standalone cluster of this machine: a master, two workers and a history server out of the PySpark wheel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from e2e.processes import HOST, E2eError, Program, Programs, free_port, wait_for
+
+WORKERS = 2
+_START_SECONDS = 180.0
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""JVMs of a run live for seconds: the optimising compiler would take more than it gives."""
+
+_DEFAULTS = """\
+spark.eventLog.enabled true
+spark.eventLog.dir file:{events}
+spark.eventLog.rolling.enabled false
+spark.history.fs.logDirectory file:{events}
+spark.history.fs.update.interval 1s
+spark.history.ui.port {history_port}
+spark.driver.bindAddress {host}
+spark.driver.host {host}
+spark.driver.memory 512m
+spark.executor.memory 512m
+spark.driver.extraJavaOptions {jvm}
+spark.executor.extraJavaOptions {jvm}
+spark.sql.shuffle.partitions 2
+"""
+
+
+@dataclass
+class SparkCluster:
+    """The ports and processes of a cluster; `start` brings it up."""
+
+    programs: Programs
+    run: Path
+    spark_environment: Path
+    port: int = field(default_factory=free_port)
+    ui_port: int = field(default_factory=free_port)
+    history_port: int = field(default_factory=free_port)
+    workers: dict[str, Program] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> Path:
+        """What SPARK_CONF_DIR is for everybody who submits to the cluster."""
+        return self.run / "spark"
+
+    @property
+    def master(self) -> str:
+        """The URL that applications are submitted to."""
+        return f"spark://{HOST}:{self.port}"
+
+    @property
+    def history_url(self) -> str:
+        """Where the history server answers."""
+        return f"http://{HOST}:{self.history_port}"
+
+    def start(self) -> None:
+        """Start master, workers and history server, and wait until the master knows both workers."""
+        events = self.run / "events"
+        events.mkdir()
+        self.configuration.mkdir()
+        defaults = _DEFAULTS.format(events=events, history_port=self.history_port, host=HOST, jvm=_QUICK_JVM)
+        (self.configuration / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
+        self._java(
+            *("spark-master", "org.apache.spark.deploy.master.Master"),
+            *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
+            # One executor of one core for each application: two tasks of Airflow use both workers.
+            SPARK_MASTER_OPTS=f"{_QUICK_JVM} -Dspark.deploy.defaultCores=1",
+        )
+        self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=_QUICK_JVM)
+        wait_for("the Spark master", self._answers, _START_SECONDS, self.programs.check)
+        for number in range(1, WORKERS + 1):
+            self.start_worker(f"spark-worker-{number}")
+        wait_for("the Spark workers", lambda: self.alive_workers() == WORKERS, _START_SECONDS, self.programs.check)
+
+    def start_worker(self, name: str) -> None:
+        """Start a worker with room for a few executors."""
+        self.workers[name] = self._java(
+            *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
+            *("--webui-port", str(free_port()), "--cores", "2", "--memory", "2g"),
+            *("--work-dir", str(self.run / name), self.master),
+            SPARK_WORKER_OPTS=_QUICK_JVM,
+        )
+
+    def alive_workers(self) -> int:
+        """How many workers the master counts on."""
+        return sum(worker["state"] == "ALIVE" for worker in self._state()["workers"])
+
+    def running_applications(self) -> list[str]:
+        """Ids of the applications that the master runs or has wait."""
+        return [application["id"] for application in self._state()["activeapps"]]
+
+    def _state(self) -> dict[str, list[dict[str, str]]]:
+        answer = httpx.get(f"http://{HOST}:{self.ui_port}/json/", timeout=10)
+        answer.raise_for_status()
+        state: dict[str, list[dict[str, str]]] = answer.json()
+        return state
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._state())
+        except httpx.HTTPError:
+            return False
+
+    def _java(self, name: str, main_class: str, *arguments: str, **variables: str) -> Program:
+        launcher = self.spark_environment / "bin" / "spark-class"
+        if not launcher.is_file():
+            raise E2eError(f"there is no {launcher}: run `make e2e-local`, which installs the Spark environment")
+        variables = {"SPARK_CONF_DIR": str(self.configuration), "SPARK_DAEMON_MEMORY": "384m", **variables}
+        return self.programs.start(name, [str(launcher), main_class, *arguments], **variables)

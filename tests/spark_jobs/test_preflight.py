@@ -1,0 +1,120 @@
+"""Executors that cannot run what the driver plans are found before any data is read, with what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.contract import SourceSpec
+from spark_jobs.preflight import Versions, check_executors, differences, here, needs_python
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+import sys
+from pyspark.sql import SparkSession
+from spark_jobs.errors import ExecutorMismatchError
+from spark_jobs.preflight import check_executors
+
+builder = SparkSession.builder.master("local-cluster[1,1,512]").config("spark.executor.memory", "512m")
+builder = builder.config("spark.executor.cores", sys.argv[1]).config("spark.log.level", "OFF")
+context = builder.config("spark.ui.enabled", "false").getOrCreate().sparkContext
+try:
+    check_executors(context, float(sys.argv[2]))
+    print("accepted")
+except ExecutorMismatchError as problem:
+    print(problem)
+context.stop()
+"""
+
+
+def on_a_cluster(project: Path, work: Path, python: str, executor_cores: int = 1, seconds: float = 600) -> str:
+    """What the check says where executors are processes of their own, with a Python of their own."""
+    variables = {
+        "PYTHONPATH": str(project),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_WORKER_DIR": str(work),
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(executor_cores), str(seconds)],
+        env={**os.environ, **variables, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout.strip()
+
+
+@pytest.mark.nightly
+def test_executors_with_the_drivers_environment_are_accepted(project: Path, tmp_path: Path) -> None:
+    assert on_a_cluster(project, tmp_path, sys.executable) == "accepted"
+
+
+def test_executors_without_the_libraries_are_refused_with_what_to_do(project: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    said = on_a_cluster(project, tmp_path, str(bare / "bin" / "python"))
+    assert said.startswith("executors: ")
+    assert "no pyarrow on " in said
+    assert "no hyperscan on " in said
+    assert "no pyspark" not in said, "the executor's own installation brings it"
+    assert "spark_jobs/requirements.txt" in said
+    assert "archives" in said
+
+
+def test_executors_without_the_python_are_refused(project: Path, tmp_path: Path) -> None:
+    said = on_a_cluster(project, tmp_path, "/nowhere/bin/python")
+    assert said.startswith("executors: no Python where the driver has its own")
+    assert "/nowhere/bin/python" in said
+
+
+@pytest.mark.nightly
+def test_a_job_that_gets_no_executor_is_not_held_up(project: Path, tmp_path: Path) -> None:
+    more_than_workers_have = 2
+    assert on_a_cluster(project, tmp_path, sys.executable, more_than_workers_have, 3) == "accepted"
+
+
+def test_versions_must_agree_as_far_as_they_matter() -> None:
+    driver = Versions("d", {"Python": "3.11.7", "pyspark": "4.3.0", "pyarrow": "26.0.1", "isal": None})
+    same = Versions("e", {"Python": "3.11.2", "pyspark": "4.3.0", "pyarrow": "26.0.0", "isal": "1.7.0"})
+    other = Versions("e", {"Python": "3.12.7", "pyspark": "4.3.1", "pyarrow": None, "isal": None})
+    assert list(differences(driver, same)) == []
+    assert list(differences(driver, other)) == [
+        "Python 3.12.7 on e, 3.11.7 on the driver",
+        "pyspark 4.3.1 on e, 4.3.0 on the driver",
+        "no pyarrow on e, 26.0.1 on the driver",
+    ]
+
+
+def test_this_process_has_every_library_of_the_list() -> None:
+    found = here().versions
+    assert None not in found.values()
+    assert {"Python", "pyspark", "pyarrow", "PyMySQL", "psycopg"} <= set(found)
+    assert json.dumps(dict(found))
+
+
+@pytest.mark.parametrize(
+    ("source", "needed"),
+    [
+        ({"format": "json", "path": ["p"]}, True),
+        ({"format": "orc", "path": ["p"], "reader": "pushdown"}, True),
+        ({"format": "csv", "path": ["p"], "reader": "spark"}, False),
+        ({"format": "parquet", "path": ["p"]}, False),
+    ],
+)
+def test_only_our_readers_need_python_on_executors(source: dict[str, object], needed: bool) -> None:
+    assert needs_python(SourceSpec.model_validate(source)) is needed
+
+
+def test_a_local_session_has_nothing_to_compare(spark: object) -> None:
+    context = spark.sparkContext  # type: ignore[attr-defined]
+    jobs = context.statusTracker().getJobIdsForGroup(None)
+    check_executors(context)
+    assert context.statusTracker().getJobIdsForGroup(None) == jobs
