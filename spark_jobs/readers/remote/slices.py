@@ -25,6 +25,8 @@ _CTID_SINCE = 140_000
 """The version of PostgreSQL from which on a range of pages is read without the pages around it."""
 FEW_ROWS = 10_000
 """So many rows are cheaper to take apart in Python than a connection of ADBC is to make: measured."""
+MOST_CONNECTIONS = 8
+"""Partitions where nothing says how many, whatever the number of processors: a database has other clients too."""
 _PLAIN_KINDS = ("r", "m")
 
 
@@ -65,6 +67,7 @@ def may_be_sliced(table: RemoteTable, spec: RemoteSourceSpec) -> str | None:
 
 def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement: str, parallelism: int) -> Slices:
     """How to cut the scan that `statement` does in one piece. Raises typed errors for keys that cannot be cut by."""
+    parallelism = min(parallelism, MOST_CONNECTIONS)
     if spec.partition_column is not None:
         return _by_key(client, table, spec, spec.num_partitions or parallelism)
     rows, size = _expected(client, statement)
