@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseXCom, Context
+from airflow.sdk import BaseOperatorLink, BaseXCom, Context
 from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.parameters import (
@@ -26,6 +27,7 @@ from airflow_pushdown.parameters import (
     session_conf,
     template_fields_for,
 )
+from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink
 from spark_jobs.contract import (
     AnySourceSpec,
     ErrorCode,
@@ -59,6 +61,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
     table_name: ClassVar[str]
     """Under which name the table of parameters knows the operator."""
+    operator_extra_links: Collection[BaseOperatorLink] = (PushdownReportLink(), SparkApplicationLink())
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.exchange_dir = exchange_dir
         self._submission: Submission | None = None
         self._killed = False
+        self.history_page = ""
 
     @abstractmethod
     def question(self) -> Question:
@@ -152,15 +156,27 @@ class PushdownBaseOperator(SparkSubmitOperator):
             spark_home=self.spark_home,
             spark_python=self.spark_python,
             exchange_dir=self.exchange_dir,
+            on_started=lambda started: self._link_to(context, started),
         )
+        # Airflow asks for a task's links when it has ended; people want them while it runs.
+        report = PushdownReportLink()
+        ti.xcom_push(key=report.xcom_key, value=report.get_link(self, ti_key=ti))
         # A hook of an earlier try in this process would submit the job of that try.
         self._hook = None
         try:
             super().execute(context)
-            return self._pushdown_hook().collect()
+            result = self._pushdown_hook().collect()
+            self.history_page = self._pushdown_hook().history_page(result.application_id)
+            return result
         finally:
             if self._hook is not None:
                 self._pushdown_hook().release()
+
+    def _link_to(self, context: Context, started: Application) -> None:
+        """Link to the pages of an application that runs; those of the history server take their place when it ends."""
+        self.history_page = self._pushdown_hook().history_page(started.application_id)
+        if started.ui is not None:
+            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
 
     def _log_folded(self, level: int, title: str, text: str) -> None:
         """Log `text` line by line between the marks that the web page folds at."""
