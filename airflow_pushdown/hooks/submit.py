@@ -55,8 +55,8 @@ _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 class Submission:
     """What a task asks of the hook: the job, its credentials, and where Spark is.
 
-    `spark_home`, `spark_python` and `exchange_dir` are the operator's parameters of the same names. `on_started` is told
-    of the Spark application as soon as that runs, where its driver runs here.
+    `spark_home`, `spark_python` and `exchange_dir` are the operator's parameters of the same names. `on_started` is
+    told of the Spark application as soon as that runs, where its driver runs here.
     """
 
     spec: JobSpec

@@ -7,12 +7,13 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseOperatorLink, BaseXCom, Context
+from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, BaseXCom, Context
 from pydantic import TypeAdapter, ValidationError
 
+from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
@@ -39,6 +40,9 @@ from spark_jobs.contract import (
     SecretValues,
 )
 from spark_jobs.report import render_text
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 _OWN_PROGRAM = ("application", "application_args", "_java_class")
 _SHOWN_INPUT = 60
@@ -76,6 +80,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         spark_home: str | None = None,
         spark_python: str | None = None,
         exchange_dir: str | None = None,
+        assets: bool = False,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         **kwargs: Any,  # noqa: ANN401 - the parameters of SparkSubmitOperator and BaseOperator, under their own names
     ) -> None:
@@ -91,6 +96,9 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.spark_home = spark_home
         self.spark_python = spark_python
         self.exchange_dir = exchange_dir
+        self.assets = assets
+        self._outlet: Asset | AssetAlias | None = None
+        self._result: JobResult | None = None
         self._submission: Submission | None = None
         self._killed = False
         self.history_page = ""
@@ -106,7 +114,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
         A failed job's result is pushed to XCom as well before the exception that belongs to its error is raised.
         """
-        result = self._run(context)
+        result = self._result = self._run(context)
         self._log_folded(logging.INFO, "Pushdown report", render_text(result))
         if result.error is not None:
             if self.do_xcom_push:
@@ -114,7 +122,17 @@ class PushdownBaseOperator(SparkSubmitOperator):
             if result.error.traceback:
                 self._log_folded(logging.ERROR, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
+        if self._outlet is not None:
+            record_output(context, self._outlet, result)
         return result.as_xcom()
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage | None:
+        """What the job read and wrote, for Airflow's OpenLineage provider, which calls this where it is installed."""
+        if self._submission is None or self._result is None:
+            return None
+        from airflow_pushdown.lineage import job_lineage
+
+        return job_lineage(self._submission.spec, self._submission.secrets.remote, self._result)
 
     def build_spec(self, run_key: str) -> JobSpec:
         """The job that the rendered parameters describe; `run_key` names the run and is the same for every try.
@@ -140,6 +158,18 @@ class PushdownBaseOperator(SparkSubmitOperator):
         return JobSpec(
             run_key=run_key, sources=dict(question.sources), query=question.query, output=output, conf=mapped
         )
+
+    def _declare_assets(self, paths: object) -> None:
+        """Make `paths` inlets and the output an outlet; subclasses call this with the paths of their sources.
+
+        Not for a task that is mapped: Airflow has to know a task's assets before it expands it.
+        """
+        if self.assets is not True or getattr(self, "_BaseOperator__from_mapped", False):
+            return
+        self.add_inlets(inlets_of(paths))
+        self._outlet = outlet_of(self.output_path, f"{self.dag_id}.{self.task_id}")
+        if self._outlet is not None:
+            self.add_outlets([self._outlet])
 
     def on_kill(self) -> None:
         """End the Spark job, or see to it that none is started; `execute` notices and raises."""

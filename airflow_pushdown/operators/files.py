@@ -45,6 +45,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         self.on_missing_column = on_missing_column
         self.implicit_names = implicit_names
         self.implicit_columns = implicit_columns
+        self._declare_assets(self.path)
 
     @property
     @abstractmethod

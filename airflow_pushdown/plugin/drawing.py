@@ -76,7 +76,9 @@ def funnel_height(stages: Sequence[Stage]) -> int:
 def history_charts(runs: Sequence[PastRun], place: Place) -> tuple[Chart, ...]:
     """Bytes read and seconds of each run, the oldest on the left."""
     return (
-        _chart("Bytes read", runs, place, lambda run: total_bytes_read(run.result), lambda most: human_bytes(int(most))),
+        _chart(
+            "Bytes read", runs, place, lambda run: total_bytes_read(run.result), lambda most: human_bytes(int(most))
+        ),
         _chart("Seconds", runs, place, lambda run: run.result.seconds, lambda most: f"{most:.1f} s"),
     )
 

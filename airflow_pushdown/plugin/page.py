@@ -80,5 +80,7 @@ def _environment() -> Environment:
 def _joins_drawing(join: JoinReport) -> Markup:
     """The join trees before and after, as the text report's own drawing, which escapes what it is given."""
     content, height = joins_svg(join, drawing.FUNNEL_WIDTH)
-    frame = '<svg class="joins" role="img" aria-label="Join trees" viewBox="0 0 {0} {1}" width="{0}" height="{1}">{2}</svg>'
+    frame = (
+        '<svg class="joins" role="img" aria-label="Join trees" viewBox="0 0 {0} {1}" width="{0}" height="{1}">{2}</svg>'
+    )
     return Markup(frame).format(drawing.FUNNEL_WIDTH, height, Markup(content))  # noqa: S704
