@@ -207,6 +207,10 @@ def join_result() -> JobResult:
     return JobResult(rows=9, seconds=4.0, application_id="local-2", sources={"planes": source}, joins=(report,))
 
 
+def _of_another_task() -> dict[str, object]:
+    return {"version": 1, "sources": {}, "value": "of another task"}
+
+
 def report_dag() -> DAG:
     """Two tasks that leave reports, and one that is none of ours."""
     from airflow.providers.standard.operators.python import PythonOperator
@@ -214,5 +218,5 @@ def report_dag() -> DAG:
     with DAG("reports", schedule=None, start_date=START, catchup=False) as dag:
         RecordedScan(task_id="needle", path="/data/*.orc", format="orc")
         RecordedJoin(task_id="mart", sources={"f": {"path": "/f", "format": "csv"}}, query="SELECT 1")
-        PythonOperator(task_id="other", python_callable=dict, op_kwargs={"secret_value": "of another task"})
+        PythonOperator(task_id="other", python_callable=_of_another_task)
     return dag

@@ -172,9 +172,7 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
     assert brightness(dark[0]) < 60 < 180 < brightness(dark[1])
 
 
-def test_join_trees_and_other_runs_are_a_click_away(
-    site: Site, runs: list[str], page: Page, artefacts: Path
-) -> None:
+def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
     page.goto(site.address + path_of("mart", runs[-1]))
     assert "Reordered: 9 planes leave few flights" in page.inner_text("body")
     drawn = page.locator("svg.joins").inner_text()
