@@ -5,7 +5,6 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetAlias, Context
 
 from airflow_pushdown.datasets import file_dataset
-from airflow_pushdown.plugin.model import total_bytes_read
 from spark_jobs.contract import JobResult
 
 _TEMPLATE_MARKS = ("{{", "{%")
@@ -35,7 +34,7 @@ def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResul
     """Tell rows and bytes of a result with the asset event that Airflow makes of a successful task."""
     extra = {
         "rows": result.rows,
-        "bytes_read": total_bytes_read(result),
+        "bytes_read": result.bytes_read,
         "bytes_total": sum(source.bytes_total for source in result.sources.values()),
         "seconds": result.seconds,
         "application_id": result.application_id,

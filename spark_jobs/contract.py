@@ -277,6 +277,12 @@ class JobResult(_Message):
     seconds: float = 0.0
     error: JobError | None = None
 
+    @property
+    def bytes_read(self) -> int | None:
+        """Bytes that all sources read together; None where that is known of none."""
+        counts = [source.bytes_read for source in self.sources.values() if source.bytes_read is not None]
+        return sum(counts) if counts else None
+
     def as_xcom(self) -> dict[str, object]:
         """The result as a small JSON dict; per source with the derived `pushed` and `residual` lists."""
         data = self.model_dump(mode="json")

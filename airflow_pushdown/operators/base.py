@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, BaseXCom, Context
-from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
+from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
     refuse_unsafe_settings,
     renderers_for,
     rows_for,
-    serialise_all,
     session_conf,
     template_fields_for,
 )
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
 _OWN_PROGRAM = ("application", "application_args", "_java_class")
-_SHOWN_INPUT = 60
 
 
 @dataclass(frozen=True)
@@ -298,49 +295,3 @@ def all_template_fields(operator: str) -> tuple[str, ...]:
 def all_renderers(operator: str) -> dict[str, str]:
     """How rendered fields of `operator` are shown, those of SparkSubmitOperator included."""
     return {**renderers_for(operator), "conf": "json", "env_vars": "json", "application_args": "json"}
-
-
-def listed(value: object) -> object:
-    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
-def entries(name: str, value: object) -> dict[str, str]:
-    """A dict parameter as Spark wants it: None dropped, booleans in lower case, the rest as text."""
-    with naming_parameters({"": name}):
-        return serialise_all(TypeAdapter(dict[str, object] | None).validate_python(value))
-
-
-def switch(name: str, value: object) -> bool | None:
-    """An on/off parameter, which a template may have turned into text; None when it was not given."""
-    with naming_parameters({"": name}):
-        return TypeAdapter(bool | None).validate_python(value)
-
-
-@contextmanager
-def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
-    """Turn a validation error into one line that names the operator's parameter.
-
-    `names` maps fields of the validated model to parameters called otherwise; the empty name stands for a single value.
-    """
-    try:
-        yield
-    except ValidationError as error:
-        lines = []
-        for details in error.errors(include_url=False, include_context=False):
-            where = details["loc"]
-            head = str(where[0]) if where else ""
-            parameter = ".".join([names.get(head, head), *map(str, where[1:])])
-            said = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
-            # A check of several parameters names them itself.
-            name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
-            lines.append(f"{name}{said}{shown(details['input'])}")
-        raise config_error("; ".join(lines)) from error
-
-
-def shown(value: object) -> str:
-    """The refused value for a message, if it is short enough to help."""
-    if isinstance(value, str | int | float | bool):
-        text = repr(value)
-        return f" (got {text if len(text) <= _SHOWN_INPUT else text[:_SHOWN_INPUT] + '...'})"
-    return ""

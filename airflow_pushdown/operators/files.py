@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, entries, listed, naming_parameters, switch
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question
+from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
 from spark_jobs.contract import OrcOptions, QuerySpec, SourceFormat, SourceSpec
 

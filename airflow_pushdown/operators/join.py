@@ -11,14 +11,8 @@ from airflow_pushdown.assets import as_list
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.operators.base import (
-    PushdownBaseOperator,
-    Question,
-    all_renderers,
-    all_template_fields,
-    entries,
-    naming_parameters,
-)
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.values import entries, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, DEFAULT_REORDER_MIN_BYTES, JOIN
 from spark_jobs.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
 

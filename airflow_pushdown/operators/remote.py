@@ -7,15 +7,8 @@ from typing import Any, ClassVar
 
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.operators.base import (
-    PushdownBaseOperator,
-    Question,
-    all_renderers,
-    all_template_fields,
-    listed,
-    naming_parameters,
-    switch,
-)
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from spark_jobs.contract import QuerySpec, RemoteSourceSpec, SecretValues
 

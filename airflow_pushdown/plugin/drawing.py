@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_pushdown.plugin.data import PastRun, Place
 from airflow_pushdown.plugin.links import report_path
-from airflow_pushdown.plugin.model import Stage, total_bytes_read
+from airflow_pushdown.plugin.model import Stage
 from spark_jobs.report import human_bytes
 
 FUNNEL_WIDTH = 720
@@ -76,9 +76,7 @@ def funnel_height(stages: Sequence[Stage]) -> int:
 def history_charts(runs: Sequence[PastRun], place: Place) -> tuple[Chart, ...]:
     """Bytes read and seconds of each run, the oldest on the left."""
     return (
-        _chart(
-            "Bytes read", runs, place, lambda run: total_bytes_read(run.result), lambda most: human_bytes(int(most))
-        ),
+        _chart("Bytes read", runs, place, lambda run: run.result.bytes_read, lambda most: human_bytes(int(most))),
         _chart("Seconds", runs, place, lambda run: run.result.seconds, lambda most: f"{most:.1f} s"),
     )
 

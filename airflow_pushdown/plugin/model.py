@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
+from spark_jobs.contract import ConjunctReport, Exactness, SourceReport
 from spark_jobs.report import human_bytes, human_share
 
 _BYTES = "bytes "
@@ -66,12 +66,6 @@ def skipped(source: SourceReport) -> tuple[str, ...]:
         for kind, count in source.skipped.items()
         if count
     )
-
-
-def total_bytes_read(result: JobResult) -> int | None:
-    """Bytes that all sources read together; None where that is known of none."""
-    counts = [source.bytes_read for source in result.sources.values() if source.bytes_read is not None]
-    return sum(counts) if counts else None
 
 
 def _steps(source: SourceReport) -> Iterator[tuple[str, str, float]]:

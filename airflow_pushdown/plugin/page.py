@@ -71,7 +71,6 @@ def _environment() -> Environment:
         left_to_spark=model.left_to_spark,
         pushed=model.pushed,
         skipped=model.skipped,
-        total_bytes_read=model.total_bytes_read,
         unit_fates=model.unit_fates,
     )
     return environment

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
 from airflow_pushdown.plugin.links import report_path
-from airflow_pushdown.plugin.model import funnel, skipped, total_bytes_read, unit_fates
+from airflow_pushdown.plugin.model import funnel, skipped, unit_fates
 from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
 
 COUNTS = st.none() | st.integers(0, 10**15)
@@ -68,8 +68,8 @@ def test_units_are_shares_of_their_kind() -> None:
 
 def test_bytes_of_sources_add_up_where_they_are_known() -> None:
     known, unknown = (SourceReport(reader="r", reason="w", bytes_read=count) for count in (5, None))
-    assert total_bytes_read(JobResult(sources={"a": known, "b": known, "c": unknown})) == 10
-    assert total_bytes_read(JobResult(sources={"c": unknown})) is None
+    assert JobResult(sources={"a": known, "b": known, "c": unknown}).bytes_read == 10
+    assert JobResult(sources={"c": unknown}).bytes_read is None
 
 
 def test_a_result_comes_back_from_xcom_as_it_was() -> None:
