@@ -35,13 +35,13 @@ def file_dataset(path: str) -> Dataset | None:
     if fixed.startswith("/"):
         return Dataset("file", fixed)
     parts = _URI.match(fixed)
-    if parts is None or not parts["path"]:
+    if parts is None or not (parts["authority"] or parts["path"]):
         return None
-    scheme, authority, below = parts["scheme"].lower(), parts["authority"] or "", parts["path"]
+    scheme, authority, below = parts["scheme"].lower(), parts["authority"] or "", parts["path"] or "/"
     if scheme == "file":
         return Dataset("file", below)
     if scheme in _STORES:
-        return Dataset(f"{_STORES[scheme]}://{authority}", below.lstrip("/"))
+        return Dataset(f"{_STORES[scheme]}://{authority}", below.lstrip("/") or "/")
     # A password in an address is nobody else's business; the container of an Azure store stands in its place.
     shown = authority if scheme.startswith("abfs") else authority.rpartition("@")[2]
     return Dataset(f"{scheme}://{shown}", below)
@@ -59,5 +59,5 @@ def _without_glob(path: str) -> str:
     """The path up to its first part with a wildcard, without a slash at its end."""
     parts = path.split("/")
     fixed = next((place for place, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    kept = "/".join(parts[:fixed])
-    return kept.rstrip("/") or "/"
+    kept = "/".join(parts[:fixed]).rstrip("/")
+    return kept or ("/" if path.startswith("/") else "")

@@ -30,11 +30,12 @@ SHOP = RemoteConnection(
     [
         ("s3a://events/2026/*/x.json", "s3://events", "2026", "s3://events/2026"),
         ("s3://events/a/b/", "s3://events", "a/b", "s3://events/a/b"),
-        ("gs://b/{x,y}/z", "gs://b", "", "gs://b/"),
+        ("gs://b/{x,y}/z", "gs://b", "/", "gs://b/"),
         ("hdfs://name:8020/data/x", "hdfs://name:8020", "/data/x", "hdfs://name:8020/data/x"),
         ("abfss://box@account.dfs.core.windows.net/d", "abfss://box@account.dfs.core.windows.net", "/d", None),
         ("sftp://me:secret@host/d", "sftp://host", "/d", "sftp://host/d"),
         ("/data/year=2026/part?.orc", "file", "/data/year=2026", "file:///data/year=2026"),
+        ("/*/x.json", "file", "/", "file:///"),
         ("file:/data/x", "file", "/data/x", "file:///data/x"),
         ("file:///data/x", "file", "/data/x", "file:///data/x"),
     ],
@@ -174,7 +175,7 @@ def test_openlineage_hears_of_places_columns_and_rows() -> None:
     )  # type: ignore[arg-type]
     assert {(one.namespace, one.name) for one in lineage.inputs} == {
         ("postgres://db.example:5432", "shop.public.orders"),
-        ("s3://events", ""),
+        ("s3://events", "/"),
     }
     read = {one.namespace: [field.name for field in one.facets["schema"].fields] for one in lineage.inputs}
     assert read == {"postgres://db.example:5432": ["id", "total"], "s3://events": ["order_id", "ts"]}
