@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import Asset, AssetAlias, Context
+from pydantic import JsonValue
 
 from airflow_pushdown.datasets import file_dataset
 from spark_jobs.contract import JobResult
@@ -32,7 +33,7 @@ def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
 
 def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResult) -> None:
     """Tell rows and bytes of a result with the asset event that Airflow makes of a successful task."""
-    extra = {
+    extra: dict[str, JsonValue] = {
         "rows": result.rows,
         "bytes_read": result.bytes_read,
         "bytes_total": sum(source.bytes_total for source in result.sources.values()),

@@ -26,7 +26,7 @@ from airflow_pushdown.parameters import (
     session_conf,
     template_fields_for,
 )
-from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink
+from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from spark_jobs.contract import (
     AnySourceSpec,
     ErrorCode,
@@ -186,8 +186,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
             on_started=lambda started: self._link_to(context, started),
         )
         # Airflow asks for a task's links when it has ended; people want them while it runs.
-        report = PushdownReportLink()
-        ti.xcom_push(key=report.xcom_key, value=report.get_link(self, ti_key=ti))
+        address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
+        ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
         # A hook of an earlier try in this process would submit the job of that try.
         self._hook = None
         try:
