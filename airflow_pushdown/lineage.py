@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -30,7 +31,9 @@ class Origin:
     column: str
 
 
-def job_lineage(spec: JobSpec, connections: Mapping[str, RemoteConnection], result: JobResult) -> OperatorLineage:
+def job_lineage(
+    spec: JobSpec, connections: Mapping[str, RemoteConnection], result: JobResult
+) -> OperatorLineage[Any, Any]:
     """Inputs with the columns that were read, the output with the columns that its own are made of, and the query.
 
     `connections` are those of remote sources, by the sources' names; no user or password of theirs is told.

@@ -123,7 +123,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
             record_output(context, self._outlet, result)
         return result.as_xcom()
 
-    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
         """What the job read and wrote, for Airflow's OpenLineage provider, which calls this where it is installed."""
         if self._submission is None or self._result is None:
             return None
