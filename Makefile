@@ -180,7 +180,7 @@ docs: $(AIRFLOW)/.installed
 
 # The newest versions that the requirements allow, found in empty environments.
 lock: python
-	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt)
+	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
 	@$(call lock,spark,-r spark_jobs/requirements.txt -r requirements/dev.txt -r requirements/dev-spark.txt \
 		-r requirements/bench.txt -r requirements/java.txt)
 

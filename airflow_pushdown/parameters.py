@@ -476,6 +476,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         None,
         "Directory for the job's description and result that worker and driver both see, for deploy mode cluster.",
     ),
+    Parameter(
+        "assets",
+        "bool",
+        False,
+        "Whether the files that are read become inlets of the task and the output an outlet, whose asset events tell "
+        "rows and bytes; not for mapped tasks.",
+        templated=False,
+    ),
     Parameter("name", "str", "{{ ti.dag_id }}.{{ ti.task_id }}", "Name of the Spark application."),
 )
 

@@ -28,5 +28,9 @@ def get_provider_info() -> dict[str, object]:
                 ],
             }
         ],
+        "extra-links": [
+            "airflow_pushdown.plugin.links.PushdownReportLink",
+            "airflow_pushdown.plugin.links.SparkApplicationLink",
+        ],
         "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_pushdown.hooks.submit"]}],
     }

@@ -7,6 +7,7 @@ versioned spec in, a small, versioned result out, errors as data) follows dagste
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -23,6 +24,7 @@ LONGEST_CONJUNCT = 1_000
 """Characters of a conjunct that a report shows."""
 CONTRACT_VERSION = 1
 """Raised whenever a spec or result of the old shape can no longer be read."""
+_DERIVED = frozenset({"pushed", "residual"})
 
 
 class SourceFormat(StrEnum):
@@ -275,6 +277,12 @@ class JobResult(_Message):
     seconds: float = 0.0
     error: JobError | None = None
 
+    @property
+    def bytes_read(self) -> int | None:
+        """Bytes that all sources read together; None where that is known of none."""
+        counts = [source.bytes_read for source in self.sources.values() if source.bytes_read is not None]
+        return sum(counts) if counts else None
+
     def as_xcom(self) -> dict[str, object]:
         """The result as a small JSON dict; per source with the derived `pushed` and `residual` lists."""
         data = self.model_dump(mode="json")
@@ -282,3 +290,18 @@ class JobResult(_Message):
             data["sources"][name]["pushed"] = list(source.pushed)
             data["sources"][name]["residual"] = list(source.residual)
         return data
+
+    @classmethod
+    def from_xcom(cls, data: Mapping[str, object]) -> Self:
+        """The result of which `as_xcom` made a dict; raises pydantic's `ValidationError` for anything else."""
+        sources = data.get("sources")
+        if isinstance(sources, Mapping):
+            sources = {name: _without_derived(source) for name, source in sources.items()}
+        return cls.model_validate({**data, "sources": sources})
+
+
+def _without_derived(source: object) -> object:
+    """A source's report in a dict without what is derived from the rest of it."""
+    if not isinstance(source, Mapping):
+        return source
+    return {name: value for name, value in source.items() if name not in _DERIVED}

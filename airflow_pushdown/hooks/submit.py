@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,14 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
+from airflow_pushdown.hooks.application import (
+    HISTORY_EXTRA,
+    HISTORY_KEY,
+    Application,
+    history_page,
+    history_server,
+    started_application,
+)
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
@@ -36,6 +44,7 @@ _KNOWN_EXTRAS = frozenset(
         "rest-scheme",
         "rest-port",
         "yarn_resourcemanager_webapp_address",
+        HISTORY_EXTRA,
     }
 )
 _SHELL_SIGNAL_BASE = 128
@@ -46,7 +55,8 @@ _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 class Submission:
     """What a task asks of the hook: the job, its credentials, and where Spark is.
 
-    `spark_home`, `spark_python` and `exchange_dir` are the operator's parameters of the same names.
+    `spark_home`, `spark_python` and `exchange_dir` are the operator's parameters of the same names. `on_started` is
+    told of the Spark application as soon as that runs, where its driver runs here.
     """
 
     spec: JobSpec
@@ -54,6 +64,7 @@ class Submission:
     spark_home: str | None = None
     spark_python: str | None = None
     exchange_dir: str | None = None
+    on_started: Callable[[Application], None] | None = None
 
 
 class PushdownSubmitHook(SparkSubmitHook):
@@ -80,6 +91,7 @@ class PushdownSubmitHook(SparkSubmitHook):
         self._job: JobProcess | None = None
         self._killed = False
         self._output = JobOutput()
+        self._history_extra: object = None
         try:
             super().__init__(
                 conf={**SUBMIT_DEFAULTS, **serialise_all(conf)},
@@ -106,6 +118,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             self._packages, self._jars, self._driver_class_path, serialise_all(conf), self._properties_file
         )
         self._packages = packages_for(submission.spec, given, self._installation)
+        self._history_server = history_server(self._history_extra, serialise_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", str(self._exchange.spec_path)]
 
@@ -138,6 +151,10 @@ class PushdownSubmitHook(SparkSubmitHook):
                 f"last: {self._output.cause or 'nothing'}"
             )
         return result
+
+    def history_page(self, application_id: str | None) -> str:
+        """The history server's page of an application of this connection; empty where none is known."""
+        return history_page(self._history_server, application_id)
 
     def release(self) -> None:
         """Remove description and credentials, unless a driver on a cluster may still need them."""
@@ -181,6 +198,9 @@ class PushdownSubmitHook(SparkSubmitHook):
         """Log the job's output; on a cluster the provider's hook finds the ids of driver and application in it."""
         for line in job.lines():
             level = self._output.level_of(line)
+            started = started_application(line)
+            if started is not None and self._submission.on_started is not None:
+                self._submission.on_started(started)
             if self._cluster:
                 self._process_spark_submit_log(iter((line,)))
             else:
@@ -229,6 +249,7 @@ class PushdownSubmitHook(SparkSubmitHook):
                 "as host"
             ) from error
         self._check_extras(conn_id, extras)
+        self._history_extra = extras.get(HISTORY_EXTRA)
         try:
             return super()._resolve_connection()
         except ValueError as error:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseXCom, Context
-from pydantic import TypeAdapter, ValidationError
+from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, BaseXCom, Context
 
+from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
+from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
     refuse_unsafe_settings,
     renderers_for,
     rows_for,
-    serialise_all,
     session_conf,
     template_fields_for,
 )
+from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from spark_jobs.contract import (
     AnySourceSpec,
     ErrorCode,
@@ -38,8 +39,10 @@ from spark_jobs.contract import (
 )
 from spark_jobs.report import render_text
 
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
 _OWN_PROGRAM = ("application", "application_args", "_java_class")
-_SHOWN_INPUT = 60
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
     table_name: ClassVar[str]
     """Under which name the table of parameters knows the operator."""
+    operator_extra_links: Collection[BaseOperatorLink] = (PushdownReportLink(), SparkApplicationLink())
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         spark_home: str | None = None,
         spark_python: str | None = None,
         exchange_dir: str | None = None,
+        assets: bool = False,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         **kwargs: Any,  # noqa: ANN401 - the parameters of SparkSubmitOperator and BaseOperator, under their own names
     ) -> None:
@@ -88,8 +93,12 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.spark_home = spark_home
         self.spark_python = spark_python
         self.exchange_dir = exchange_dir
+        self.assets = assets
+        self._outlet: Asset | AssetAlias | None = None
+        self._result: JobResult | None = None
         self._submission: Submission | None = None
         self._killed = False
+        self.history_page = ""
 
     @abstractmethod
     def question(self) -> Question:
@@ -102,7 +111,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
         A failed job's result is pushed to XCom as well before the exception that belongs to its error is raised.
         """
-        result = self._run(context)
+        result = self._result = self._run(context)
         self._log_folded(logging.INFO, "Pushdown report", render_text(result))
         if result.error is not None:
             if self.do_xcom_push:
@@ -110,7 +119,17 @@ class PushdownBaseOperator(SparkSubmitOperator):
             if result.error.traceback:
                 self._log_folded(logging.ERROR, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
+        if self._outlet is not None:
+            record_output(context, self._outlet, result)
         return result.as_xcom()
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
+        """What the job read and wrote, for Airflow's OpenLineage provider, which calls this where it is installed."""
+        if self._submission is None or self._result is None:
+            return None
+        from airflow_pushdown.lineage import job_lineage
+
+        return job_lineage(self._submission.spec, self._submission.secrets.remote, self._result)
 
     def build_spec(self, run_key: str) -> JobSpec:
         """The job that the rendered parameters describe; `run_key` names the run and is the same for every try.
@@ -137,6 +156,18 @@ class PushdownBaseOperator(SparkSubmitOperator):
             run_key=run_key, sources=dict(question.sources), query=question.query, output=output, conf=mapped
         )
 
+    def _declare_assets(self, paths: object) -> None:
+        """Make `paths` inlets and the output an outlet; subclasses call this with the paths of their sources.
+
+        Not for a task that is mapped: Airflow has to know a task's assets before it expands it.
+        """
+        if self.assets is not True or getattr(self, "_BaseOperator__from_mapped", False):
+            return
+        self.add_inlets(inlets_of(paths))
+        self._outlet = outlet_of(self.output_path, f"{self.dag_id}.{self.task_id}")
+        if self._outlet is not None:
+            self.add_outlets([self._outlet])
+
     def on_kill(self) -> None:
         """End the Spark job, or see to it that none is started; `execute` notices and raises."""
         self._killed = True
@@ -152,15 +183,27 @@ class PushdownBaseOperator(SparkSubmitOperator):
             spark_home=self.spark_home,
             spark_python=self.spark_python,
             exchange_dir=self.exchange_dir,
+            on_started=lambda started: self._link_to(context, started),
         )
+        # Airflow asks for a task's links when it has ended; people want them while it runs.
+        address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
+        ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
         # A hook of an earlier try in this process would submit the job of that try.
         self._hook = None
         try:
             super().execute(context)
-            return self._pushdown_hook().collect()
+            result = self._pushdown_hook().collect()
+            self.history_page = self._pushdown_hook().history_page(result.application_id)
+            return result
         finally:
             if self._hook is not None:
                 self._pushdown_hook().release()
+
+    def _link_to(self, context: Context, started: Application) -> None:
+        """Link to the pages of an application that runs; those of the history server take their place when it ends."""
+        self.history_page = self._pushdown_hook().history_page(started.application_id)
+        if started.ui is not None:
+            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
 
     def _log_folded(self, level: int, title: str, text: str) -> None:
         """Log `text` line by line between the marks that the web page folds at."""
@@ -252,49 +295,3 @@ def all_template_fields(operator: str) -> tuple[str, ...]:
 def all_renderers(operator: str) -> dict[str, str]:
     """How rendered fields of `operator` are shown, those of SparkSubmitOperator included."""
     return {**renderers_for(operator), "conf": "json", "env_vars": "json", "application_args": "json"}
-
-
-def listed(value: object) -> object:
-    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
-def entries(name: str, value: object) -> dict[str, str]:
-    """A dict parameter as Spark wants it: None dropped, booleans in lower case, the rest as text."""
-    with naming_parameters({"": name}):
-        return serialise_all(TypeAdapter(dict[str, object] | None).validate_python(value))
-
-
-def switch(name: str, value: object) -> bool | None:
-    """An on/off parameter, which a template may have turned into text; None when it was not given."""
-    with naming_parameters({"": name}):
-        return TypeAdapter(bool | None).validate_python(value)
-
-
-@contextmanager
-def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
-    """Turn a validation error into one line that names the operator's parameter.
-
-    `names` maps fields of the validated model to parameters called otherwise; the empty name stands for a single value.
-    """
-    try:
-        yield
-    except ValidationError as error:
-        lines = []
-        for details in error.errors(include_url=False, include_context=False):
-            where = details["loc"]
-            head = str(where[0]) if where else ""
-            parameter = ".".join([names.get(head, head), *map(str, where[1:])])
-            said = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
-            # A check of several parameters names them itself.
-            name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
-            lines.append(f"{name}{said}{shown(details['input'])}")
-        raise config_error("; ".join(lines)) from error
-
-
-def shown(value: object) -> str:
-    """The refused value for a message, if it is short enough to help."""
-    if isinstance(value, str | int | float | bool):
-        text = repr(value)
-        return f" (got {text if len(text) <= _SHOWN_INPUT else text[:_SHOWN_INPUT] + '...'})"
-    return ""

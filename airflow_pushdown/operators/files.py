@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, entries, listed, naming_parameters, switch
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question
+from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
 from spark_jobs.contract import OrcOptions, QuerySpec, SourceFormat, SourceSpec
 
@@ -45,6 +46,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         self.on_missing_column = on_missing_column
         self.implicit_names = implicit_names
         self.implicit_columns = implicit_columns
+        self._declare_assets(self.path)
 
     @property
     @abstractmethod

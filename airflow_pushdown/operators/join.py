@@ -7,17 +7,12 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
+from airflow_pushdown.assets import as_list
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.operators.base import (
-    PushdownBaseOperator,
-    Question,
-    all_renderers,
-    all_template_fields,
-    entries,
-    naming_parameters,
-)
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.values import entries, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, DEFAULT_REORDER_MIN_BYTES, JOIN
 from spark_jobs.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
 
@@ -59,6 +54,8 @@ class PushdownJoinOperator(PushdownBaseOperator):
         worker. (templated)
     :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
         cluster. (templated)
+    :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
+        events tell rows and bytes; not for mapped tasks.
     :param name: Name of the Spark application. (templated)
     """
 
@@ -85,6 +82,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         self.join_reorder_dp_threshold = join_reorder_dp_threshold
         self.join_reorder_min_bytes = join_reorder_min_bytes
         self.star_schema_detection = star_schema_detection
+        self._declare_assets(_paths(self.sources))
 
     def question(self) -> Question:
         """The sources, and one query over them."""
@@ -121,6 +119,12 @@ class PushdownJoinOperator(PushdownBaseOperator):
             if _CONNECTION in given
         }
         return super()._source_secrets().model_copy(update={"remote": remote})
+
+
+def _paths(sources: object) -> list[object]:
+    """The paths of all sources that have any; what is given is not checked before the task runs."""
+    given = sources.values() if isinstance(sources, Mapping) else ()
+    return [path for source in given if isinstance(source, Mapping) for path in as_list(source.get("path"))]
 
 
 def _source(name: str, given: Mapping[str, object]) -> AnySourceSpec:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import all_renderers, all_template_fields, naming_parameters, shown
+from airflow_pushdown.operators.base import all_renderers, all_template_fields
 from airflow_pushdown.operators.files import PushdownFilesOperator
+from airflow_pushdown.operators.values import naming_parameters, shown
 from airflow_pushdown.parameters import DEFAULT_MIN_SEEK_SIZE, LAZY_ORC, SOURCE_FORMATS, SPARK_USES_SELECTED
 from spark_jobs.contract import ErrorCode, OrcOptions, ReaderChoice
 
@@ -67,6 +68,8 @@ class LazyOrcScanOperator(PushdownFilesOperator):
         worker. (templated)
     :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
         cluster. (templated)
+    :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
+        events tell rows and bytes; not for mapped tasks.
     :param name: Name of the Spark application. (templated)
     """
 

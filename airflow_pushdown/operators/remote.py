@@ -7,15 +7,8 @@ from typing import Any, ClassVar
 
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.operators.base import (
-    PushdownBaseOperator,
-    Question,
-    all_renderers,
-    all_template_fields,
-    listed,
-    naming_parameters,
-    switch,
-)
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from spark_jobs.contract import QuerySpec, RemoteSourceSpec, SecretValues
 
@@ -68,6 +61,8 @@ class RemoteScanOperator(PushdownBaseOperator):
         worker. (templated)
     :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
         cluster. (templated)
+    :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
+        events tell rows and bytes; not for mapped tasks.
     :param name: Name of the Spark application. (templated)
     """
 
@@ -113,6 +108,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         self.statement_timeout = statement_timeout
         self.wide_numbers = wide_numbers
         self.zero_dates_as_null = zero_dates_as_null
+        self._declare_assets(())
 
     def question(self) -> Question:
         """One table, and columns, predicate and limit over it."""

@@ -32,6 +32,10 @@ def test_every_module_it_names_can_be_imported() -> None:
         assert isinstance(entries, list)
         for module in (name for entry in entries for name in entry["python-modules"]):
             assert importlib.import_module(module)
+    links = info["extra-links"]
+    assert isinstance(links, list)
+    for module, _, name in (link.rpartition(".") for link in links):
+        assert hasattr(importlib.import_module(module), name)
 
 
 def test_integrations_are_declared() -> None:
@@ -67,14 +71,20 @@ def test_the_wheel_installs_into_an_empty_environment_and_its_entry_point_loads(
     code = (
         "from importlib.metadata import entry_points, files; "
         "point, = entry_points(group='apache_airflow_provider'); print(point.load()()['package-name']); "
+        "plugin, = entry_points(group='airflow.plugins'); print(plugin.value); "
         "print(*files('airflow-pushdown'))"
     )
     run = subprocess.run([python, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    name, listing = run.stdout.splitlines()
+    name, plugin, listing = run.stdout.splitlines()
     assert name == "airflow-pushdown"
-    assert {"spark_jobs/contract.py", "spark_jobs/requirements.txt", "airflow_pushdown/operators/scan.py"} <= set(
-        listing.split()
-    )
+    assert plugin == "airflow_pushdown.plugin.plugin:PushdownPlugin"
+    assert {
+        "spark_jobs/contract.py",
+        "spark_jobs/requirements.txt",
+        "airflow_pushdown/operators/scan.py",
+        "airflow_pushdown/plugin/templates/report.html",
+        "airflow_pushdown/plugin/templates/style.css",
+    } <= set(listing.split())
 
 
 def build_wheel(source: Path, target: Path) -> list[Path]:

@@ -30,7 +30,11 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iter
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
-            {"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}
+            {
+                "conn_type": "spark",
+                "host": "local[1]",
+                "extra": {"deploy-mode": "client", "history-server": "http://history.example:18080"},
+            }
         ),
         "AIRFLOW_CONN_STORE": json.dumps({"conn_type": "aws", "login": "AKIARECOGNISABLE", "password": SECRET}),
         "AIRFLOW_VAR_E2E_TOKEN": TOKEN,

@@ -67,6 +67,14 @@ def results(airflow: Airflow, dag_id: str) -> dict[str, dict[str, Any]]:
     return {task: json.loads(value) if isinstance(value, str) else value for task, value in found.items()}
 
 
+def links(airflow: Airflow, dag_id: str) -> dict[str, str]:
+    """The links of the tasks of a DAG as they are once it has ended, by Airflow's keys for them."""
+    with sqlite3.connect(airflow.database) as database:
+        query = "SELECT key, value FROM xcom WHERE key LIKE '!_link!_%' ESCAPE '!' AND dag_id = ?"
+        found = {key: json.loads(value) for key, value in database.execute(query, (dag_id,))}
+    return {key: json.loads(value) if value.startswith('"') else value for key, value in found.items()}
+
+
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """The rows of a Parquet output."""
     return parquet.read_table(folder).to_pylist()
@@ -75,6 +83,13 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 def test_the_rows_are_written(airflow: Airflow, run: Seen) -> None:
     rows = rows_of(airflow.data / "out" / "2026-01-01")
     assert sorted(row["id"] for row in rows) == [0, 1, 2]
+
+
+def test_its_links_lead_to_its_report_and_to_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
+    found = links(airflow, "small_scan")
+    assert found["_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
+    page = f"http://history.example:18080/history/{result['application_id']}/"
+    assert found["_link_SparkApplicationLink"] == page
 
 
 def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Airflow) -> None:

@@ -73,6 +73,9 @@ class RunningTask:
 
     dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
 
+    def xcom_push(self, key: str, value: str) -> None:
+        """Takes the links of the task."""
+
 
 def test_a_jvm_that_is_killed_takes_the_rest_of_the_job_with_it(
     airflow: Airflow, local_spark: str, spark_python: str, tmp_path: Path

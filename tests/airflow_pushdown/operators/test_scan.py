@@ -190,6 +190,9 @@ class RunningTask:
 
     dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
 
+    def xcom_push(self, key: str, value: str) -> None:
+        """Takes the task's links."""
+
 
 def test_a_task_that_is_killed_before_it_submits_does_not_submit(local_spark: str, spark_python: str) -> None:
     task = PushdownScanOperator(task_id="scan", path="/x", format="json", spark_python=spark_python)

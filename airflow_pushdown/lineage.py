@@ -1,0 +1,124 @@
+"""Tells OpenLineage what a job read and wrote, column by column; needs Airflow's OpenLineage provider."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.event_v2 import InputDataset, OutputDataset
+from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, Fields, InputField
+from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
+from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
+from openlineage.client.generated.sql_job import SQLJobFacet
+from openlineage_sql import parse
+
+from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
+from spark_jobs.contract import JobResult, JobSpec, QuerySpec, RemoteSourceSpec
+from spark_jobs.remote_spec import RemoteConnection
+
+_RENAMED = re.compile(r"^(?P<path>.+?)\s+AS\s+(?P<name>\S+)$", re.IGNORECASE | re.DOTALL)
+_LAST_MEMBER = re.compile(r"(\w+)\W*$")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A column that an output's column is made of: the source's name in the query, and the column's in the source."""
+
+    source: str
+    column: str
+
+
+def job_lineage(
+    spec: JobSpec, connections: Mapping[str, RemoteConnection], result: JobResult
+) -> OperatorLineage[Any, Any]:
+    """Inputs with the columns that were read, the output with the columns that its own are made of, and the query.
+
+    `connections` are those of remote sources, by the sources' names; no user or password of theirs is told.
+    """
+    places = {name: _datasets(spec, name, connections) for name in spec.sources}
+    inputs = [
+        InputDataset(namespace=place.namespace, name=place.name, facets={"schema": _schema(_columns(result, name))})
+        for name, found in places.items()
+        for place in found
+    ]
+    facets = {"sql": SQLJobFacet(query=spec.query.sql)} if spec.query.sql is not None else {}
+    return OperatorLineage(inputs=inputs, outputs=_outputs(spec, places, result), job_facets=facets)
+
+
+def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[Origin, ...]]:
+    """The columns that each column of the answer is made of, as far as the query tells; `columns` are those read."""
+    if query.sql is not None:
+        return _origins_in_sql(query.sql)
+    source = query.source or ""
+    asked = tuple(columns.get(source, ())) if query.columns is None else query.columns
+    return {_output_name(one): (Origin(source, _path(one)),) for one in asked if "*" not in one}
+
+
+def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
+    """Origins of the columns of a query, by OpenLineage's own parser; none where it does not understand the query."""
+    parsed = parse([sql], dialect="databricks")
+    if parsed is None or parsed.errors:
+        return {}
+    return {
+        one.descendant.name: tuple(Origin(c.origin.name, c.name) for c in one.lineage if c.origin is not None)
+        for one in parsed.column_lineage
+    }
+
+
+def _path(column: str) -> str:
+    match = _RENAMED.match(column.strip())
+    return match["path"] if match else column.strip()
+
+
+def _output_name(column: str) -> str:
+    """What a column of the short form is called in the answer: as it says, else its last member."""
+    match = _RENAMED.match(column.strip())
+    if match:
+        return match["name"]
+    member = _LAST_MEMBER.search(column.partition("(")[0])
+    return member[1] if member and "[" not in column else column.strip()
+
+
+def _datasets(spec: JobSpec, name: str, connections: Mapping[str, RemoteConnection]) -> tuple[Dataset, ...]:
+    """Where a source lies: each of its paths, or its table; a query of the database's own has no name."""
+    source = spec.sources[name]
+    if isinstance(source, RemoteSourceSpec):
+        connection = connections.get(name)
+        return (table_dataset(connection, source.table),) if connection is not None and source.table else ()
+    return tuple(dict.fromkeys(place for path in source.path if (place := file_dataset(path)) is not None))
+
+
+def _columns(result: JobResult, name: str) -> tuple[str, ...]:
+    return result.sources[name].columns if name in result.sources else ()
+
+
+def _schema(columns: Iterable[str]) -> SchemaDatasetFacet:
+    return SchemaDatasetFacet(fields=[SchemaDatasetFacetFields(name=column) for column in columns])
+
+
+def _outputs(spec: JobSpec, places: Mapping[str, tuple[Dataset, ...]], result: JobResult) -> list[OutputDataset]:
+    """The output with its rows and the origins of its columns; none where nothing was written."""
+    place = file_dataset(result.output) if result.output is not None and result.rows is not None else None
+    if place is None:
+        return []
+    origins = column_origins(spec.query, {name: report.columns for name, report in result.sources.items()})
+    fields = {column: Fields(inputFields=_input_fields(found, places)) for column, found in origins.items()}
+    return [
+        OutputDataset(
+            namespace=place.namespace,
+            name=place.name,
+            facets={"columnLineage": ColumnLineageDatasetFacet(fields=fields)} if fields else {},
+            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=result.rows)},
+        )
+    ]
+
+
+def _input_fields(origins: Iterable[Origin], places: Mapping[str, tuple[Dataset, ...]]) -> list[InputField]:
+    return [
+        InputField(namespace=place.namespace, name=place.name, field=origin.column)
+        for origin in origins
+        for place in places.get(origin.source, ())
+    ]

@@ -1,0 +1,140 @@
+"""Reads what Airflow's database knows of a task instance and of the task's earlier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.sdk import BaseXCom
+from pydantic import ValidationError
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session
+
+from airflow_pushdown.hooks.application import is_web_address
+from airflow_pushdown.plugin.links import SparkApplicationLink
+from spark_jobs.contract import JobResult
+
+HISTORY_LENGTH = 30
+"""Runs that a history shows."""
+_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "up_for_retry"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which task instance: the names that Airflow has for it; a `map_index` of -1 is a task that is not mapped."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run of the task that left a report."""
+
+    run_id: str
+    after: datetime | None
+    result: JobResult
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One task instance: how it stands, its report if it left one, and the runs of the task, the oldest first.
+
+    `spark_page` is the address of Spark's own page of it; `stored` tells whether the task left any value at all, which
+    may be one that is no report of ours.
+    """
+
+    place: Place
+    state: str | None
+    started: datetime | None
+    ended: datetime | None
+    try_number: int
+    result: JobResult | None
+    stored: bool
+    spark_page: str | None
+    history: tuple[PastRun, ...]
+
+    @property
+    def active(self) -> bool:
+        """Whether there is more to come."""
+        return self.state not in _ENDED
+
+
+def task_run(session: Session, place: Place) -> TaskRun | None:
+    """What is known of a task instance, None where there is none of that name."""
+    found = session.execute(
+        select(TaskInstance.state, TaskInstance.start_date, TaskInstance.end_date, TaskInstance.try_number).where(
+            TaskInstance.dag_id == place.dag_id,
+            TaskInstance.task_id == place.task_id,
+            TaskInstance.run_id == place.run_id,
+            TaskInstance.map_index == place.map_index,
+        )
+    ).one_or_none()
+    if found is None:
+        return None
+    values = _values(session, place)
+    page = values.get(SparkApplicationLink().xcom_key)
+    return TaskRun(
+        place=place,
+        state=None if found.state is None else str(found.state),
+        started=found.start_date,
+        ended=found.end_date,
+        try_number=found.try_number,
+        result=_report(values.get(BaseXCom.XCOM_RETURN_KEY)),
+        stored=BaseXCom.XCOM_RETURN_KEY in values,
+        # Whoever writes a DAG can write an XCom: a link leads to web pages only.
+        spark_page=page if isinstance(page, str) and is_web_address(page) else None,
+        history=_history(session, place),
+    )
+
+
+def _values(session: Session, place: Place) -> dict[str, object]:
+    """The values that the task instance left, of those that the page needs.
+
+    Values of a custom XCom backend are what that put into the database: as elsewhere in Airflow's web server, it is not
+    asked for more.
+    """
+    rows = session.execute(
+        select(XComModel.key, XComModel.value).where(
+            XComModel.dag_id == place.dag_id,
+            XComModel.task_id == place.task_id,
+            XComModel.run_id == place.run_id,
+            XComModel.map_index == place.map_index,
+            XComModel.key.in_((BaseXCom.XCOM_RETURN_KEY, SparkApplicationLink().xcom_key)),
+        )
+    )
+    return {row.key: XComModel.deserialize_value(row) for row in rows}
+
+
+def _history(session: Session, place: Place) -> tuple[PastRun, ...]:
+    """The newest runs of the task that left a report, the oldest of them first."""
+    rows = session.execute(
+        select(XComModel.value, XComModel.run_id, DagRun.run_after)
+        .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
+        .where(
+            XComModel.dag_id == place.dag_id,
+            XComModel.task_id == place.task_id,
+            XComModel.map_index == place.map_index,
+            XComModel.key == BaseXCom.XCOM_RETURN_KEY,
+        )
+        .order_by(DagRun.run_after.desc(), DagRun.id.desc())
+        .limit(HISTORY_LENGTH)
+    )
+    runs = ((row, _report(XComModel.deserialize_value(row))) for row in rows)
+    return tuple(PastRun(row.run_id, row.run_after, result) for row, result in runs if result is not None)[::-1]
+
+
+def _report(value: object) -> JobResult | None:
+    """The value as a report, None where it is none of this version."""
+    if not isinstance(value, Mapping) or "version" not in value:
+        return None
+    try:
+        return JobResult.from_xcom(value)
+    except ValidationError:
+        return None

@@ -1,0 +1,85 @@
+"""Makes HTML of a task's report: one page that needs nothing else, no script, no font, no picture from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from airflow_pushdown.plugin import drawing, model
+from airflow_pushdown.plugin.data import TaskRun
+from spark_jobs.contract import JoinReport
+from spark_jobs.joins.picture import joins_svg, joins_text
+from spark_jobs.report import human_bytes
+
+REFRESH_SECONDS = 10
+"""How often the page of a task that runs looks for news."""
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_STYLE = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""What a browser may do for the page: show it with its one style sheet, nothing else."""
+
+
+def render_report(run: TaskRun) -> str:
+    """The page of a task instance; it looks again by itself for as long as there is more to come."""
+    place = run.place
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            title=f"{place.dag_id} / {place.task_id} - Pushdown report",
+            run=run,
+            refresh=REFRESH_SECONDS if run.active else None,
+            charts=drawing.history_charts(run.history, place),
+        )
+    )
+
+
+def render_refusal(title: str, detail: str, login: str | None) -> str:
+    """The page in place of a report that cannot be shown; `login` is where to log in if that would help."""
+    page = _environment().get_template("refusal.html")
+    return page.render(title=title, detail=detail, login=login, refresh=None)
+
+
+@cache
+def _environment() -> Environment:
+    """Templates that escape everything, and fail at once for a name that nobody gave them."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.globals.update(
+        # The project's own style sheet, whose text the policy's hash stands for.
+        style=Markup(_STYLE),  # noqa: S704
+        chart_height=drawing.CHART_HEIGHT,
+        chart_width=drawing.CHART_WIDTH,
+        funnel=model.funnel,
+        funnel_height=drawing.funnel_height,
+        funnel_steps=drawing.funnel_steps,
+        funnel_width=drawing.FUNNEL_WIDTH,
+        human_bytes=human_bytes,
+        joins_drawing=_joins_drawing,
+        joins_text=joins_text,
+        left_to_spark=model.left_to_spark,
+        pushed=model.pushed,
+        skipped=model.skipped,
+        unit_fates=model.unit_fates,
+    )
+    return environment
+
+
+def _joins_drawing(join: JoinReport) -> Markup:
+    """The join trees before and after, as the text report's own drawing, which escapes what it is given."""
+    content, height = joins_svg(join, drawing.FUNNEL_WIDTH)
+    frame = (
+        '<svg class="joins" role="img" aria-label="Join trees" viewBox="0 0 {0} {1}" width="{0}" height="{1}">{2}</svg>'
+    )
+    return Markup(frame).format(drawing.FUNNEL_WIDTH, height, Markup(content))  # noqa: S704

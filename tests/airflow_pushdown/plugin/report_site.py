@@ -1,0 +1,222 @@
+"""A real api-server over this run's database, and tasks whose reports it shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from airflow.sdk import DAG, Context
+
+from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator
+from spark_jobs.contract import (
+    ConjunctReport,
+    ErrorCode,
+    Exactness,
+    JobError,
+    JobResult,
+    JoinReport,
+    SourceReport,
+)
+from spark_jobs.join_spec import JoinTree
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+READER, STRANGER = "viewer", "guest"
+PASSWORD = "only-for-this-test"
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
+_UP_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the api-server listens."""
+
+    address: str
+
+    def get(self, path: str, user: str | None = None) -> tuple[int, str, dict[str, str]]:
+        """Status, text and headers of a page, asked for by a user or by nobody."""
+        headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
+        try:
+            with urlopen(Request(self.address + path, headers=headers)) as answer:
+                return answer.status, answer.read().decode(), dict(answer.headers)
+        except HTTPError as refusal:
+            return refusal.code, refusal.read().decode(), dict(refusal.headers)
+
+    def token(self, user: str) -> str:
+        """A token of a user, as a program gets it."""
+        asked = Request(
+            f"{self.address}/auth/token",
+            data=json.dumps({"username": user, "password": PASSWORD}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urlopen(asked) as answer:
+            return str(json.load(answer)["access_token"])
+
+
+@contextmanager
+def api_server(root: Path, scratch: Path) -> Iterator[Site]:
+    """An api-server over the database of this process, with one user who may read and one who may nothing."""
+    passwords = scratch / "passwords.json"
+    passwords.write_text(json.dumps({READER: PASSWORD, STRANGER: PASSWORD}))
+    site = Site(f"http://127.0.0.1:{_free_port()}")
+    environment = {
+        **os.environ,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:viewer,{STRANGER}:",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of this test alone, long enough for HS512 which wants sixty-four",
+        "AIRFLOW__API__SECRET_KEY": "a secret of this test alone",
+        "AIRFLOW__API__BASE_URL": site.address,
+        "PYTHONPATH": os.pathsep.join([str(_installed(root, scratch)), str(root)]),
+    }
+    command = ["api-server", "--host", "127.0.0.1", "--port", site.address.rpartition(":")[2], "--workers", "1"]
+    log = scratch / "api-server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airflow", *command], env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        _wait_until_up(site, process, log)
+        yield site
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _installed(root: Path, scratch: Path) -> Path:
+    """The description of an installed package, made of the project's own: plugins are found by it."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    described = scratch / "site" / f"airflow_pushdown-{project['version']}.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    points = [
+        line
+        for group, entries in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()))
+    ]
+    (described / "entry_points.txt").write_text("\n".join(points))
+    return described.parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_up(site: Site, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(_UP_SECONDS * 4):
+        assert process.poll() is None, log.read_text("utf-8", errors="replace")[-3000:]
+        try:
+            if site.get("/api/v2/version")[0] == 200:
+                return
+        except URLError:
+            time.sleep(0.25)
+    raise AssertionError(log.read_text("utf-8", errors="replace")[-3000:])
+
+
+class RecordedScan(PushdownScanOperator):
+    """Leaves a report that is known beforehand, as if its job had run; everything after the job is the operator's."""
+
+    pending: ClassVar[list[JobResult]] = []
+
+    def _run(self, context: Context) -> JobResult:
+        self.history_page = "http://history.example:18080/history/local-1/"
+        return self.pending.pop(0)
+
+
+class RecordedJoin(PushdownJoinOperator):
+    """As `RecordedScan`, for a join."""
+
+    result: ClassVar[JobResult]
+
+    def _run(self, context: Context) -> JobResult:
+        return self.result
+
+
+def orc_result(bytes_read: int, seconds: float) -> JobResult:
+    """A scan of ORC files that skipped most of its stripes."""
+    source = SourceReport(
+        reader="pushdown",
+        reason="reads 2 of 40 stripes",
+        conjuncts=(
+            ConjunctReport(sql="tailnum = 'N328AA'", exactness=Exactness.EXACT, pushed_as="bloom filter"),
+            ConjunctReport(sql="month < 8", exactness=Exactness.INEXACT, pushed_as="statistics", reason="by row group"),
+            ConjunctReport(
+                sql="upper(dest) = 'LAX'", exactness=Exactness.UNSUPPORTED, reason="a function of the column"
+            ),
+        ),
+        columns=("month", "tailnum", HOSTILE),
+        files_total=12,
+        files_read=2,
+        bytes_total=48_000_000,
+        bytes_read=bytes_read,
+        rows_decoded=12_000,
+        rows_returned=41,
+        skipped={"bytes never read": 48_000_000 - bytes_read},
+        units={"stripes": {"read": 2, "skipped by statistics": 30, "skipped by bloom filters": 8}},
+        bytes_by_purpose={"footers": 9_000, "filter columns": 900_000, "select columns": bytes_read - 909_000},
+        notes=(HOSTILE,),
+    )
+    return JobResult(
+        rows=41, output="s3a://marts/needle", application_id="local-1", seconds=seconds, sources={"source": source}
+    )
+
+
+def failed_result() -> JobResult:
+    """A job that failed before it knew anything of its source, with a message nobody may run."""
+    return JobResult(
+        seconds=1.5,
+        error=JobError(
+            code=ErrorCode.UNKNOWN_COLUMN, message=f"where: no column {HOSTILE}", retryable=False, traceback=HOSTILE
+        ),
+    )
+
+
+def join_result() -> JobResult:
+    """Three relations joined in another order than written."""
+    flights, airlines, planes = (
+        JoinTree(relation=name, estimated=estimated, actual=actual, hint=hint)
+        for name, estimated, actual, hint in (
+            ("flights", 336_776.0, 86_326, None),
+            ("airlines", 16.0, 16, "BROADCAST"),
+            (f"planes {HOSTILE}", 3_322.0, 9, "BROADCAST"),
+        )
+    )
+    inner = JoinTree(kind="INNER", condition="f.carrier = a.carrier", left=flights, right=airlines, estimated=336_776.0)
+    before = JoinTree(kind="INNER", condition="f.tailnum = p.tailnum", left=inner, right=planes, estimated=912.0)
+    first = JoinTree(kind="INNER", condition="f.tailnum = p.tailnum", left=flights, right=planes, estimated=912.0)
+    after = JoinTree(kind="INNER", condition="f.carrier = a.carrier", left=first, right=airlines, estimated=912.0)
+    report = JoinReport(before=before, after=after, reason="9 planes leave few flights", reordered=True, method="dp")
+    source = SourceReport(
+        reader="remote", reason="a table", bytes_read=5_000, rows_returned=9, statements=("SELECT 1 < 2",)
+    )
+    return JobResult(rows=9, seconds=4.0, application_id="local-2", sources={"planes": source}, joins=(report,))
+
+
+def _of_another_task() -> dict[str, object]:
+    return {"version": 1, "sources": {}, "value": "of another task"}
+
+
+def report_dag() -> DAG:
+    """Two tasks that leave reports, and one that is none of ours."""
+    from airflow.providers.standard.operators.python import PythonOperator
+
+    with DAG("reports", schedule=None, start_date=START, catchup=False) as dag:
+        RecordedScan(task_id="needle", path="/data/*.orc", format="orc")
+        RecordedJoin(task_id="mart", sources={"f": {"path": "/f", "format": "csv"}}, query="SELECT 1")
+        PythonOperator(task_id="other", python_callable=_of_another_task)
+    return dag

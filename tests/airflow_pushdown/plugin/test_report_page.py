@@ -1,0 +1,237 @@
+"""The report page in a real api-server, and in a real Chromium where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+from airflow.sdk import DAG
+from report_site import (  # type: ignore[import-not-found]
+    HOSTILE,
+    PASSWORD,
+    READER,
+    START,
+    STRANGER,
+    RecordedJoin,
+    RecordedScan,
+    Site,
+    api_server,
+    failed_result,
+    join_result,
+    orc_result,
+    report_dag,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+RUNS = 5
+FAILED_RUN = 3
+
+
+@pytest.fixture(scope="module")
+def runs(register_dag: Callable[[DAG], None]) -> list[str]:
+    """Ids of runs of the tasks, the third of which failed."""
+    dag = report_dag()
+    register_dag(dag)
+    RecordedJoin.result = join_result()
+    RecordedScan.pending = [
+        failed_result() if number == FAILED_RUN else orc_result(1_500_000 + 300_000 * number, 4.0 + number)
+        for number in range(RUNS)
+    ]
+    made = [dag.test(logical_date=START + timedelta(days=number)) for number in range(RUNS)]
+    assert [str(run.state) for run in made] == ["failed" if n == FAILED_RUN else "success" for n in range(RUNS)]
+    return [run.run_id for run in made]
+
+
+@pytest.fixture(scope="module")
+def site(runs: list[str], project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with api_server(project, tmp_path_factory.mktemp("site")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def artefacts(project: Path) -> Path:
+    """Where pictures of the pages are kept."""
+    directory = project / ".artifacts" / "report-page"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def page(site: Site) -> Iterator[Page]:
+    """A page of a browser in which somebody who may read has logged in by the form."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, which drives the browser")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on PATH; as root: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        # As root, as in containers, its own sandbox cannot be set up.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=chromium, args=options)
+        opened = browser.new_page(viewport={"width": 1100, "height": 1000})
+        opened.set_default_timeout(60_000)
+        opened.goto(site.address)
+        opened.fill("input[name=username]", READER)
+        opened.fill("input[name=password]", PASSWORD)
+        opened.click("button[type=submit]")
+        opened.wait_for_url(lambda address: "/login" not in address)
+        yield opened
+        browser.close()
+
+
+def path_of(task: str, run: str) -> str:
+    return f"/pushdown/report/reports/{task}?run_id={quote(run, safe='')}"
+
+
+def test_airflows_own_permissions_decide(site: Site, runs: list[str]) -> None:
+    path = path_of("needle", runs[-1])
+    assert site.get(path)[0] == 401
+    assert "/auth/login" in site.get(path)[1]
+    assert site.get(path, STRANGER)[0] == 403
+    status, text, headers = site.get(path, READER)
+    assert status == 200
+    assert "12,000" in text
+    assert "12,000" not in site.get(path)[1] + site.get(path, STRANGER)[1]
+    assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert headers["cache-control"] == "no-store"
+    assert "http" not in text.replace("http://history.example:18080/history/local-1/", "")
+
+
+def test_nothing_of_a_report_becomes_markup(site: Site, runs: list[str]) -> None:
+    for task, run in (("needle", runs[-1]), ("needle", runs[FAILED_RUN]), ("mart", runs[-1])):
+        text = site.get(path_of(task, run), READER)[1]
+        assert HOSTILE not in text
+        assert "<script" not in text
+        assert "&lt;script&gt;" in text
+
+
+def test_what_is_no_report_of_ours_is_not_shown(site: Site, runs: list[str]) -> None:
+    status, text, _ = site.get(path_of("other", runs[-1]), READER)
+    assert status == 200
+    assert "no report of this version" in text
+    assert "of another task" not in text
+    assert site.get(path_of("needle", "no_such_run"), READER)[0] == 404
+    assert site.get(path_of("needle", runs[-1]) + "&map_index=3", READER)[0] == 404
+
+
+def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
+    page.goto(f"{site.address}/dags/reports/runs/{quote(runs[-1], safe='')}/tasks/needle/details")
+    link = page.get_by_role("link", name="Pushdown report")
+    link.wait_for()
+    page.screenshot(path=artefacts / "task.png")
+    assert page.get_by_role("link", name="Spark application").get_attribute("href") == (
+        "http://history.example:18080/history/local-1/"
+    )
+    link.click()
+    page.wait_for_url("**/pushdown/report/**")
+    page.wait_for_selector("svg.funnel")
+    said = page.inner_text("body").lower()
+    for words in (
+        "rows returned",
+        "pushed to the pushdown reader",
+        "tailnum = 'n328aa'",
+        "a function of the column",
+        "reads 2 of 40 stripes",
+        "spark history",
+        "runs of this task",
+    ):
+        assert words in said, words
+    assert page.title() == "reports / needle - Pushdown report"
+
+
+def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto(site.address + path_of("needle", runs[-1]))
+    assert page.locator("details.units table").first.is_hidden()
+    page.locator("details.units summary").click()
+    assert "skipped by bloom filters" in page.locator("details.units").inner_text()
+    widths = [box["width"] for bar in page.locator("svg.funnel .bar").all() if (box := bar.bounding_box())]
+    assert len(widths) == 4
+    assert widths == sorted(widths, reverse=True)
+    assert page.locator("svg.chart .run, svg.chart .failed-run, svg.chart .unknown-run").count() == 2 * RUNS
+    assert page.locator("svg.chart .unknown-run").count() == 1
+    assert page.locator("svg.chart .current-run").count() == 2
+    light = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    page.screenshot(path=artefacts / "report-light.png", full_page=True)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    page.screenshot(path=artefacts / "report-dark.png", full_page=True)
+    assert brightness(light[0]) > 200 > 100 > brightness(light[1])
+    assert brightness(dark[0]) < 60 < 180 < brightness(dark[1])
+
+
+def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
+    page.goto(site.address + path_of("mart", runs[-1]))
+    assert "Reordered: 9 planes leave few flights" in page.inner_text("body")
+    drawn = page.locator("svg.joins").text_content() or ""
+    assert "before" in drawn
+    assert "after" in drawn
+    page.screenshot(path=artefacts / "join-dark.png", full_page=True)
+    page.goto(site.address + path_of("needle", runs[-1]))
+    page.locator("svg.chart a").nth(FAILED_RUN).click()
+    page.wait_for_url(f"**{quote(runs[FAILED_RUN], safe='')}*")
+    assert "Failed: unknown_column" in page.inner_text("body")
+    page.screenshot(path=artefacts / "failed-dark.png", full_page=True)
+
+
+def test_while_the_task_runs_the_page_waits_and_links_to_spark(
+    site: Site, project: Path, local_spark: str, spark_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "0.json").write_text('{"id": 1, "event": {"type": "needle"}}\n')
+    variables = {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(project / "tests" / "e2e" / "dags"),
+        "AIRFLOW_PUSHDOWN_SPARK_PYTHON": spark_python,
+        "PYTHONPATH": str(project),
+        "E2E_DATA": str(tmp_path),
+        "E2E_HOSTILE": str(project / "tests" / "e2e" / "hostile"),
+    }
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airflow", "dags", "test", "stalled_scan", "2026-01-01"],
+            env={**os.environ, **variables},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        run, text = "", ""
+        while "Spark UI" not in text:
+            assert process.poll() is None, log.read_text("utf-8", errors="replace")[-3000:]
+            time.sleep(0.5)
+            run = run or only_run(site, "stalled_scan")
+            if run:
+                path = f"/pushdown/report/stalled_scan/scan?run_id={quote(run, safe='')}"
+                text = site.get(path, READER)[1]
+        assert 'http-equiv="refresh"' in text
+        assert "has not left a report yet" in text
+        links = site.get(f"/api/v2/dags/stalled_scan/dagRuns/{quote(run, safe='')}/taskInstances/scan/links", READER)
+        assert path in links[1]
+        spark = text.partition('<a href="http://')[2].partition('"')[0]
+        assert "stalled_scan.scan" in Site(f"http://{spark}").get("/")[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def only_run(site: Site, dag_id: str) -> str:
+    """Id of the one run of a DAG, empty before there is any."""
+    status, text, _ = site.get(f"/api/v2/dags/{dag_id}/dagRuns", READER)
+    return text.partition('"dag_run_id":"')[2].partition('"')[0] if status == 200 else ""
+
+
+def brightness(colour: str) -> float:
+    """Mean of the parts of a computed colour like `rgb(1, 2, 3)`."""
+    parts = [float(part) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]]
+    return sum(parts) / 3

@@ -1,0 +1,196 @@
+"""What OpenLineage and Airflow's assets are told of a task: places, columns, rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+import pytest
+from airflow.models.asset import AssetEvent, AssetModel
+from airflow.sdk import DAG, Asset, AssetAlias, Context
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
+from airflow_pushdown.hooks.submit import Submission
+from airflow_pushdown.lineage import Origin, column_origins
+from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator, RemoteScanOperator
+from spark_jobs.contract import JobResult, QuerySpec, SecretValues, SourceReport
+from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SHOP = RemoteConnection(
+    kind=DatabaseKind.POSTGRESQL, host="db.example", database="shop", user="reader", password="not-for-lineage"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "name", "uri"),
+    [
+        ("s3a://events/2026/*/x.json", "s3://events", "2026", "s3://events/2026"),
+        ("s3://events/a/b/", "s3://events", "a/b", "s3://events/a/b"),
+        ("gs://b/{x,y}/z", "gs://b", "/", "gs://b/"),
+        ("hdfs://name:8020/data/x", "hdfs://name:8020", "/data/x", "hdfs://name:8020/data/x"),
+        ("abfss://box@account.dfs.core.windows.net/d", "abfss://box@account.dfs.core.windows.net", "/d", None),
+        ("sftp://me:secret@host/d", "sftp://host", "/d", "sftp://host/d"),
+        ("/data/year=2026/part?.orc", "file", "/data/year=2026", "file:///data/year=2026"),
+        ("/*/x.json", "file", "/", "file:///"),
+        ("file:/data/x", "file", "/data/x", "file:///data/x"),
+        ("file:///data/x", "file", "/data/x", "file:///data/x"),
+    ],
+)
+def test_a_path_gets_the_name_that_others_know_it_by(path: str, namespace: str, name: str, uri: str | None) -> None:
+    place = file_dataset(path)
+    assert place == Dataset(namespace, name)
+    assert uri is None or place.uri == uri
+
+
+@pytest.mark.parametrize("path", ["data/x.json", "*.json", "s3a:"])
+def test_a_path_that_is_not_absolute_has_no_name(path: str) -> None:
+    assert file_dataset(path) is None
+
+
+def test_a_table_is_named_without_who_reads_it() -> None:
+    assert table_dataset(SHOP, "public.orders") == Dataset("postgres://db.example:5432", "shop.public.orders")
+    sqlite = RemoteConnection(kind=DatabaseKind.SQLITE, database="/d/x.db")
+    assert table_dataset(sqlite, "t") == Dataset("file", "/d/x.db/t")
+
+
+@pytest.mark.parametrize(
+    ("query", "origins"),
+    [
+        (
+            QuerySpec(
+                source="s", columns=("id", "event.type", "event.type AS kind", "arr[0]", "dir0 as day", "m(a, b)")
+            ),
+            {
+                "id": "s.id",
+                "type": "s.event.type",
+                "kind": "s.event.type",
+                "arr[0]": "s.arr[0]",
+                "day": "s.dir0",
+                "m": "s.m(a, b)",
+            },
+        ),
+        (QuerySpec(source="s"), {"a": "s.a", "b": "s.b"}),
+        (
+            QuerySpec(
+                sql="SELECT x.name AS airline, max(f.d + f.e) AS late FROM f JOIN x ON f.c = x.c GROUP BY x.name"
+            ),
+            {"airline": "x.name", "late": "f.d, f.e"},
+        ),
+        (QuerySpec(sql="SELECT ((("), {}),
+    ],
+)
+def test_columns_are_followed_to_where_they_come_from(query: QuerySpec, origins: dict[str, str]) -> None:
+    found = column_origins(query, {"s": ("a", "b")})
+    assert {
+        name: ", ".join(f"{origin.source}.{origin.column}" for origin in sorted(made, key=lambda one: one.column))
+        for name, made in found.items()
+    } == origins
+    assert all(isinstance(origin, Origin) for made in found.values() for origin in made)
+
+
+class DoneScan(PushdownScanOperator):
+    """A scan whose result is known; it only leaves out the job itself."""
+
+    result: ClassVar[JobResult]
+
+    def _run(self, context: Context) -> JobResult:
+        self._submission = Submission(self.build_spec("k"))
+        return self.result.model_copy(update={"output": self.output_path})
+
+
+class DoneJoin(PushdownJoinOperator):
+    """As `DoneScan`, for a join of files with a table of a database."""
+
+    def _run(self, context: Context) -> JobResult:
+        self._submission = Submission(self.build_spec("k"), SecretValues(remote={"o": SHOP}))
+        return JobResult(
+            rows=3,
+            output=self.output_path,
+            sources={
+                "o": SourceReport(reader="remote", reason="a table", columns=("id", "total")),
+                "e": SourceReport(reader="pushdown", reason="smaller", columns=("order_id", "ts")),
+            },
+        )
+
+
+def result() -> JobResult:
+    source = SourceReport(
+        reader="pushdown", reason="smaller", columns=("user_id", "event"), bytes_total=1000, bytes_read=10
+    )
+    return JobResult(rows=7, seconds=2.0, application_id="app-1", sources={"source": source})
+
+
+def test_asset_events_tell_rows_and_bytes(register_dag: Callable[[DAG], None]) -> None:
+    DoneScan.result = result()
+    given = {"path": ["/in/a/*.json", "s3a://b/{{ ds }}"], "format": "json", "assets": True}
+    with DAG("assets", schedule=None, start_date=START) as dag:
+        fixed = DoneScan(task_id="fixed", output="s3a://marts/fixed", **given)
+        dated = DoneScan(task_id="dated", output="s3a://marts/{{ ds }}", outlets=[Asset("mine")], **given)
+        off = DoneScan(task_id="off", output="s3a://marts/off", path="/in/a", format="json")
+    assert fixed.inlets == [Asset(uri="file:///in/a")]
+    assert fixed.outlets == [Asset(uri="s3://marts/fixed")]
+    assert dated.outlets == [Asset("mine"), AssetAlias("assets.dated")]
+    assert (off.inlets, off.outlets) == ([], [])
+    register_dag(dag)
+    assert dag.test(logical_date=START).state == "success"
+    with create_session() as session:
+        rows = session.execute(
+            select(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        )
+        events = dict(rows.all())
+    told = {"rows": 7, "bytes_read": 10, "bytes_total": 1000, "seconds": 2.0, "application_id": "app-1"}
+    assert told.items() <= events["s3://marts/fixed"].items()
+    assert told.items() <= events["s3://marts/2026-01-01"].items()
+    assert "s3://marts/off" not in events
+
+
+def test_a_mapped_task_leaves_assets_alone(register_dag: Callable[[DAG], None]) -> None:
+    DoneScan.result = result()
+    with DAG("mapped_assets", schedule=None, start_date=START) as dag:
+        DoneScan.partial(task_id="scan", format="json", assets=True, output="/out/mapped").expand(path=["/a", "/b"])
+    register_dag(dag)
+    assert dag.test(logical_date=START + timedelta(days=1)).state == "success"
+
+
+def test_openlineage_hears_of_places_columns_and_rows() -> None:
+    from airflow.providers.openlineage.extractors.base import DefaultExtractor
+
+    task = DoneJoin(
+        task_id="mart",
+        sources={
+            "o": {"source_conn_id": "shop", "table": "public.orders"},
+            "e": {"path": "s3a://events/*/x.json", "format": "json"},
+        },
+        query="SELECT o.id AS order_no, max(e.ts) AS latest FROM o JOIN e ON o.id = e.order_id GROUP BY o.id",
+        output="s3a://marts/latest",
+    )
+    assert task.get_openlineage_facets_on_complete(None) is None
+    task._result = task._run({})  # type: ignore[typeddict-item]
+    lineage = DefaultExtractor(task).extract_on_complete(None)
+    assert lineage is not None
+    assert {(one.namespace, one.name) for one in lineage.inputs} == {
+        ("postgres://db.example:5432", "shop.public.orders"),
+        ("s3://events", "/"),
+    }
+    read = {one.namespace: [field.name for field in one.facets["schema"].fields] for one in lineage.inputs}
+    assert read == {"postgres://db.example:5432": ["id", "total"], "s3://events": ["order_id", "ts"]}
+    (output,) = lineage.outputs
+    assert (output.namespace, output.name) == ("s3://marts", "latest")
+    assert output.outputFacets["outputStatistics"].rowCount == 3
+    columns = output.facets["columnLineage"].fields
+    assert {name: [(f.namespace, f.field) for f in made.inputFields] for name, made in columns.items()} == {
+        "order_no": [("postgres://db.example:5432", "id")],
+        "latest": [("s3://events", "ts")],
+    }
+    assert lineage.job_facets["sql"].query.startswith("SELECT o.id")
+    assert "not-for-lineage" not in repr(lineage)
+    assert "reader" not in repr(lineage.inputs)
+
+
+def test_a_remote_scan_names_its_table_only() -> None:
+    scan = RemoteScanOperator(task_id="scan", source_conn_id="shop", table="t", assets=True, output="/out/t")
+    assert (scan.inlets, scan.outlets) == ([], [Asset(uri="file:///out/t")])
