@@ -147,12 +147,14 @@ class OpenedSource:
         columns, implicit = set(projection.table_columns), set(projection.implicit)
         if where is not None and predicate is None:
             columns |= set(self.schema.fieldNames())
+        named = set(projection.table_columns)
         if predicate is not None:
-            columns |= self.mentioned(predicate)
+            named |= self.mentioned(predicate)
+            columns |= named
             catalog = self._source.catalog
             implicit |= set(catalog.references(predicate, self.schema, case_sensitive=self._case_sensitive))
         data = self._data_schema()
-        pruned = self._pruned(data, columns, projection, predicate)
+        pruned = self._pruned(data, columns, named, projection, predicate)
         if self._source.on_missing_column is OnMissingColumn.ERROR:
             self._evolution.require(pruned)
         return ScanRequest(
@@ -179,22 +181,21 @@ class OpenedSource:
         return self.request(replace(found, implicit=implicit, tree=asked), where), found.notes
 
     def _pruned(
-        self, data: StructType, columns: set[str], projection: Projection, predicate: exp.Expr | None
+        self, data: StructType, columns: set[str], named: set[str], projection: Projection, predicate: exp.Expr | None
     ) -> StructType:
-        """The columns to read, without struct members that neither projection nor predicate needs."""
+        """The columns to read, without struct members that neither projection nor predicate needs.
+
+        `named` are the columns of which it is known which of their members are needed.
+        """
         wanted = StructType([field for field in data.fields if field.name in columns])
         prunes = self._spark.conf.get("spark.sql.optimizer.nestedSchemaPruning.enabled", "true") == "true"
-        if not prunes or not columns.issubset(self._named_by(projection, predicate)):
+        if not prunes or not columns.issubset(named):
             return wanted
         tree = projection.tree
         if predicate is not None:
             asked = needed(predicate, self.schema, case_sensitive=self._case_sensitive)
             tree = tree.merged_with(asked, case_sensitive=self._case_sensitive)
         return tree.pruned(wanted, case_sensitive=self._case_sensitive)
-
-    def _named_by(self, projection: Projection, predicate: exp.Expr | None) -> set[str]:
-        """Columns of which it is known which of their members are needed."""
-        return set(projection.table_columns) | (set() if predicate is None else self.mentioned(predicate))
 
     def fill(self) -> ImplicitFill:
         """The values of the implicit columns, by Spark's own listing where files are not local."""

@@ -27,8 +27,9 @@ def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> Proje
 
 def takes_all(tree: exp.Expr) -> bool:
     """Whether a query wants every column: by a star, or by a pivot, which groups by all that it does not name."""
-    return tree.find(exp.Pivot) is not None or any(
-        not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)
+    return any(
+        isinstance(node, exp.Pivot) or not isinstance(node.parent, exp.Count)
+        for node in tree.find_all(exp.Pivot, exp.Star)
     )
 
 

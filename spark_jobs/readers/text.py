@@ -157,21 +157,24 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
         for fact in together.parts
         if isinstance(fact, Between) and _encoded(AllOf((fact,)), request, options)
     }
-    parts = [_part(conjunct, scope, ranges, request, options) for conjunct in conjuncts(request.predicate)]
-    known = {part.pattern for part in parts}
     whole = _encoded(together, request, options)
+    single = conjuncts(request.predicate)
+    if len(single) == 1:
+        # Thousands of values take their time: they are gone through once where there is nothing else.
+        parts = [_part(single[0], together, whole, ranges)]
+    else:
+        each = [(conjunct, derive(conjunct, scope)) for conjunct in single]
+        parts = [_part(conjunct, facts, _encoded(facts, request, options), ranges) for conjunct, facts in each]
+    known = {part.pattern for part in parts}
     return parts + [_Part("", pattern) for pattern in whole if pattern not in known]
 
 
-def _part(
-    conjunct: exp.Expr, scope: Scope, ranges: Mapping[Target, Between], request: ScanRequest, options: TextOptions
-) -> _Part:
-    facts = derive(conjunct, scope)
-    pattern = min(_encoded(facts, request, options), key=lambda p: p.size, default=None)
+def _part(conjunct: exp.Expr, facts: AllOf, found: Sequence[BytePattern], ranges: Mapping[Target, Between]) -> _Part:
+    pattern = min(found, key=lambda p: p.size, default=None)
     narrowed = bool(facts.parts) and all(
         isinstance(fact, Between) and ranges.get(fact.target, fact) != fact for fact in facts.parts
     )
-    return _Part(conjunct.sql(dialect="spark"), pattern, narrowed)
+    return _Part(conjunct.sql(dialect="spark", copy=False), pattern, narrowed)
 
 
 def _encoded(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
