@@ -177,6 +177,10 @@ def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str],
     drawn = page.locator("svg.joins").text_content() or ""
     assert "before" in drawn
     assert "after" in drawn
+    sizes = page.locator("svg.joins rect + text").evaluate_all(
+        "all => all.map(text => getComputedStyle(text).fontSize)"
+    )
+    assert set(sizes) == {"11px"}
     page.screenshot(path=artefacts / "join-dark.png", full_page=True)
     page.goto(site.address + path_of("needle", runs[-1]))
     page.locator("svg.chart a").nth(FAILED_RUN).click()
