@@ -49,13 +49,17 @@ Figures = Callable[[Block, str], RelationFigures | None]
 
 @dataclass(frozen=True)
 class Setting:
-    """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode."""
+    """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode.
+
+    `idle` says why nothing is to be analysed, if that is so.
+    """
 
     options: JoinOptions
     figures: Figures
     equated: Callable[[Block], Equated]
     broadcast_bytes: int
     ansi: bool = True
+    idle: str | None = None
 
 
 @dataclass(frozen=True)
