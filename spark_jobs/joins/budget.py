@@ -20,7 +20,7 @@ TPC-H's join queries at scale 1 took one for 20 to 70 MiB of Parquet. Texts are 
 
 _FRESH = 0.03
 _FAMILIAR = 0.015
-"""Seconds for a relation before anything is known: less than half of what Spark takes to open a Parquet file."""
+"""Seconds for a relation before anything is known of this machine."""
 _FORGOTTEN = 0.1
 
 
