@@ -193,13 +193,17 @@ def main() -> None:
     session = PushdownSession(spark)
     for name in TABLES:
         session.add_source(name, path=str(workload.data / f"{name}.parquet"), format="parquet", reader="spark")
-    found: list[Compared] = []
-    for query in QUERIES:
-        if not arguments.only or query.name in arguments.only:
-            found += compared(session, workload, query, arguments.permutations)
     about = f"# Orders of joins\n\nTPC-H, scale {arguments.scale:g}, Parquet; rows are counted, nothing is timed.\n\n"
     arguments.results.mkdir(parents=True, exist_ok=True)
-    (arguments.results / "join-orders.md").write_text(about + "\n".join(table(found)) + "\n")
+    found: list[Compared] = []
+    for query in QUERIES:
+        if arguments.only and query.name not in arguments.only:
+            continue
+        for each in compared(session, workload, query, arguments.permutations):
+            found.append(each)
+            print(each, flush=True)
+        # After every query: a run that is stopped keeps what it counted.
+        (arguments.results / "join-orders.md").write_text(about + "\n".join(table(found)) + "\n")
     print(*table(found), sep="\n")
     spark.stop()
 
