@@ -173,15 +173,6 @@ def test_hinted_joins_are_no_chain(spark: SparkSession) -> None:
     assert (found.sql, found.joins) == (query, ())
 
 
-def test_a_frame_is_reordered_below_a_hint_and_the_hint_stays(spark: SparkSession) -> None:
-    below = spark.sql(QUERY.replace("*", "o.id AS number, r.id AS place", 1)).hint("broadcast")
-    frame = below.join(spark.table("nations"), f.col("place") == f.col("region"))
-    found = reorder_joins(spark, frame)
-    assert any(join.reordered for join in found.joins)
-    assert "ResolvedHint (strategy=broadcast)" in str(found.df._jdf.queryExecution().analyzed().toString())
-    assert rows(found.df) == rows(frame)
-
-
 def test_names_that_differ_by_case_are_left_alone(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
