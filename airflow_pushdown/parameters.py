@@ -19,7 +19,6 @@ SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
 
 DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
 DEFAULT_DP_THRESHOLD = JoinOptions().dp_threshold
-DEFAULT_REORDER_MIN_BYTES = JoinOptions().min_bytes
 DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
 
 
@@ -162,9 +161,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     Parameter(
         "join_reorder_min_bytes",
-        "int",
-        DEFAULT_REORDER_MIN_BYTES,
-        "Sources with fewer bytes altogether are joined as written: looking for an order takes a second or more.",
+        "int | None",
+        None,
+        "Sources with fewer bytes altogether are joined as written, 0 for none; if not given, those are where looking "
+        "for an order would take more than a twentieth of the query's time by estimate.",
         operators=(JOIN,),
     ),
     Parameter(

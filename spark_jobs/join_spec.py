@@ -15,14 +15,14 @@ class JoinOptions(Message):
 
     `reorder` allows another order than the written one, and semi-join reductions. Up to `dp_threshold` relations the
     order is the cheapest by the estimates, beyond that one found greedily. `star_schema` joins what is recognised as a
-    star before everything else. Sources with fewer than `min_bytes` bytes altogether are not analysed: there is nothing
-    to gain.
+    star before everything else. Sources are not analysed where that would take more than a twentieth of the query's
+    time by estimate, or, if `min_bytes` is given, where they have fewer bytes altogether; 0 analyses always.
     """
 
     reorder: bool = True
     dp_threshold: Annotated[int, Field(ge=2, le=30)] = 12
     star_schema: bool = False
-    min_bytes: Annotated[int, Field(ge=0)] = 1 << 30
+    min_bytes: Annotated[int, Field(ge=0)] | None = None
 
 
 class JoinTree(Message):

@@ -13,7 +13,7 @@ from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import entries, naming_parameters
-from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, DEFAULT_REORDER_MIN_BYTES, JOIN
+from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
 from spark_jobs.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
@@ -35,8 +35,9 @@ class PushdownJoinOperator(PushdownBaseOperator):
         small relations are broadcast. (templated)
     :param join_reorder_dp_threshold: Up to how many relations all orders are compared; beyond, one is built step by
         step. (templated)
-    :param join_reorder_min_bytes: Sources with fewer bytes altogether are joined as written: looking for an order takes
-        a second or more. (templated)
+    :param join_reorder_min_bytes: Sources with fewer bytes altogether are joined as written, 0 for none; if not given,
+        those are where looking for an order would take more than a twentieth of the query's time by estimate.
+        (templated)
     :param star_schema_detection: Whether a table of facts and its dimensions are recognised and joined before
         everything else. (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
@@ -71,7 +72,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         query: str,
         join_reorder: bool = True,
         join_reorder_dp_threshold: int = DEFAULT_DP_THRESHOLD,
-        join_reorder_min_bytes: int = DEFAULT_REORDER_MIN_BYTES,
+        join_reorder_min_bytes: int | None = None,
         star_schema_detection: bool = False,
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:

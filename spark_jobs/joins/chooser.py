@@ -37,7 +37,7 @@ from spark_jobs.joins.graph import (
 )
 from spark_jobs.joins.order import Branch, CostModel, Shape, cheapest, components, mask_of
 from spark_jobs.joins.push import Equated, column_equality
-from spark_jobs.joins.star import star
+from spark_jobs.joins.star import around, star
 from spark_jobs.joins.text import written
 
 _GAIN = 0.9
@@ -49,13 +49,17 @@ Figures = Callable[[Block, str], RelationFigures | None]
 
 @dataclass(frozen=True)
 class Setting:
-    """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode."""
+    """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode.
+
+    `idle` says why nothing is to be analysed, if that is so.
+    """
 
     options: JoinOptions
     figures: Figures
     equated: Callable[[Block], Equated]
     broadcast_bytes: int
     ansi: bool = True
+    idle: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Chooser:
             edges,
             model,
             threshold=self._setting.options.dp_threshold,
-            allowed=_around(stars) if stars and is_connected else None,
+            allowed=around(stars) if stars and is_connected else None,
         )
         old = model.cost(_shape(before.tree))
         is_better = len(self._chain.items) > 2 and found.cost < _GAIN * old
@@ -205,12 +209,6 @@ class Chooser:
             if isinstance(plan, Leaf) and at_most is not None and at_most <= self._setting.broadcast_bytes:
                 found |= {plan.name}
         return found
-
-
-def _around(members: Sequence[int]) -> Callable[[int], bool]:
-    """Allows only sets that are inside the star, hold all of it, or none of it."""
-    whole = sum(1 << number for number in members)
-    return lambda mask: mask & whole in (0, whole) or mask | whole == whole
 
 
 def _connect(edges: list[int], pair: int) -> None:

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from spark_jobs.contract import SourceFormat
+from spark_jobs.joins.budget import AnalysisClock
 from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures, share_kept
-from spark_jobs.joins.distinct import distinct_values
 from spark_jobs.joins.sample import Sample, look
 from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Fold, Scope
@@ -36,22 +36,35 @@ _CacheKey = tuple[object, ...]
 
 
 class SampleCache:
-    """What was seen of sets of files; a set that is asked for again, with no more columns, is not looked at again."""
+    """What was seen of sets of files; a set that is asked for again, with no more columns, is not looked at again.
+
+    A set is known by the files' names, sizes and times. `clock` tells what looking costs.
+    """
 
     def __init__(self) -> None:
         self._samples: dict[_CacheKey, tuple[frozenset[str], Sample]] = {}
+        self.clock = AnalysisClock()
+
+    def knows(self, source: Source, files: Sequence[InputFile]) -> bool:
+        """Whether these files of a source were looked at."""
+        return _key(source, files) in self._samples
 
     def sample(
         self, source: Source, files: Sequence[InputFile], schema: t.StructType, columns: frozenset[str]
     ) -> Sample:
         """The sample of a source's files with at least these columns."""
-        key = (source.format, tuple((file.uri, file.size) for file in files), tuple(sorted(source.options.items())))
+        key = _key(source, files)
         known, sample = self._samples.get(key, (frozenset(), None))
         if sample is None or not columns <= known:
             known |= columns
             sample = look(files, source.format, schema, source.options, sorted(known))
             self._samples[key] = known, sample
         return sample
+
+
+def _key(source: Source, files: Sequence[InputFile]) -> _CacheKey:
+    listed = tuple((file.uri, file.size, file.modified) for file in files)
+    return source.format, listed, tuple(sorted(source.options.items()))
 
 
 class Opened(Protocol):
@@ -89,6 +102,11 @@ class SourceFigures:
         files = self._listed(source, opened)
         return None if files is None else sum(file.size for file in files)
 
+    def is_familiar(self, source: AnySource, opened: Opened) -> bool:
+        """Whether a source's files were looked at before."""
+        files = self._listed(source, opened)
+        return files is not None and isinstance(source, Source) and self._cache.knows(source, files)
+
     def of(self, source: AnySource, opened: Opened, wanted: Wanted) -> RelationFigures | None:
         """Figures of a source as one relation of a query; None where nothing is known without reading it."""
         files = self._listed(source, opened)
@@ -100,7 +118,7 @@ class SourceFigures:
         columns = frozenset(named[name] for name in wanted.keys | mentioned if name in named)
         sample = self._cache.sample(source, files, schema, columns)
         figures = {
-            (wanted.name, name): _column_figures(sample, named[name])
+            (wanted.name, name): ColumnFigures(*sample.distinct(named[name]))
             for name in wanted.keys | mentioned
             if name in named
         }
@@ -159,15 +177,6 @@ class SourceFigures:
             return self._folded[sql]
 
         return fold
-
-
-def _column_figures(sample: Sample, name: str) -> ColumnFigures:
-    groups = [group.column(name) for group in sample.groups if name in group.column_names]
-    distinct, nulls = distinct_values(groups, sample.rows)
-    if name.lower() in sample.limits:
-        low, high = sample.limits[name.lower()]
-        distinct = min(distinct, high - low + 1.0)
-    return ColumnFigures(max(distinct, 1.0), nulls)
 
 
 def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:

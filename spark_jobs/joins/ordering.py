@@ -47,7 +47,9 @@ class Ordering:
         names: OutputNames,
         tables: TableFigures,
         equated: Callable[[Block], Equated],
+        idle: str | None = None,
     ) -> None:
+        """`idle` says why no order is looked for, None to look for one."""
         self._names = names
         self._tables = tables
         self._blocks: dict[int, Block] = {}
@@ -62,7 +64,8 @@ class Ordering:
             commas_bind_weaker=ansi and is_on("spark.sql.ansi.relationPrecedence"),
             case_sensitive=is_on("spark.sql.caseSensitive"),
         )
-        self._setting = Setting(options, self._of, equated, -1 if limit.startswith("-") else _BROADCAST_BYTES, ansi)
+        broadcast_bytes = -1 if limit.startswith("-") else _BROADCAST_BYTES
+        self._setting = Setting(options, self._of, equated, broadcast_bytes, ansi, idle)
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
         """The text with its joins in order; `frame` has Spark analyse a text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.text import named_tables
-from spark_jobs.projection.tree import same_name
 from spark_jobs.readers.protocol import AnySource
 from spark_jobs.source import OpenedSource
 
@@ -20,6 +19,8 @@ _SPELT_ONCE = (
     *(t.DateType, t.TimestampType, t.TimestampNTZType),
 )
 """Types whose values are equal only if they are the same in every respect, unlike doubles with their two zeros."""
+_ANY = ""
+"""Stands for the relation of a column that is given without one."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +74,26 @@ class ColumnTypes:
     """Types of the columns of those relations of a block whose schemas are known, by their names in it."""
 
     def __init__(self, schemas: Mapping[str, t.StructType], *, case_sensitive: bool) -> None:
-        self._schemas = schemas
         self._case_sensitive = case_sensitive
+        self._kinds: dict[tuple[str, str], list[t.DataType]] = {}
+        for relation, schema in schemas.items():
+            for field in schema.fields:
+                for holder in (relation, _ANY):
+                    self._kinds.setdefault((holder, self._spelt(field.name)), []).append(field.dataType)
 
     def spelt_once(self, left: exp.Column, right: exp.Column) -> bool:
         """Whether two columns have one type, whose values are equal only if they are the same."""
-        one, two = list(self._kinds(left)), list(self._kinds(right))
+        one, two = self._types(left), self._types(right)
         return len(one) == 1 and one == two and _is_spelt_once(one[0])
 
-    def _kinds(self, column: exp.Column) -> Iterator[t.DataType]:
-        """The type of `column` or `relation.column`."""
+    def _types(self, column: exp.Column) -> list[t.DataType]:
+        """The types that `column` or `relation.column` may have."""
         if len(column.parts) > 2:
-            return
-        holders = [self._schemas[column.table.lower()]] if column.table.lower() in self._schemas else []
-        for schema in holders if column.table else self._schemas.values():
-            for field in schema.fields:
-                if same_name(field.name, column.name, case_sensitive=self._case_sensitive):
-                    yield field.dataType
+            return []
+        return self._kinds.get((column.table.lower() or _ANY, self._spelt(column.name)), [])
+
+    def _spelt(self, name: str) -> str:
+        return name if self._case_sensitive else name.lower()
 
 
 def _is_spelt_once(kind: t.DataType) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -19,10 +21,11 @@ from spark_jobs.joins.figures import SampleCache, SourceFigures, Wanted
 from spark_jobs.joins.ordering import OrderedQuery, Ordering
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.places import Place, in_block, places_of, types_of, unqualified
+from spark_jobs.joins.prospects import Prospects
 from spark_jobs.joins.push import Equated, reaching
 from spark_jobs.joins.reduction import Reducer, Reduction
-from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery
-from spark_jobs.joins.same import reads_alike
+from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery, private_views
+from spark_jobs.joins.same import Framed, reads_alike
 from spark_jobs.joins.text import named_tables, parsed, swapped, written
 from spark_jobs.joins.used import Used
 from spark_jobs.projection.paths import quote_name
@@ -58,12 +61,12 @@ class JoinPlanner:
     """Plans queries over the declared sources, with joins of every kind, sub-queries and set operations."""
 
     def __init__(
-        self, spark: SparkSession, sources: Mapping[str, AnySource], options: JoinOptions, cache: SampleCache
+        self, spark: SparkSession, sources: Mapping[str, AnySource], options: JoinOptions, samples: SampleCache
     ) -> None:
         self._spark = spark
         self._sources = sources
         self._options = options
-        self._cache = cache
+        self._samples = samples
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
 
     def plan(self, sql: str) -> JoinedResult:
@@ -83,32 +86,36 @@ class JoinPlanner:
         where = self._conditions(sql, tree, places, names)
         requests = self._requests(sql, tree, places, columns)
         scans = [request.scan(where.get(request.place.view)) for request in requests]
-        if not self._means_what_it_says(ViewQuery(self._spark, text), tree, scans):
-            where, scans = {}, [request.scan(None) for request in requests]
-        figures = SourceFigures(self._spark, self._cache)
-        if not self._is_worth_an_analysis(figures, places):
-            return JoinedResult(ViewQuery(self._spark, text), scans, ())
-        if where and self._options.reorder:
-            reducer = Reducer(figures, {scan.view: scan for scan in scans}, self._options.min_bytes)
-            found = self._reductions(reducer, tree, places, names, where)
-            scans = [
-                request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
-                for request, scan in zip(requests, scans, strict=True)
-            ]
-        ordered = self._ordered(text, places, names, scans, figures)
+        frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
+        with private_views(self._spark, frames):
+            analysed = cache(self._spark.sql)
+            if not _means_what_it_says(text, tree, analysed):
+                where, scans = {}, [request.scan(None) for request in requests]
+            figures = SourceFigures(self._spark, self._samples)
+            prospects = Prospects(self._spark, self._options, self._samples.clock, figures, places)
+            started = time.perf_counter()
+            found = {} if prospects.obstacle else self._reductions(figures, scans, tree, places, names, where)
+            ordered = self._ordered(text, places, names, analysed, figures, prospects.obstacle)
+            prospects.learn(time.perf_counter() - started, ordered.joins)
+        scans = [
+            request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
+            for request, scan in zip(requests, scans, strict=True)
+        ]
         return JoinedResult(ViewQuery(self._spark, ordered.text), scans, ordered.joins)
 
-    def _is_worth_an_analysis(self, figures: SourceFigures, places: list[Place]) -> bool:
-        """Not where the sources are too small; with reordering off, the joins are still told."""
-        if not self._options.reorder:
-            return True
-        sizes = [figures.bytes(place.declared, place.source) for place in places]
-        return None in sizes or sum(size or 0 for size in sizes) >= self._options.min_bytes
-
     def _reductions(
-        self, reducer: Reducer, tree: exp.Expr, places: list[Place], names: OutputNames, where: Mapping[str, str]
+        self,
+        figures: SourceFigures,
+        scans: list[NamedScan],
+        tree: exp.Expr,
+        places: list[Place],
+        names: OutputNames,
+        where: Mapping[str, str],
     ) -> dict[str, list[Reduction]]:
         """What reductions there are, by the views of the sources that they reduce."""
+        if not where or not self._options.reorder:
+            return {}
+        reducer = Reducer(figures, {scan.view: scan for scan in scans}, self._options.min_bytes)
         by_view = {place.view: place for place in places}
         found: dict[str, list[Reduction]] = {}
         for block in blocks(tree, names.of):
@@ -118,9 +125,15 @@ class JoinPlanner:
         return found
 
     def _ordered(
-        self, text: str, places: list[Place], names: OutputNames, scans: list[NamedScan], figures: SourceFigures
+        self,
+        text: str,
+        places: list[Place],
+        names: OutputNames,
+        analysed: Framed,
+        figures: SourceFigures,
+        idle: str | None,
     ) -> OrderedQuery:
-        """The query with its joins in order, unless there is nothing to order."""
+        """The query with its joins in order, unless there is nothing to order, or a reason to leave it."""
         by_view = {place.view: place for place in places}
 
         def of(
@@ -135,9 +148,7 @@ class JoinPlanner:
         def equated(block: Block) -> Equated:
             return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive).spelt_once
 
-        frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
-        ordering = Ordering(self._spark, self._options, names, of, equated)
-        return ordering.ordered(text, lambda sql: ViewQuery(self._spark, sql).frame(frames))
+        return Ordering(self._spark, self._options, names, of, equated, idle).ordered(text, analysed)
 
     def _declared(self, table: exp.Table) -> AnySource:
         """The source that a table's name stands for."""
@@ -187,14 +198,14 @@ class JoinPlanner:
                     found[place.view] = text
         return found
 
-    def _means_what_it_says(self, query: ViewQuery, tree: exp.Expr, scans: list[NamedScan]) -> bool:
-        """Let Spark analyse the query now, so that a mistake in it is an error of its parameter.
 
-        Whether our parser reads the text as Spark does: conditions taken from it mean something else otherwise.
-        """
-        frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
-        try:
-            original = query.frame(frames)
-        except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about="query") from problem
-        return reads_alike(original, written(tree), lambda text: ViewQuery(self._spark, text).frame(frames))
+def _means_what_it_says(text: str, tree: exp.Expr, analysed: Framed) -> bool:
+    """Let Spark analyse the query now, so that a mistake in it is an error of its parameter.
+
+    Whether our parser reads the text as Spark does: conditions taken from it mean something else otherwise.
+    """
+    try:
+        original = analysed(text)
+    except (AnalysisException, ParseException) as problem:
+        raise typed(problem, about="query") from problem
+    return reads_alike(original, written(tree), analysed)

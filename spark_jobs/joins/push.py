@@ -17,6 +17,9 @@ from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan,
 Equated = Callable[[exp.Column, exp.Column], bool]
 """Whether two columns hold the same values when `=` says that they are equal: same type, one spelling per value."""
 
+_Side = tuple[exp.Column, str]
+"""A side of an equality, and the relation that it belongs to."""
+
 _LEFT_OF = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
 _RIGHT_OF = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.RIGHT})
 _LEFT_BY = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.RIGHT, JoinKind.SEMI})
@@ -29,7 +32,7 @@ def reaching(
 ) -> dict[str, tuple[exp.Expr, ...]]:
     """For each relation the conditions that refer to it alone and hold for every row of it that matters."""
     found: dict[str, tuple[exp.Expr, ...]] = {}
-    _descend(plan, (), _Closure(columns, equated), found)
+    _descend(plan, (), _Closure(columns, equated), found, is_closed=False)
     return found
 
 
@@ -67,56 +70,68 @@ class _Closure:
     def of(self, conditions: Sequence[Conjunct]) -> tuple[Conjunct, ...]:
         """The conditions, each once, and behind them those that equalities carry over to other relations."""
         known = {condition.node: condition for condition in conditions if condition.joinable}
-        equalities = [pair for node in known if (pair := self._usable(node)) is not None]
+        equalities = [sides for node in known if (sides := self._usable(node)) is not None]
         pending = [condition for condition in known.values() if len(condition.names) == 1]
         while pending:
             condition = pending.pop()
             for left, right in equalities:
                 for here, there in ((left, right), (right, left)):
-                    carried = self._carried(condition, here, there)
+                    carried = _carried(condition, here, there)
                     if carried is not None and carried.node not in known:
                         known[carried.node] = carried
                         pending.append(carried)
         return tuple(known.values())
 
-    def _usable(self, node: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
+    def _usable(self, node: exp.Expr) -> tuple[_Side, _Side] | None:
+        """The columns of an equality between two relations, with these."""
         pair = column_equality(node)
         if pair is None or not self._equated(*pair):
             return None
-        owners = [owner(column, self._columns) for column in pair]
-        return pair if None not in owners and owners[0] != owners[1] else None
-
-    def _carried(self, condition: Conjunct, here: exp.Column, there: exp.Column) -> Conjunct | None:
-        """The condition about the column here, said of the column there; None where it is about anything else."""
-        home, target = owner(here, self._columns), owner(there, self._columns)
-        if home is None or target is None or condition.names != {home}:
+        left, right = (owner(column, self._columns) for column in pair)
+        if left is None or right is None or left == right:
             return None
-        for column in condition.node.find_all(exp.Column):
-            # In another case the name may be another column's.
-            if column.name != here.name or len(column.parts) > 2:
-                return None
-        said = condition.node.transform(lambda node: there.copy() if isinstance(node, exp.Column) else node)
-        return Conjunct(said, frozenset({target}))
+        return (pair[0], left), (pair[1], right)
+
+
+def _carried(condition: Conjunct, here: _Side, there: _Side) -> Conjunct | None:
+    """The condition about the column here, said of the column there; None where it is about anything else."""
+    if condition.names != {here[1]}:
+        return None
+    for column in condition.node.find_all(exp.Column):
+        # In another case the name may be another column's.
+        if column.name != here[0].name or len(column.parts) > 2:
+            return None
+    said = condition.node.transform(lambda node: there[0].copy() if isinstance(node, exp.Column) else node)
+    return Conjunct(said, frozenset({there[1]}))
 
 
 def _descend(
-    plan: Plan, above: tuple[Conjunct, ...], closure: _Closure, found: dict[str, tuple[exp.Expr, ...]]
+    plan: Plan,
+    above: tuple[Conjunct, ...],
+    closure: _Closure,
+    found: dict[str, tuple[exp.Expr, ...]],
+    *,
+    is_closed: bool,
 ) -> None:
-    """Hand conditions that hold above a plan down to its relations."""
+    """Hand conditions that hold above a plan down to its relations.
+
+    `is_closed` says that they hold all inner conditions of the plan and what follows from them already.
+    """
     if isinstance(plan, Leaf):
         mine = (condition.node for condition in above if condition.joinable and condition.names == {plan.name})
         found[plan.name] = tuple(dict.fromkeys(mine))
     elif isinstance(plan, Project):
-        _descend(plan.child, above, closure, found)
+        _descend(plan.child, above, closure, found, is_closed=is_closed)
     elif isinstance(plan, Filter):
-        _descend(plan.child, (*above, *plan.conjuncts), closure, found)
+        every = above if is_closed else (*above, *plan.conjuncts)
+        _descend(plan.child, every, closure, found, is_closed=is_closed)
     elif plan.kind.is_inner:
-        every = closure.of((*above, *inner_conditions(plan)))
-        _descend(plan.left, every, closure, found)
-        _descend(plan.right, every, closure, found)
+        every = above if is_closed else closure.of((*above, *inner_conditions(plan)))
+        _descend(plan.left, every, closure, found, is_closed=True)
+        _descend(plan.right, every, closure, found, is_closed=True)
     else:
         own = plan.conjuncts
         left = (*(above if plan.kind in _LEFT_OF else ()), *(own if plan.kind in _LEFT_BY else ()))
         right = (*(above if plan.kind in _RIGHT_OF else ()), *(own if plan.kind in _RIGHT_BY else ()))
-        _descend(plan.left, left, closure, found)
-        _descend(plan.right, right, closure, found)
+        _descend(plan.left, left, closure, found, is_closed=False)
+        _descend(plan.right, right, closure, found, is_closed=False)

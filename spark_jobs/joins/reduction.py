@@ -24,6 +24,8 @@ MAX_KEYS = 1_000
 _SMALL_BYTES = 32 << 20
 _LARGER = 16
 """The large side has at least so many times the bytes of the small one: reading that twice is then a small matter."""
+_WORTH_A_JOB = 256 << 20
+"""Bytes of a large side of which leaving out a part is worth a job of Spark's that reads the small side's keys."""
 _FEWER = 10
 """The large side has at least so many times the keys."""
 _FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO, SourceFormat.ORC})
@@ -51,11 +53,11 @@ class _Side:
 class Reducer:
     """Finds what reductions pay in the SELECTs of a query, and reads the keys for them."""
 
-    def __init__(self, figures: SourceFigures, scans: Mapping[str, NamedScan], min_bytes: int) -> None:
+    def __init__(self, figures: SourceFigures, scans: Mapping[str, NamedScan], min_bytes: int | None) -> None:
         """`scans` are those of the query by their views; no source of fewer than `min_bytes` bytes is reduced."""
         self._figures = figures
         self._scans = scans
-        self._min_bytes = min_bytes
+        self._min_bytes = _WORTH_A_JOB if min_bytes is None else min_bytes
 
     def reductions(
         self, block: Block, by_view: Mapping[str, Place], types: ColumnTypes, where: Mapping[str, str]

@@ -24,7 +24,7 @@ def reorder(block: Block, setting: Setting) -> JoinReport | None:
         return None
     started = time.perf_counter()
     before = documented_order(chain)
-    reason = None if setting.options.reorder else "join_reorder is off"
+    reason = setting.idle or (None if setting.options.reorder else "join_reorder is off")
     reason = reason or obstacle(block, chain, ansi=setting.ansi)
     figures = [] if reason else [_item_figures(block, item.plan, setting.figures) for item in chain.items]
     unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]

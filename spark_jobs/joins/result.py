@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -50,13 +50,20 @@ class ViewQuery:
 
     def frame(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The text's rows, lazily, with each view standing for a frame."""
-        try:
-            for name, each in frames.items():
-                each.createOrReplaceTempView(name)
+        with private_views(self.spark, frames):
             return self.spark.sql(self.text)
-        finally:
-            for name in frames:
-                self.spark.catalog.dropTempView(name)
+
+
+@contextmanager
+def private_views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    """Has each name stand for a frame, as long as this lasts."""
+    try:
+        for name, each in frames.items():
+            each.createOrReplaceTempView(name)
+        yield
+    finally:
+        for name in frames:
+            spark.catalog.dropTempView(name)
 
 
 class JoinedResult(PushdownResult):

@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from spark_jobs.contract import SourceFormat
+from spark_jobs.joins.distinct import distinct_values
 from spark_jobs.readers.files import Compression, InputFile
 from spark_jobs.readers.lines import LineReader
 
@@ -45,6 +46,7 @@ class Sample:
     bytes: int
     exact: bool = False
     limits: Limits = field(default_factory=dict)
+    _distinct: dict[str, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def table(self) -> pa.Table:
@@ -55,6 +57,17 @@ class Sample:
     def seen(self) -> int:
         """How many rows were seen."""
         return sum(group.num_rows for group in self.groups)
+
+    def distinct(self, name: str) -> tuple[float, float]:
+        """Distinct values that a column has in all, at least one, and the share of nulls; worked out once."""
+        if name not in self._distinct:
+            groups = [group.column(name) for group in self.groups if name in group.column_names]
+            count, nulls = distinct_values(groups, self.rows)
+            if name.lower() in self.limits:
+                low, high = self.limits[name.lower()]
+                count = min(count, high - low + 1.0)
+            self._distinct[name] = max(count, 1.0), nulls
+        return self._distinct[name]
 
 
 def look(

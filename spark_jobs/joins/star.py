@@ -6,7 +6,7 @@ because dimensions in the order of their size alone cost up to hundreds of times
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from spark_jobs.joins.cardinality import Equality, RelationFigures
 
@@ -36,6 +36,12 @@ def star(relations: Sequence[RelationFigures], equalities: Sequence[Equality]) -
             dimensions.append(other)
     filtered = any(relations[number].kept < relations[number].rows for number in dimensions)
     return (facts, *dimensions) if len(dimensions) > 1 and filtered else ()
+
+
+def around(members: Sequence[int]) -> Callable[[int], bool]:
+    """Allows, of sets of relations as masks, only those that are inside the star, hold all of it, or none of it."""
+    whole = sum(1 << number for number in members)
+    return lambda mask: mask & whole in (0, whole) or mask | whole == whole
 
 
 def _is_unique(figures: RelationFigures, key: tuple[str, str]) -> bool:

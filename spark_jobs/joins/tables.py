@@ -94,9 +94,9 @@ def _guessed(plan: JavaObject) -> RelationFigures | None:
     """Rows by Spark's count, or by the bytes that it guesses."""
     stats = plan.stats()
     if stats.rowCount().isDefined():
-        rows = float(stats.rowCount().get().toString())
+        rows = float(str(stats.rowCount().get()))
         return RelationFigures(rows, rows)
-    size = int(stats.sizeInBytes().toString())
+    size = int(str(stats.sizeInBytes()))
     if size >= _UNKNOWN_BYTES:
         return None
     rows = max(size / (plan.schema().defaultSize() + 8), 1.0)

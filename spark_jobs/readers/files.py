@@ -34,15 +34,17 @@ _SETTING_DECIDES = frozenset({".gzip", ".zstd"})
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes.
+    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes, when it was changed.
 
-    The path of a local file is bare, that of an object is its whole URI without percent-encoding.
+    The path of a local file is bare, that of an object is its whole URI without percent-encoding. Times serve to tell
+    whether a file is still the same, nothing else: their unit depends on the storage.
     """
 
     uri: str
     path: str
     size: int
     storage: Storage = field(default=LOCAL, compare=False)
+    modified: int = field(default=0, compare=False)
 
     @property
     def suffix(self) -> str:
@@ -111,7 +113,8 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
     for uri in uris:
         path = decoded(uri).removeprefix("file:")
         path = "/" + path.lstrip("/")
-        found.append(InputFile(uri, path, os.stat(path).st_size))  # noqa: PTH116
+        known = os.stat(path)  # noqa: PTH116
+        found.append(InputFile(uri, path, known.st_size, modified=known.st_mtime_ns))
     return tuple(found)
 
 
@@ -125,9 +128,9 @@ def input_files(frame: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
     local = local_files([uri for uri in uris if is_local(uri)])
     if len(local) == len(uris):
         return local
-    sizes = {entry.path: entry.length for entry in listed(frame)}
-    remote = [(uri, decoded(uri)) for uri in uris if not is_local(uri)]
-    return local + tuple(InputFile(uri, path, sizes[path], storage) for uri, path in remote)
+    entries = {entry.path: entry for entry in listed(frame)}
+    remote = [(uri, entries[decoded(uri)]) for uri in uris if not is_local(uri)]
+    return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
 
 def listed(frame: DataFrame) -> Iterator[FileEntry]:

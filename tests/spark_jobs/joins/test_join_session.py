@@ -235,9 +235,19 @@ def test_a_chain_is_reordered_and_told_with_counts(answer: Answer, oracle: Oracl
     assert "Reordered: about" in result.explain()
 
 
-def test_small_sources_are_not_analysed(answer: Answer) -> None:
-    result = answer(CHAIN, JoinOptions())
-    assert result.joins() == ()
+@pytest.mark.parametrize(
+    ("joins", "reason"),
+    [
+        (JoinOptions(), "looking for an order would take about"),
+        (JoinOptions(min_bytes=1 << 30), "fewer than are analysed"),
+    ],
+)
+def test_small_sources_are_not_analysed(joins: JoinOptions, reason: str, answer: Answer) -> None:
+    (report,) = answer(CHAIN, joins).joins()
+    assert reason in report.reason
+    assert not report.reordered
+    assert report.before == report.after
+    assert {node.estimated for node in report.after.nodes()} == {None}
 
 
 def test_with_reordering_off_the_joins_are_told_as_they_are(answer: Answer) -> None:

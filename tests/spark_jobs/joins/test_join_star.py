@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from spark_jobs.joins.cardinality import ColumnFigures, Equality, RelationFigures
-from spark_jobs.joins.star import star
+from spark_jobs.joins.order import CostModel, cheapest
+from spark_jobs.joins.star import around, star
 
 FACTS, DATES, STORES, OTHER = range(4)
 
@@ -59,3 +61,41 @@ def test_there_is_no_star(relations: list[RelationFigures]) -> None:
 def test_dimensions_are_joined_with_the_facts_themselves() -> None:
     aside = [EQUALITIES[0], Equality(DATES, ("d", "s"), STORES, ("s", "k"))]
     assert star(RELATIONS, aside) == ()
+
+
+GRAPHS = {
+    "two dimensions and two other tables": ("f1-t1 f1-t2 f1-d1 f1-d2", "f1 d1 d2", 11, 20),
+    "a linear branch": ("d1-f1 t1-f1 d2-f1 d1-t2 t2-t3", "f1 d1 d2", 15, 24),
+    "derived branches": ("t1-t2 t3-t4 t1-t4 d1-t4 f1-d1 f1-d2", "f1 d1 d2", 22, 34),
+    "several branches": ("d1-t3 t3-t4 d1-f1 f1-d2 d2-t5 t5-t6 f1-d3 d3-t1 t1-t2", "f1 d1 d2 d3", 46, 82),
+    "nothing but a star": ("f1-d1 f1-d2 f1-d3", "f1 d1 d2 d3", 11, 11),
+    "no star": ("f1-t1 f1-t2 f1-t3", "", 11, 11),
+}
+"""The graphs of Spark's StarJoinCostBasedReorderSuite, their stars, and for how many sets of relations Spark keeps a
+plan: with stars joined before everything else, and without."""
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_as_many_sets_of_relations_are_looked_at_as_by_spark(name: str) -> None:
+    text, members, with_star, without = GRAPHS[name]
+    edges = [pair.split("-") for pair in text.split()]
+    relations = sorted({relation for pair in edges for relation in pair})
+    masks = [
+        sum(1 << relations.index(other) for pair in edges if relation in pair for other in pair if other != relation)
+        for relation in relations
+    ]
+    found = around([relations.index(relation) for relation in members.split()])
+
+    def sets(allowed: Callable[[int], bool]) -> int:
+        seen = {1 << number for number in range(len(relations))}
+
+        def noted(mask: int) -> bool:
+            if allowed(mask):
+                seen.add(mask)
+            return allowed(mask)
+
+        assert cheapest(masks, CostModel(lambda mask: float(mask.bit_count())), allowed=noted).cost > 0
+        return len(seen)
+
+    assert sets(found) == with_star
+    assert sets(lambda _mask: True) == without
