@@ -12,9 +12,9 @@ SHARE = 0.05
 _COLUMNAR = frozenset({SourceFormat.PARQUET, SourceFormat.ORC})
 _COLUMNAR_BYTES = 32 << 20
 _OTHER_BYTES = 96 << 20
-"""Bytes of files for which a processor that joins them takes a second.
+"""Bytes of files for which a processor that joins them takes a second: rather too many than too few.
 
-TPC-H's join queries at scale 1 took one for 20 to 70 MiB of Parquet. Texts are about three times as long.
+Guessed from the seconds of TPC-H's join queries over Parquet at scale 1; texts are about three times as long.
 """
 
 
