@@ -25,10 +25,8 @@ class BadSpecError(PushdownError):
     code = ErrorCode.BAD_SPEC
 
 
-class ExecutorMismatchError(PushdownError):
+class ExecutorMismatchError(BadSpecError):
     """Executors have other versions than the driver; the message says which and what to change."""
-
-    code = ErrorCode.BAD_SPEC
 
 
 class UnknownColumnError(PushdownError):

@@ -211,7 +211,7 @@ def _run(spark: SparkSession, cases: int, scans: int) -> Tally:
 
 
 def test_rows_are_those_of_spark(spark: SparkSession) -> None:
-    _run(spark, 5, 3)
+    _run(spark, 4, 2)
 
 
 @pytest.mark.nightly

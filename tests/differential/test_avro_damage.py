@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from test_avro import pushdown_off
+from thirds import third
 
 from spark_jobs.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
 from spark_jobs.readers.avro.decode import AvroQuery
@@ -231,7 +232,7 @@ def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed
     assert tally.total("the same rows") > 0, tally
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", third(CODECS))
 def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
     """Unless they end where a block does, which no reader can tell from the end of the file."""
     content = sound(random.Random(codec), codec, tmp_path / "sound.avro")
@@ -246,7 +247,7 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> Non
         assert errors == ({""} if name == "sound.avro" else {"UnreadableFileError"}), (name, found)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", third(CODECS))
 def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
     """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
     rng = random.Random(codec)

@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
+from thirds import third
 
 from spark_jobs.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
 from spark_jobs.readers.orc.plan import wanted_schema
@@ -202,7 +203,7 @@ def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed
     assert tally.total("rows misled by statistics") < tally.total("the same rows") * 0.1, tally
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", third(CODECS))
 def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
     content = sound(random.Random(codec), codec, tmp_path / "sound.orc")
     rng = random.Random(1)
@@ -214,7 +215,7 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> Non
         assert errors == ({""} if name == "sound.orc" else {"UnreadableFileError"}), (name, found)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", third(CODECS))
 def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
     """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
     rng = random.Random(codec)

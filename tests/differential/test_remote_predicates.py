@@ -47,7 +47,7 @@ from spark_jobs.readers.remote.rules import SparkRules, reads_alike
 
 ROWS = 50
 PREDICATES = 60
-CASES = 4
+CASES = 3
 NIGHTLY_CASES = 150
 Query = Callable[[str], Sequence[Sequence[object]]]
 _STORAGE = {t.LongType: "INTEGER", t.DoubleType: "REAL", t.BooleanType: "INTEGER", t.BinaryType: "BLOB"}

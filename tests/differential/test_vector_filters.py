@@ -254,7 +254,7 @@ def _run(spark: SparkSession, cases: int) -> Tally:
 
 
 def test_filters_answer_as_spark_does(spark: SparkSession) -> None:
-    _run(spark, 4)
+    _run(spark, 3)
 
 
 @pytest.mark.nightly

@@ -69,6 +69,7 @@ def test_executors_without_the_libraries_are_refused_with_what_to_do(project: Pa
     assert "archives" in said
 
 
+@pytest.mark.nightly
 def test_executors_without_the_python_are_refused(project: Path, tmp_path: Path) -> None:
     said = on_a_cluster(project, tmp_path, "/nowhere/bin/python")
     assert said.startswith("executors: no Python where the driver has its own")

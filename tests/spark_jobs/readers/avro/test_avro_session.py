@@ -186,12 +186,13 @@ def test_spark_s_listing_options_hold(spark: SparkSession, tmp_path: Path) -> No
     assert (report.reader, report.files_total, report.files_read) == ("pushdown", 2, 2)
 
 
-def test_partition_directories_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_directories_are_columns(spark: SparkSession, tmp_path: Path) -> None:
     for day in (1, 2):
         write(tmp_path / "t" / f"day={day}" / "a.avro", range(day * 10))
     rows, report = rows_and_report(scan(spark, tmp_path / "t", "day = 2 AND k > 15"))
     assert sorted((row.k, row.day) for row in rows) == [(16, 2), (17, 2), (18, 2), (19, 2)]
-    assert (report.reader, report.reason) == ("spark", "partition columns come from directory names")
+    assert (report.reader, report.files_read) == ("pushdown", 1)
+    assert report.conjuncts[0].pushed_as == "choice of directories"
 
 
 def test_files_that_lack_a_column_give_null(spark: SparkSession, tmp_path: Path) -> None:
