@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.contract import ConjunctReport, SourceFormat
+from spark_jobs.errors import BadSpecError
 from spark_jobs.predicates.derive import Fold
+from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.apart import ApartScan
 from spark_jobs.readers.avro.driver import AvroBlockScan
 from spark_jobs.readers.avro.plan import AvroPlan, plan_avro
@@ -69,8 +71,18 @@ def _planned_orc(
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, NativePlan):
+        _refuse_lost_columns(request, plan.reason)
         return PlannedScan(native(plan.reason), native)
     return PlannedScan(OrcLazyScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
+
+
+def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
+    """Raises BadSpecError for columns that Spark's ORC reader (4.3) would silently give as null."""
+    if lost := next((name for name in request.read_schema.fieldNames() if "`" in name), None):
+        raise BadSpecError(
+            f"columns: Spark's ORC reader reads {quote_name(lost)} as null, since its name has a backtick; give "
+            f"reader='pushdown' (not taken now: {reason})"
+        )
 
 
 def _planned_avro(spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:

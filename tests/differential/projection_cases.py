@@ -178,7 +178,7 @@ QUOTED = (
     Case("odd", ("`full name`",), "`full name` string", (("n1",), (None,))),
     Case("odd", ("`a.b`",), "`a.b` string", (("d1",), ("d2",))),
     Case("odd", ("`x,y`", "id"), "`x,y` string, id bigint", (("c1", 1), (None, 2))),
-    Case("odd", ("`tick``s`",), "`tick``s` string", (("t1",), ("t2",))),
+    Case("ticks", ("`tick``s`",), "`tick``s` string", (("t1",), ("t2",))),
     Case("odd", ("`[0]`",), "`[0]` string", (("z1",), (None,))),
     Case("odd", ("`*`",), "`*` string", (("w1",), ("w2",))),
     Case("odd", ("`A.B` AS ab",), "ab string", (("d1",), ("d2",))),

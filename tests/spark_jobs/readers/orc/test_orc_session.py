@@ -172,3 +172,19 @@ def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Pat
     with pytest.raises(Exception, match=r"cannot read .*cut\.orc") as raised:
         session.scan("t", where=WHERE).run(lambda frame: frame.collect())
     assert classify(raised.value).code is UnreadableFileError.code
+
+
+def test_names_with_a_backtick_are_read_by_our_reader_alone(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "ticks")
+    spark.sql("SELECT id, concat('t', id) AS `tick``s` FROM range(3)").write.orc(path)
+    schema = "id BIGINT, `tick``s` STRING"
+    lost = spark.read.schema(schema).orc(path).where("`tick``s` IS NOT NULL").count()
+    assert lost == 0, "Spark's reader reads the column now: there is nothing to refuse any more"
+    session = PushdownSession(spark)
+    session.add_source("ours", path=path, format="orc", schema=schema, reader="pushdown")
+    result = session.scan("ours", columns=["`tick``s`"], where="id = 2")
+    assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [("t2",)]
+    session.add_source("spark", path=path, format="orc", schema=schema, reader="spark")
+    with pytest.raises(BadSpecError, match="has a backtick; give reader='pushdown'"):
+        session.scan("spark", where="id = 2")
+    assert session.scan("spark", columns=["id"], where="id = 2").df.count() == 1
