@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import httpx
 
@@ -37,11 +37,11 @@ class AirflowApi:
             raise E2eError(f"DAGs do not import: {errors}")
         return {str(dag["dag_id"]) for dag in self._items("/dags", "dags")}
 
-    def trigger(self, dag_id: str, day: datetime | None = None) -> str:
-        """Let a DAG run for a day, by default for now; the id of the run."""
+    def trigger(self, dag_id: str, day: datetime) -> str:
+        """Let a DAG run for a day; the id of the run."""
         self._call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-        date = (day or datetime.now(UTC)).isoformat()
-        return str(self._call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": date})["dag_run_id"])
+        body: Json = {"logical_date": day.isoformat()}
+        return str(self._call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """How a run stands: queued, running, success or failed."""
@@ -59,16 +59,6 @@ class AirflowApi:
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return self._checked(answer)["value"]
-
-    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Mark a running task as failed, which ends it, as the button on the page does."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
-        self._call("PATCH", path, {"new_state": "failed"})
-
-    def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Have a task of a run run again."""
-        body: Json = {"dry_run": False, "only_failed": False, "dag_run_id": run_id, "task_ids": [task_id]}
-        self._call("POST", f"/dags/{dag_id}/clearTaskInstances", body)
 
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int) -> str:
         """The log of one try of a task as text."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from e2e.api import AirflowApi
 from e2e.expected import Expected, Row, as_row, expectations
-from e2e.processes import E2eError
+from e2e.processes import E2eError, wait_for
 from spark_jobs.contract import JobResult
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
-_DERIVED = ("pushed", "residual")
 _RUN_SECONDS = 1200.0
 _POLL_SECONDS = 1.0
 _ENDED = ("success", "failed")
@@ -69,17 +67,12 @@ def check_examples(deployment: Deployment, names: Sequence[str]) -> list[str]:
 
 def wait_for_dags(deployment: Deployment, names: set[str]) -> None:
     """Wait until Airflow knows the DAGs; raises `E2eError` when it does not come to know them."""
-    _wait(deployment, f"Airflow does not know the DAGs {sorted(names)}", lambda: names <= deployment.api.dags())
+    _wait(deployment, f"DAGs {sorted(names)} known to Airflow", lambda: names <= deployment.api.dags())
 
 
-def wait_for_run(deployment: Deployment, dag_id: str, run_id: str) -> str:
-    """Wait for the end of a run; its state."""
-    _wait(
-        deployment,
-        f"{dag_id}: the run {run_id} does not end",
-        lambda: deployment.api.run_state(dag_id, run_id) in _ENDED,
-    )
-    return deployment.api.run_state(dag_id, run_id)
+def wait_for_run(deployment: Deployment, dag_id: str, run_id: str) -> None:
+    """Wait for the end of a run; raises `E2eError` when it does not come."""
+    _wait(deployment, f"{dag_id}: end of run {run_id}", lambda: deployment.api.run_state(dag_id, run_id) in _ENDED)
 
 
 def check_task(deployment: Deployment, dag_id: str, run_id: str, task_id: str, expected: Expected | None) -> list[str]:
@@ -90,22 +83,12 @@ def check_task(deployment: Deployment, dag_id: str, run_id: str, task_id: str, e
     if expected is None:
         return ["the task returned a result, but e2e/expected.py does not say which rows it must write"]
     try:
-        result = result_of(value)
+        result = JobResult.from_xcom(TypeAdapter(dict[str, object]).validate_python(value))
     except ValidationError as problem:
         return [f"the task returned no JobResult: {problem}"]
     if result.error is not None:
         return [f"the job failed: {result.error.message}"]
     return [*_of_result(result, expected, deployment), *_of_rows(result, expected)]
-
-
-def result_of(value: object) -> JobResult:
-    """The `JobResult` that a task returned, without the lists that are derived from it."""
-    returned = TypeAdapter(dict[str, object]).validate_python(value)
-    sources = TypeAdapter(dict[str, dict[str, object]]).validate_python(returned["sources"])
-    plain = {
-        name: {key: each for key, each in source.items() if key not in _DERIVED} for name, source in sources.items()
-    }
-    return JobResult.model_validate({**returned, "sources": plain})
 
 
 def rows_of(output: Path, columns: tuple[str, ...]) -> Counter[Row]:
@@ -144,10 +127,5 @@ def _of_rows(result: JobResult, expected: Expected) -> list[str]:
     return [f"{rows.total()} rows in {output}; wrong: {list(wrong)[:3]}, missing: {list(missing)[:3]}"]
 
 
-def _wait(deployment: Deployment, problem: str, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _RUN_SECONDS
-    while not reached():
-        deployment.watch()
-        if time.monotonic() > deadline:
-            raise E2eError(f"{problem} within {_RUN_SECONDS:.0f} s")
-        time.sleep(_POLL_SECONDS)
+def _wait(deployment: Deployment, what: str, reached: Callable[[], bool]) -> None:
+    wait_for(what, reached, _RUN_SECONDS, deployment.watch, _POLL_SECONDS)

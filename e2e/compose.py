@@ -10,7 +10,6 @@ import base64
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+
+from e2e.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 _PASSWORDS = (
@@ -92,16 +93,10 @@ def _write_secrets(path: Path) -> None:
     """An environment file that only its owner reads, with free ports and secrets that nobody has used before."""
     values = {name: secrets.token_urlsafe(24) for name in _PASSWORDS}
     values["AIRFLOW_FERNET_KEY"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
-    values.update((name, str(_free_port())) for name in _PORTS)
+    values.update((name, str(free_port())) for name in _PORTS)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.writelines(f"{name}={value}\n" for name, value in values.items())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

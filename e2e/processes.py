@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-HOST = "127.0.0.1"
 RUN_VARIABLE = "PUSHDOWN_E2E_RUN"
 """Names the run in the environment of all that it starts, so that nothing of it can be lost from sight."""
 
@@ -83,12 +81,6 @@ class Programs:
         finally:
             self._started.remove(program)
 
-    def kill(self, program: Program) -> None:
-        """End a program at once, as the kernel would, without its descendants; it is not missed from now on."""
-        program.process.kill()
-        program.process.wait()
-        self._started.remove(program)
-
     def check(self) -> None:
         """Raise `E2eError` when one of the programs has ended."""
         for program in self._started:
@@ -109,21 +101,20 @@ class Programs:
                     yield process
 
 
-def free_port() -> int:
-    """A port of the loopback device that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(what: str, reached: Callable[[], bool], seconds: float, watch: Callable[[], None] = lambda: None) -> None:
+def wait_for(
+    what: str,
+    reached: Callable[[], bool],
+    seconds: float,
+    watch: Callable[[], None] = lambda: None,
+    poll_seconds: float = _POLL_SECONDS,
+) -> None:
     """Wait until `reached` holds; raises `E2eError` after `seconds`, and whatever `watch` raises meanwhile."""
     deadline = time.monotonic() + seconds
     while not reached():
         watch()
         if time.monotonic() > deadline:
             raise E2eError(f"{what}: not reached within {seconds:.0f} s")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
 
 
 def _end(processes: list[psutil.Process], first: psutil.Process | None) -> None:

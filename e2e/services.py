@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.api import AirflowApi
-from e2e.processes import HOST, Program, Programs, free_port, wait_for
+from e2e.ports import HOST, free_port
+from e2e.processes import Programs, wait_for
 
 USER = "e2e"
 _START_SECONDS = 300.0
@@ -30,29 +31,17 @@ class AirflowServices:
     settings: Mapping[str, str]
     port: int = field(default_factory=free_port)
     _password: str = field(default_factory=lambda: secrets.token_urlsafe(18))
-    _services: dict[str, Program] = field(default_factory=dict)
-    _environment: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> AirflowApi:
         """Make the database, start the services and wait until they are well."""
-        self._environment = {**self._own_settings(), **self.settings}
-        self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **self._environment)
+        environment = {**self._own_settings(), **self.settings}
+        self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **environment)
         for name in _SERVICES:
-            self.start_service(name)
+            arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
+            self.programs.start(f"airflow-{name}", self._airflow(name, *arguments), **environment)
         api = AirflowApi(self.base_url, USER, self._password)
         wait_for("Airflow's services", api.healthy, _START_SECONDS, self.programs.check)
         return api
-
-    def start_service(self, name: str, **settings: str) -> None:
-        """Start one service, for instance one that was killed; `settings` are added to its environment."""
-        arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
-        self._services[name] = self.programs.start(
-            f"airflow-{name}", self._airflow(name, *arguments), **{**self._environment, **settings}
-        )
-
-    def service(self, name: str) -> Program:
-        """The running service of a name."""
-        return self._services[name]
 
     @property
     def base_url(self) -> str:

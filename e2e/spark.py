@@ -7,7 +7,8 @@ from pathlib import Path
 
 import httpx
 
-from e2e.processes import HOST, E2eError, Program, Programs, free_port, wait_for
+from e2e.ports import HOST, free_port
+from e2e.processes import E2eError, Programs, wait_for
 
 WORKERS = 2
 _START_SECONDS = 180.0
@@ -41,7 +42,6 @@ class SparkCluster:
     port: int = field(default_factory=free_port)
     ui_port: int = field(default_factory=free_port)
     history_port: int = field(default_factory=free_port)
-    workers: dict[str, Program] = field(default_factory=dict)
 
     @property
     def configuration(self) -> Path:
@@ -74,25 +74,21 @@ class SparkCluster:
         self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=_QUICK_JVM)
         wait_for("the Spark master", self._answers, _START_SECONDS, self.programs.check)
         for number in range(1, WORKERS + 1):
-            self.start_worker(f"spark-worker-{number}")
-        wait_for("the Spark workers", lambda: self.alive_workers() == WORKERS, _START_SECONDS, self.programs.check)
+            self._start_worker(f"spark-worker-{number}")
+        wait_for("the Spark workers", lambda: self._alive_workers() == WORKERS, _START_SECONDS, self.programs.check)
 
-    def start_worker(self, name: str) -> None:
+    def _start_worker(self, name: str) -> None:
         """Start a worker with room for a few executors."""
-        self.workers[name] = self._java(
+        self._java(
             *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
             *("--webui-port", str(free_port()), "--cores", "2", "--memory", "2g"),
             *("--work-dir", str(self.run / name), self.master),
             SPARK_WORKER_OPTS=_QUICK_JVM,
         )
 
-    def alive_workers(self) -> int:
+    def _alive_workers(self) -> int:
         """How many workers the master counts on."""
         return sum(worker["state"] == "ALIVE" for worker in self._state()["workers"])
-
-    def running_applications(self) -> list[str]:
-        """Ids of the applications that the master runs or has wait."""
-        return [application["id"] for application in self._state()["activeapps"]]
 
     def _state(self) -> dict[str, list[dict[str, str]]]:
         answer = httpx.get(f"http://{HOST}:{self.ui_port}/json/", timeout=10)
@@ -106,9 +102,9 @@ class SparkCluster:
         except httpx.HTTPError:
             return False
 
-    def _java(self, name: str, main_class: str, *arguments: str, **variables: str) -> Program:
+    def _java(self, name: str, main_class: str, *arguments: str, **variables: str) -> None:
         launcher = self.spark_environment / "bin" / "spark-class"
         if not launcher.is_file():
             raise E2eError(f"there is no {launcher}: run `make e2e-local`, which installs the Spark environment")
         variables = {"SPARK_CONF_DIR": str(self.configuration), "SPARK_DAEMON_MEMORY": "384m", **variables}
-        return self.programs.start(name, [str(launcher), main_class, *arguments], **variables)
+        self.programs.start(name, [str(launcher), main_class, *arguments], **variables)

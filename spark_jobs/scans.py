@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,7 @@ from spark_jobs.readers.protocol import Scan, ScanRequest, Source
 from spark_jobs.readers.text import Refusal, TextPlan, TextScan, plan_text
 from spark_jobs.result import Shape
 
+P = TypeVar("P", TextPlan, OrcPlan, AvroPlan)
 Load = Callable[[Mapping[str, str]], DataFrame]
 """Makes Spark's own frame over the same files, with some more options."""
 
@@ -58,7 +60,7 @@ def planned(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], l
     plan = plan_text(spark, ours, folding(spark))
     if isinstance(plan, Refusal):
         return PlannedScan(native(plan.reason), native)
-    return PlannedScan(TextScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
+    return PlannedScan(TextScan(spark, ours, _told(plan, ours), notes), native)
 
 
 def _planned_orc(
@@ -73,7 +75,7 @@ def _planned_orc(
     if isinstance(plan, NativePlan):
         _refuse_lost_columns(request, plan.reason)
         return PlannedScan(native(plan.reason), native)
-    return PlannedScan(OrcLazyScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
+    return PlannedScan(OrcLazyScan(spark, ours, _told(plan, ours), notes), native)
 
 
 def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
@@ -90,12 +92,13 @@ def _planned_avro(spark: SparkSession, request: ScanRequest, ours: ScanRequest, 
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, str):
         return PlannedScan(native(plan), native)
-    return PlannedScan(AvroBlockScan(spark, ours, replace(plan, conjuncts=_answers(ours, plan)), notes), native)
+    return PlannedScan(AvroBlockScan(spark, ours, _told(plan, ours), notes), native)
 
 
-def _answers(ours: ScanRequest, plan: TextPlan | OrcPlan | AvroPlan) -> tuple[ConjunctReport, ...]:
-    """What becomes of each conjunct: those that choose directories, then those that the reader was given."""
-    return (*(() if ours.directories is None else ours.directories.conjuncts), *plan.conjuncts)
+def _told(plan: P, ours: ScanRequest) -> P:
+    """The plan, which tells of the conjuncts that choose directories before those that the reader was given."""
+    chosen: tuple[ConjunctReport, ...] = () if ours.directories is None else ours.directories.conjuncts
+    return replace(plan, conjuncts=(*chosen, *plan.conjuncts))
 
 
 def leaner(spark: SparkSession, request: ScanRequest) -> StructType | None:

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-HOST = "127.0.0.1"
+from e2e.ports import HOST, free_port
+
 DATABASE = "shop"
 USER = "reader"
 _START_SECONDS = 60
@@ -89,7 +90,7 @@ def postgresql() -> Iterator[Server]:
     if missing := [name for name in names if found[name] is None]:
         raise NoServerError(f"{', '.join(missing)} not found: install PostgreSQL's server (apt-get install postgresql)")
     with _home("postgres") as (home, account):
-        password, port = secrets.token_urlsafe(18), _free_port()
+        password, port = secrets.token_urlsafe(18), free_port()
         ca_file = _certificate(home)
         (home / "password").write_text(password)
         _hand_over(home, account)
@@ -132,7 +133,7 @@ def mariadb() -> Iterator[Server]:
             f"{', '.join(missing)} not found: install MariaDB's server (apt-get install mariadb-server)"
         )
     with _home("mysql") as (home, account):
-        password, port = secrets.token_urlsafe(18), _free_port()
+        password, port = secrets.token_urlsafe(18), free_port()
         ca_file = _certificate(home)
         first = home / "first.sql"
         first.write_text(
@@ -206,12 +207,6 @@ def _certificate(home: Path) -> Path:
         {},
     )
     return certificate
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _run(command: Sequence[str], account: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice
+from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.implicit import location
 from spark_jobs.projection.paths import quote_name, sql_text
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST = 1_000
 """Directories beyond this number are left to Spark: asking for the values of one takes about a millisecond."""
 _NULL = "null"
+_OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO})
 
 _Written = Callable[[str], str]
 """Makes an SQL constant of what the JVM prints for a value."""
@@ -63,10 +64,8 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 
     Where a reader of ours cannot tell the values of directories, the request says that only Spark's reader will do.
     """
-    source = request.source
-    inside = partition_columns(request.native)
-    beyond = request.where is not None and request.predicate is None
-    if not inside or source.reader is ReaderChoice.SPARK or not source.filter_pushdown or beyond:
+    inside = () if _is_sparks(request) else partition_columns(request.native)
+    if not inside:
         return request
     fields = t.StructType([field for field in request.native.schema.fields if field.name in inside])
     written = [_written(field) for field in fields]
@@ -80,6 +79,24 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
     if isinstance(values, str):
         return replace(request, spark_only=values)
     return _answered(request, fields, values, case_sensitive=case_sensitive)
+
+
+def _is_sparks(request: ScanRequest) -> bool:
+    """Whether Spark's reader takes the scan whatever its directories are: it chooses among them by itself."""
+    source = request.source
+    unfiltered = request.where is None and (
+        source.format in (SourceFormat.JSON, SourceFormat.CSV)
+        or (source.format is SourceFormat.ORC and source.reader is ReaderChoice.AUTO)
+    )
+    beyond = request.where is not None and request.predicate is None
+    return (
+        source.format not in _OURS
+        or source.reader is ReaderChoice.SPARK
+        or not source.filter_pushdown
+        or unfiltered
+        or beyond
+        or request.spark_only is not None
+    )
 
 
 def _values(

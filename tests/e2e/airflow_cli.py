@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SECRET = "recognisable-secret-0f3c"
 TOKEN = "recognisable-token-91ab"
@@ -37,3 +41,18 @@ class Airflow:
 
     def log(self) -> str:
         return (self.home / "log").read_text(encoding="utf-8", errors="replace")
+
+    def xcoms(self, dag_id: str) -> dict[tuple[str, str], Any]:
+        """What the tasks of a DAG left in XCom, by task and key."""
+        with closing(sqlite3.connect(self.database)) as database:
+            query = "SELECT task_id, key, value FROM xcom WHERE dag_id = ?"
+            found = {(task, key): json.loads(value) for task, key, value in database.execute(query, (dag_id,))}
+        # Airflow writes texts, which JSON is already, as texts of JSON.
+        return {
+            place: json.loads(value) if isinstance(value, str) and value.startswith(("{", '"')) else value
+            for place, value in found.items()
+        }
+
+    def results(self, dag_id: str) -> dict[str, dict[str, Any]]:
+        """What the tasks of a DAG returned."""
+        return {task: value for (task, key), value in self.xcoms(dag_id).items() if key == "return_value"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,23 +55,7 @@ def run(airflow: Airflow) -> Seen:
 
 @pytest.fixture(scope="module")
 def result(airflow: Airflow, run: Seen) -> dict[str, object]:
-    return results(airflow, "small_scan")["scan"]
-
-
-def results(airflow: Airflow, dag_id: str) -> dict[str, dict[str, Any]]:
-    """What the tasks of a DAG returned."""
-    with sqlite3.connect(airflow.database) as database:
-        query = "SELECT task_id, value FROM xcom WHERE key = 'return_value' AND dag_id = ?"
-        found = {task: json.loads(value) for task, value in database.execute(query, (dag_id,))}
-    return {task: json.loads(value) if isinstance(value, str) else value for task, value in found.items()}
-
-
-def links(airflow: Airflow, dag_id: str) -> dict[str, str]:
-    """The links of the tasks of a DAG as they are once it has ended, by Airflow's keys for them."""
-    with sqlite3.connect(airflow.database) as database:
-        query = "SELECT key, value FROM xcom WHERE key LIKE '!_link!_%' ESCAPE '!' AND dag_id = ?"
-        found = {key: json.loads(value) for key, value in database.execute(query, (dag_id,))}
-    return {key: json.loads(value) if value.startswith('"') else value for key, value in found.items()}
+    return airflow.results("small_scan")["scan"]
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -86,10 +69,10 @@ def test_the_rows_are_written(airflow: Airflow, run: Seen) -> None:
 
 
 def test_its_links_lead_to_its_report_and_to_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
-    found = links(airflow, "small_scan")
-    assert found["_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
+    found = airflow.xcoms("small_scan")
+    assert found["scan", "_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
     page = f"http://history.example:18080/history/{result['application_id']}/"
-    assert found["_link_SparkApplicationLink"] == page
+    assert found["scan", "_link_SparkApplicationLink"] == page
 
 
 def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Airflow) -> None:
@@ -205,7 +188,7 @@ def test_orc_files_that_one_task_writes_are_read_lazily_by_the_next(orc_run: Pat
 def test_row_groups_of_orc_files_without_a_match_are_not_decoded(
     task: str, fate: str, airflow: Airflow, orc_run: Path
 ) -> None:
-    source = results(airflow, "flights_orc")[task]["sources"]["source"]
+    source = airflow.results("flights_orc")[task]["sources"]["source"]
     assert source["reader"] == "pushdown"
     assert source["residual"] == []
     groups = source["units"]["row groups"]
@@ -273,7 +256,7 @@ def test_avro_files_are_scanned_without_a_jar(airflow: Airflow, avro_run: Path) 
 def test_avro_blocks_without_the_bytes_of_an_aircraft_are_not_decoded(
     task: str, airflow: Airflow, avro_run: Path
 ) -> None:
-    source = results(airflow, "flights_avro")[task]["sources"]["source"]
+    source = airflow.results("flights_avro")[task]["sources"]["source"]
     assert source["reader"] == "pushdown"
     blocks = source["units"]["blocks"]
     assert blocks["skipped by bytes"] > 0

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow.parquet as parquet
@@ -23,14 +20,6 @@ HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
     "dest,air_time,distance,hour,minute,time_hour"
 )
-
-
-def results(airflow: Airflow, dag_id: str) -> dict[str, dict[str, Any]]:
-    """What the tasks of a DAG returned."""
-    with closing(sqlite3.connect(airflow.database)) as database:
-        query = "SELECT task_id, value FROM xcom WHERE key = 'return_value' AND dag_id = ?"
-        found = {task: json.loads(value) for task, value in database.execute(query, (dag_id,))}
-    return {task: json.loads(value) if isinstance(value, str) else value for task, value in found.items()}
 
 
 def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflow: Airflow) -> None:
@@ -60,7 +49,7 @@ def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflo
     assert len(parquet.read_table(output / "rarely_seen_remote")) == 5
     assert len(parquet.read_table(output / "two_parts_remote")) == 10
     sources = {
-        task: result["sources"]["source"] for task, result in results(airflow, "flights_remote").items() if result
+        task: result["sources"]["source"] for task, result in airflow.results("flights_remote").items() if result
     }
     assert {source["reader"] for source in sources.values()} == {"remote"}
     assert sources["needle"]["residual"] == []
@@ -93,7 +82,7 @@ def test_the_password_of_a_server_is_nowhere_on_the_way(airflow: Airflow, postgr
     assert any("spark_jobs/run.py" in text for text in seen)
     rows = parquet.read_table(airflow.data / "remote" / "2026-01-01").to_pylist()
     assert sorted(row["id"] for row in rows) == list(range(3, 1000, 10))
-    result = results(airflow, "remote_scan")["scan"]
+    result = airflow.results("remote_scan")["scan"]
     assert result["sources"]["source"]["rows_decoded"] == 100
     events = b"".join(path.read_bytes() for path in (airflow.data / "events").rglob("*") if path.is_file())
     assert b"SparkListenerJobStart" in events

@@ -65,6 +65,18 @@ def test_rows_are_those_of_spark(spark: SparkSession, places: dict[str, str], na
         assert found == own_rows(spark, name, places[name], where, columns)
 
 
+@pytest.mark.parametrize("schema", [None, "a BIGINT, k INT"])
+@pytest.mark.parametrize("name", ["json", "orc"])
+def test_rows_are_kept_by_conditions_on_either_kind_of_column(
+    spark: SparkSession, places: dict[str, str], name: str, schema: str | None
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places[name], format=name, schema=schema, reader="pushdown")
+    result = session.scan("t", columns=["a", "k"], where="k = 1 AND a = 13")
+    assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [(13, 1)]
+    assert result.report()["t"].reader == "pushdown"
+
+
 def test_types_are_those_of_spark(spark: SparkSession, places: dict[str, str]) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=places["orc"], format="orc", reader="pushdown")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from urllib.request import Request, urlopen
 from airflow.sdk import DAG, Context
 
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator
+from e2e.ports import free_port
 from spark_jobs.contract import (
     ConjunctReport,
     ErrorCode,
@@ -70,7 +70,7 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
     """An api-server over the database of this process, with one user who may read and one who may nothing."""
     passwords = scratch / "passwords.json"
     passwords.write_text(json.dumps({READER: PASSWORD, STRANGER: PASSWORD}))
-    site = Site(f"http://127.0.0.1:{_free_port()}")
+    site = Site(f"http://127.0.0.1:{free_port()}")
     environment = {
         **os.environ,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:viewer,{STRANGER}:",
@@ -109,12 +109,6 @@ def _installed(root: Path, scratch: Path) -> Path:
     ]
     (described / "entry_points.txt").write_text("\n".join(points))
     return described.parent
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_until_up(site: Site, process: subprocess.Popen[bytes], log: Path) -> None:
