@@ -109,7 +109,8 @@ def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) ->
     """A list of integers as most files spell it, as expressions that are nearly literals: plain digits in plain fields.
 
     Any number in quotes, with a plus sign or with leading zeros matches as well. Hyperscan finds a thousand literals
-    twice as fast as the alternation that bears leading zeros, and compiles them in a tenth of the time.
+    twice as fast as the alternation that bears leading zeros, and compiles them in a tenth of the time; expressions of
+    two bytes among them would take a third of that away.
     """
     if not isinstance(fact, OneOf) or fact.target.family is not Family.INTEGER or syntax.trims:
         return ()
@@ -120,8 +121,8 @@ def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) ->
     before = ["^", "\\r"] if first else [literal(syntax.sep[-1])]
     after = [literal(syntax.sep[0]), "\\n", "\\r"]
     usual = [start + text + end for text in texts for start in before for end in after]
-    odd = [start + sign for start in before for sign in ("-?0[0-9]", "\\+")]
-    return (*usual, *odd, f"{literal(syntax.quote)}[0-9+\\-]")
+    signs = ("-?0[0-9]", "\\+[0-9]", f"{literal(syntax.quote)}[0-9+\\-]")
+    return (*usual, *(start + sign for start in before for sign in signs))
 
 
 def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
