@@ -14,24 +14,27 @@ from spark_jobs.query_watch import QueryWatch, query_number
 
 _COUNT = "number of output rows"
 """What Spark calls this metric of a filter."""
+_PASSED = "monotonically_increasing_id() >= 0 OR concat('{}', monotonically_increasing_id()) = ''"
+"""A condition that every row meets; the text is behind an OR, where no row needs it."""
 
 
 class RowCount:
     """Counts the rows of a frame in the first SQL query that runs over it.
 
-    Where the query takes them as they come, the frame gets a filter that every row passes. A number in it tells it from
-    all others, and Spark does not merge it with other filters, because its result depends on a row's place. How many
-    rows passed it is among the metrics of the query. `DataFrame.observe`, which is used otherwise, takes the rows out
-    of the code that Spark generates: that costs an eighth of an ORC scan that keeps half of the rows. It is used also
-    where Spark has the rows at hand when it plans, and then leaves the filter out.
+    Where the query takes them as they come, the frame gets a filter that every row passes. A text in it tells it from
+    all others; a number would be part of the code that Spark generates, so that it could use it for no other query.
+    Spark does not merge the filter with others, because its result depends on a row's place. How many rows passed it is
+    among the metrics of the query. `DataFrame.observe`, which is used otherwise, takes the rows out of the code that
+    Spark generates: that costs an eighth of an ORC scan that keeps half of the rows. It is used also where Spark has
+    the rows at hand when it plans, and then leaves the filter out.
     """
 
     def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
-        self._filter = f"(monotonically_increasing_id() >= -{1 + secrets.randbelow(10**15)})"
+        self._mark = f"rows counted {secrets.token_hex(8)}"
         self._observation: Observation | None = None
-        self.frame = frame.where(self._filter) if as_they_come else frame
+        self.frame = frame.where(_PASSED.format(self._mark)) if as_they_come else frame
         """The rows, which are counted when they are asked for."""
-        if as_they_come and self._filter in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
+        if as_they_come and self._mark in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
             self._watch = QueryWatch(spark)
         else:
             self._observation = Observation()
@@ -41,7 +44,7 @@ class RowCount:
         """Rows that the first query over the frame asked for; None where no query ran over it to its end."""
         if self._observation is not None:
             return int(self._observation.get["rows"])
-        ran = (query for query in self._watch.queries() if self._filter in str(query.physicalPlanDescription()))
+        ran = (query for query in self._watch.queries() if self._mark in str(query.physicalPlanDescription()))
         query = next(ran, None)
         if query is None:
             return None
@@ -55,5 +58,5 @@ class RowCount:
     def _metrics(self, query: int) -> Iterator[JavaObject]:
         """The filter's count, as long as the filter is in the query's plan."""
         for node in elements(self._watch.store.planGraph(query).allNodes()):
-            if node.name() == "Filter" and self._filter in str(node.desc()):
+            if node.name() == "Filter" and self._mark in str(node.desc()):
                 yield from (metric for metric in elements(node.metrics()) if metric.name() == _COUNT)

@@ -78,5 +78,5 @@ def test_a_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
 def test_spark_goes_on_generating_code_for_the_rows(spark: SparkSession, numbers: str) -> None:
     counted = RowCount(spark, spark.read.orc(numbers).where("k = 3"), as_they_come=True)
     plan = str(counted.frame._jdf.queryExecution().executedPlan().toString())
-    assert plan.startswith("*(1) Filter (monotonically_increasing_id()")
+    assert plan.startswith("*(1) Filter ((monotonically_increasing_id()")
     assert "PushedFilters: [IsNotNull(k), EqualTo(k,3)]" in plan
