@@ -2,7 +2,8 @@
 
 Every round runs all readers once, in turn; ratios are medians of those within rounds. Spark's source is the class that
 its own jars hold; the jar of the short name adds nothing to it. Of fastavro, Polars, DataFusion and DuckDB those are
-asked that can read the files here; DuckDB needs its extension `avro` installed.
+asked that can read the files here; DuckDB needs its extension `avro` installed. The needle is also looked for in the
+same table in other codecs, since unpacking is most of what our reader does for it.
 """
 
 from __future__ import annotations
@@ -34,16 +35,23 @@ _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 _TWO = ("l_orderkey", "l_comment")
 _WITH_PEERS = ("needle", "all", "needle, 2 columns", "all, 2 columns")
 """Queries that the other engines take part in: what they do is the same, whatever the predicate."""
+_DEFAULT_CODEC = "snappy"
+_OTHER_CODECS = ("uncompressed", "zstandard", "deflate")
+"""Codecs as Spark names them; the needle is looked for in files of each."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """One line of the table: which rows, which columns (None for all); `keys` are what `l_partkey` must be in."""
+    """One line of the table: which rows, which columns (None for all); `keys` are what `l_partkey` must be in.
+
+    `codec` is that of the files.
+    """
 
     name: str
     where: str | None
     keys: range | None = None
     columns: tuple[str, ...] | None = None
+    codec: str = _DEFAULT_CODEC
 
 
 def queries(scale: int) -> list[Query]:
@@ -60,7 +68,21 @@ def queries(scale: int) -> list[Query]:
         ("all", None, None),
     ]
     found = [Query(name, where, keys) for name, where, keys in conditions]
-    return found + [Query(f"{q.name}, 2 columns", q.where, q.keys, _TWO) for q in found]
+    narrow = [Query(f"{q.name}, 2 columns", q.where, q.keys, _TWO) for q in found]
+    packed = [Query(f"needle, {codec}", found[0].where, needle, codec=codec) for codec in _OTHER_CODECS]
+    return found + narrow + packed
+
+
+def repacked(spark: SparkSession, lineitem: Path, codec: str) -> Path:
+    """The files of a directory in another codec, made if they are not there yet."""
+    if codec == _DEFAULT_CODEC:
+        return lineitem
+    target = lineitem.with_name(f"{lineitem.name}-{codec}")
+    if not (target / "_SUCCESS").exists():
+        files = len(list(lineitem.glob("*.avro")))
+        frame = spark.read.format(FILE_FORMAT).load(str(lineitem)).coalesce(files)
+        frame.write.format(FILE_FORMAT).option("compression", codec).mode("overwrite").save(str(target))
+    return target
 
 
 def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
@@ -78,12 +100,15 @@ def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
 
 
 class Bench:
-    """The readers over one table."""
+    """The readers over one table, in the codec of each query."""
 
     def __init__(self, spark: SparkSession, data: Path, peers: frozenset[str]) -> None:
         self._spark = spark
         self._data = data
         self._peers = peers
+
+    def _files(self, query: Query) -> str:
+        return str(repacked(self._spark, self._data, query.codec))
 
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
         """What to run for a query, by reader."""
@@ -104,7 +129,7 @@ class Bench:
 
     def _ours(self, query: Query, reader: str) -> int:
         session = PushdownSession(self._spark)
-        session.add_source("t", path=str(self._data), format="avro", reader=reader)
+        session.add_source("t", path=self._files(query), format="avro", reader=reader)
         result = session.scan("t", columns=query.columns, where=query.where)
         result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
         return result.rows or 0
@@ -112,7 +137,7 @@ class Bench:
     def _spark_reader(self, query: Query, *, pushdown: bool) -> int:
         """Spark alone, as its users write it."""
         self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
-        rows = self._spark.read.format(FILE_FORMAT).load(str(self._data))
+        rows = self._spark.read.format(FILE_FORMAT).load(self._files(query))
         rows = rows if query.where is None else rows.where(query.where)
         rows = rows if query.columns is None else rows.select(*query.columns)
         rows.write.format("noop").mode("overwrite").save()

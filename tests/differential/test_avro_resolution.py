@@ -80,7 +80,7 @@ def _run(spark: SparkSession, cases: int) -> None:
 
 
 def test_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
-    _run(spark, 2)
+    _run(spark, 1)
 
 
 @pytest.mark.nightly

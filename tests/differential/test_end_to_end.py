@@ -18,7 +18,7 @@ from spark_jobs.contract import SourceFormat
 
 LINES = 60
 SCANS = 10
-BATCHES = 3
+BATCHES = 2
 NIGHTLY_PAIRS = 100_000
 """Pairs of a scan and a line, per format."""
 ODDNESS = (0.0, 0.002, 0.02, 0.15)

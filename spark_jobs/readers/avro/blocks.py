@@ -13,7 +13,7 @@ from spark_jobs.readers.avro.stream import Stream
 class Block:
     """A block as stored: its offset in the file, how many records it has, and its packed bytes.
 
-    `number` counts from 0, from the first block of the range that is read.
+    `number` counts from 0, from the first block of the range that is read. `stored` is valid until the next block.
     """
 
     number: int

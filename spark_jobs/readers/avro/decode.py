@@ -113,12 +113,11 @@ class Decoder:
         """Whether Python decodes the records fast, without machine code."""
         return self._all.is_flat
 
-    def check(self, block: Unpacked) -> None:
-        """Raises ValueError where a block cannot have as many records as it says."""
-        least = self._least
-        most = len(block.data) // least if least else _MAX_EMPTY
-        if block.records > most:
-            raise ValueError(f"it says that it has {block.records} records, which {len(block.data)} bytes cannot hold")
+    def check(self, records: int, size: int) -> None:
+        """Raises ValueError where a block of so many bytes cannot have as many records as it says."""
+        most = size // self._least if self._least else _MAX_EMPTY
+        if records > most:
+            raise ValueError(f"it says that it has {records} records, which {size} bytes cannot hold")
 
     def batches(self, window: Window, count: AvroCount) -> Iterator[pa.RecordBatch]:
         """The rows of a window that pass the filter. Raises ValueError for damaged records."""

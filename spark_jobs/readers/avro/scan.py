@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.errors import PushdownError, UnreadableFileError
 from spark_jobs.readers.avro.blocks import Block, BlockError, blocks
+from spark_jobs.readers.avro.codecs import Buffer, Unpacker
 from spark_jobs.readers.avro.counts import AvroCount, Fate
 from spark_jobs.readers.avro.decode import AvroQuery as AvroQuery
 from spark_jobs.readers.avro.decode import Decoder, Unpacked, Window
@@ -72,6 +73,7 @@ class AvroFile:
         self.header = parse_header(path, self._stream)
         with self._blamed():
             self._decoder = decoders.of(self.header.schema)
+        self._unpacker = Unpacker(self.header.codec)
 
     def close(self) -> None:
         """Add up what was read."""
@@ -97,8 +99,8 @@ class AvroFile:
                 block = next(blocks(self._stream, self.header, part * size // number, size), None)
                 if block is None:
                     return
-                unpacked = self._unpacked(block)
-            yield self._sample(block, unpacked)
+                data = bytes(self._unpacked(block))
+            yield self._sample(block, Unpacked(block.number, block.offset, block.records, data))
 
     def _sample(self, block: Block, unpacked: Unpacked) -> BlockSample:
         window = Window([unpacked])
@@ -130,28 +132,28 @@ class AvroFile:
             for block in blocks(self._stream, self.header, start, end):
                 self._count.blocks[Fate.TOTAL] += 1
                 self._count.records += block.records
-                unpacked = self._unpacked(block)
-                if self._admits(unpacked):
-                    yield unpacked
+                data = self._unpacked(block)
+                if self._admits(data):
+                    yield Unpacked(block.number, block.offset, block.records, bytes(data))
 
-    def _admits(self, unpacked: Unpacked) -> bool:
+    def _admits(self, data: Buffer) -> bool:
         search = self._decoder.search
         if search is None or search.is_paused():
             return True
-        self._count.bytes_searched += len(unpacked.data)
-        found = search.may_match(unpacked.data)
+        self._count.bytes_searched += len(data)
+        found = search.may_match(data)
         if not found:
             self._count.blocks[Fate.SKIPPED] += 1
         return found
 
-    def _unpacked(self, block: Block) -> Unpacked:
+    def _unpacked(self, block: Block) -> Buffer:
+        """The block's records, valid until the next block is asked for."""
         try:
-            data = self.header.codec.unpack(block.stored)
-            unpacked = Unpacked(block.number, block.offset, block.records, data)
-            self._decoder.check(unpacked)
+            data = self._unpacker.unpack(block.stored)
+            self._decoder.check(block.records, len(data))
         except ValueError as problem:
             raise BlockError(block.number, block.offset, str(problem)) from problem
-        return unpacked
+        return data
 
     @contextmanager
     def _blamed(self, window: Window | None = None) -> Iterator[None]:

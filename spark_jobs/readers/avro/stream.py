@@ -11,7 +11,7 @@ _LONGEST = 10
 
 
 class Stream:
-    """The bytes of a file from where it stands. What `take` gives stays valid.
+    """The bytes of a file from where it stands. What `take` gives is valid until something else is asked for.
 
     Raises EOFError where the file ends too early, ValueError where a number is none, OSError where reading fails.
     """
@@ -91,9 +91,10 @@ class Stream:
         return True
 
     def _make_room(self, count: int) -> None:
-        """Move what is left to the window's beginning; the window is another one, since views of this one are about."""
+        """Move what is left to the window's beginning, in the same memory: new memory costs a fifth more to fill."""
         rest = self._data[self._begin : self._end]
         self._offset += self._begin
-        self._data = bytearray(max(WINDOW, count))
+        if count > len(self._data):
+            self._data = bytearray(count)
         self._data[: len(rest)] = rest
         self._begin, self._end = 0, len(rest)

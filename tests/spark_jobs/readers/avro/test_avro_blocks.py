@@ -115,6 +115,15 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_snappy_that_tells_a_size_it_cannot_have_is_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    """The size is the first number of a block; snappy makes at most 64 bytes of three."""
+    path = tmp_path / "vast.avro"
+    stored = b"\xff\xff\xff\xff\x0f" + bytes(60)
+    path.write_bytes(header(SCHEMA, "snappy") + zigzag(1) + zigzag(len(stored)) + stored + SYNC)
+    with pytest.raises(UnreadableFileError, match=rf"block 0 .* 61 bytes unpack to {2**32 - 1}"):
+        read(path, ARROW)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, way: str) -> None:
     """Each either goes unnoticed (nothing guards plain values) or gives an error that names the file."""
