@@ -49,7 +49,7 @@ help:
 	@echo "make demo      install what is needed, scan real flights through Airflow and Spark, show the report"
 	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
 	@echo "make lint      ruff and mypy only"
-	@echo "make nightly   the long sweeps of the differential tests, and scans of objects against Hadoop's S3A"
+	@echo "make nightly   the long sweeps of the differential tests, the example DAGs by dags test, and scans of objects against Hadoop's S3A"
 	@echo "make e2e-local run every example DAG with Airflow's services and a Spark cluster of this machine"
 	@echo "make e2e       the same DAGs and checks in containers (docker compose)"
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
@@ -144,8 +144,9 @@ test-spark: $(SPARK)/.checks java
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks java
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(AIRFLOW_TESTS)
 
-nightly: $(SPARK)/.checks java
+nightly: $(AIRFLOW)/.checks $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 
 # E2E_OPTIONS="--only flights_scan" leaves it at some of the DAGs.

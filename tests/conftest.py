@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# A JVM of the tests lives for seconds or minutes: its optimising compiler would take half of their time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# A JVM of the tests lives for seconds or minutes: its optimising compiler would take half of their time, the verifier
+# of its classes a tenth.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 if find_spec("airflow") is not None:
     home = tempfile.mkdtemp(prefix="airflow-home-")

@@ -1,4 +1,7 @@
-"""`airflow dags test` over a real spark-submit: the rows, the report, the XCom, and no secret anywhere on the way."""
+"""`airflow dags test` over a real spark-submit: the rows, the report, the XCom, and no secret anywhere on the way.
+
+The example DAGs run this way at night; `make e2e-local` runs them in a deployment.
+"""
 
 from __future__ import annotations
 
@@ -174,6 +177,7 @@ def orc_run(airflow: Airflow) -> Path:
     return demo / "output" / "2026-01-01"
 
 
+@pytest.mark.nightly
 def test_orc_files_that_one_task_writes_are_read_lazily_by_the_next(orc_run: Path) -> None:
     in_the_week = [
         flight.number for flight in FLIGHTS if flight.tailnum == NEEDLE and flight.month == 7 and flight.day < 8
@@ -182,6 +186,7 @@ def test_orc_files_that_one_task_writes_are_read_lazily_by_the_next(orc_run: Pat
     assert sorted(row["flight"] for row in rows_of(orc_run / "rarely_seen_orc")) == [1203, 1204]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("task", "fate"), [("needle", "pruned by statistics"), ("rarely_seen", "pruned by bloom filter")]
 )
@@ -239,6 +244,7 @@ def avro_run(airflow: Airflow, spark_python: str) -> Path:
     return demo / "output" / "2026-01-01"
 
 
+@pytest.mark.nightly
 def test_avro_files_are_scanned_without_a_jar(airflow: Airflow, avro_run: Path) -> None:
     wanted = [flight.number for flight in FLIGHTS if flight.tailnum == NEEDLE and flight.month == 7]
     assert sorted(row["flight"] for row in rows_of(avro_run / "needle_avro")) == wanted
@@ -252,6 +258,7 @@ def test_avro_files_are_scanned_without_a_jar(airflow: Airflow, avro_run: Path) 
     assert {row["route"]["dest"] for row in nested} == {"HDN"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", ["needle", "rarely_seen"])
 def test_avro_blocks_without_the_bytes_of_an_aircraft_are_not_decoded(
     task: str, airflow: Airflow, avro_run: Path

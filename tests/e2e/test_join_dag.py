@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 from airflow_cli import Airflow  # type: ignore[import-not-found]
-from test_dags_test import HEADER, results  # type: ignore[import-not-found]
+from test_dags_test import HEADER  # type: ignore[import-not-found]
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[2]
 DESTINATIONS = {"ORD": ("Chicago", -6), "BOS": ("Boston", -5), "MSP": ("Minneapolis", -6), "DEN": ("Denver", -7)}
@@ -91,7 +91,7 @@ def test_the_rows_are_those_of_the_query(join_run: Path) -> None:
 
 
 def test_each_source_gets_what_concerns_it(airflow: Airflow, join_run: Path) -> None:
-    sources = results(airflow, "flights_join")["cessnas"]["sources"]
+    sources = airflow.results("flights_join")["cessnas"]["sources"]
     assert sources["planes"]["pushed"] == ["manufacturer = 'CESSNA'"]
     assert sources["airports"]["pushed"] == ["tz = -6"]
     assert "month BETWEEN 7 AND 9" in [each["sql"] for each in sources["flights"]["conjuncts"]]
@@ -101,13 +101,13 @@ def test_each_source_gets_what_concerns_it(airflow: Airflow, join_run: Path) -> 
 
 
 def test_aircraft_become_a_condition_on_the_flights(airflow: Airflow, join_run: Path) -> None:
-    source = results(airflow, "flights_join")["cessnas"]["sources"]["flights"]
+    source = airflow.results("flights_join")["cessnas"]["sources"]["flights"]
     assert "tailnum IN ('N007', 'N077', 'N777')" in source["pushed"]
     assert source["rows_decoded"] < FLIGHTS / 10
 
 
 def test_the_joins_run_in_another_order_and_the_log_shows_both(airflow: Airflow, join_run: Path) -> None:
-    (join,) = results(airflow, "flights_join")["cessnas"]["joins"]
+    (join,) = airflow.results("flights_join")["cessnas"]["joins"]
     assert join["reordered"]
     assert join["before"] != join["after"]
     assert join["after"]["actual"] == sum(row["flights"] for row in expected())

@@ -22,6 +22,7 @@ HEADER = (
 )
 
 
+@pytest.mark.nightly
 def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflow: Airflow) -> None:
     demo = airflow.data / "demo-remote"
     folder = demo / "data" / "flights_csv" / "2013" / "all"
