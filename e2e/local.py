@@ -14,7 +14,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +57,8 @@ def product() -> Iterator[Local]:
         stack.callback(programs.stop)
         _lay_out(run / "demo" / "data")
         cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT)
-        cluster.start()
         database.execute("CREATE DATABASE airflow")
         given = database.connection()
-        reached = {name: given[name] for name in ("host", "port", "user", "password")}
-        load_flights({**reached, "dbname": given["database"]}, run / "demo" / "data")
         url = f"postgresql+psycopg2://{given['user']}:{given['password']}@{HOST}:{given['port']}/airflow"
         services = AirflowServices(
             programs,
@@ -75,8 +73,12 @@ def product() -> Iterator[Local]:
                 "SPARK_CONF_DIR": str(cluster.configuration),
             },
         )
-        deployment = Deployment(services.start(), run / "demo", "app-", programs.check)
-        yield Local(deployment, services.base_url, database)
+        # The cluster comes up while Airflow makes its database and imports itself.
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            ready = beside.submit(_prepare, cluster, given, run / "demo" / "data")
+            api = services.start()
+            ready.result()
+        yield Local(Deployment(api, run / "demo", "app-", programs.check), services.base_url, database)
     shutil.rmtree(run)
 
 
@@ -108,6 +110,13 @@ def run_checks(names: Sequence[str]) -> None:
         print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
         _require_no_connections(local.database)
     print(f"e2e-local: all is well, {time.monotonic() - started:.0f} s")
+
+
+def _prepare(cluster: SparkCluster, database: Mapping[str, object], data: Path) -> None:
+    """Bring the cluster up and fill the table of the remote scans."""
+    cluster.start()
+    reached = {name: database[name] for name in ("host", "port", "user", "password")}
+    load_flights({**reached, "dbname": database["database"]}, data)
 
 
 def _require_no_connections(database: Server) -> None:

@@ -12,15 +12,15 @@ from e2e.processes import E2eError, Programs, wait_for
 
 WORKERS = 2
 _START_SECONDS = 180.0
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVMs of a run live for seconds: the optimising compiler would take more than it gives."""
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""JVMs of a run live for seconds: the optimising compiler and the verifier would take more than they give."""
 
 _DEFAULTS = """\
 spark.eventLog.enabled true
 spark.eventLog.dir file:{events}
 spark.eventLog.rolling.enabled false
 spark.history.fs.logDirectory file:{events}
-spark.history.fs.update.interval 1s
+spark.history.fs.update.interval 5s
 spark.history.ui.port {history_port}
 spark.driver.bindAddress {host}
 spark.driver.host {host}
