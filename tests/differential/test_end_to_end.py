@@ -17,8 +17,8 @@ from text_scans import Scans, compared
 from spark_jobs.contract import SourceFormat
 
 LINES = 60
-SCANS = 10
-BATCHES = 2
+SCANS = 7
+BATCHES = 3
 NIGHTLY_PAIRS = 100_000
 """Pairs of a scan and a line, per format."""
 ODDNESS = (0.0, 0.002, 0.02, 0.15)
