@@ -35,6 +35,11 @@ S3A_TESTS := tests/spark_jobs/readers/test_s3_scan.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
+# Spark's JDBC source with the drivers of the servers that the tests start.
+JDBC_TESTS := tests/spark_jobs/readers/remote/test_remote_jdbc.py
+JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
+JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
+
 # Tests import the packages from the checkout, in this process and in the Python workers of Spark.
 SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
@@ -49,7 +54,7 @@ help:
 	@echo "make demo      install what is needed, scan real flights through Airflow and Spark, show the report"
 	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
 	@echo "make lint      ruff and mypy only"
-	@echo "make nightly   the long sweeps of the differential tests, the example DAGs by dags test, and scans of objects against Hadoop's S3A"
+	@echo "make nightly   the long sweeps of the tests, the example DAGs by dags test, objects by Hadoop's S3A, tables over JDBC"
 	@echo "make e2e-local run every example DAG with Airflow's services and a Spark cluster of this machine"
 	@echo "make e2e       the same DAGs and checks in containers (docker compose)"
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
@@ -148,6 +153,7 @@ nightly: $(AIRFLOW)/.checks $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
+	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
 
 # E2E_OPTIONS="--only flights_scan" leaves it at some of the DAGs.
 e2e-local: $(AIRFLOW)/.e2e .demo/data/.laid-out java
@@ -171,7 +177,7 @@ bench-joins: $(SPARK)/.bench java
 
 bench-remote: $(SPARK)/.bench java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \
-		--packages $$(paste -sd, requirements/jdbc.txt)
+		--packages $(JDBC_PACKAGES)
 
 bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection

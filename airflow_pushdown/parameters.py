@@ -387,6 +387,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         operators=(REMOTE,),
     ),
     Parameter(
+        "transport",
+        "str",
+        "auto",
+        "What carries the rows: `jdbc`, Spark's own source with the driver's jar on its class path, `arrow`, Python "
+        "workers without a jar, or `auto`, the faster of them that is possible.",
+        operators=(REMOTE,),
+    ),
+    Parameter(
         "fetch_size",
         "int",
         DEFAULT_FETCH_SIZE,

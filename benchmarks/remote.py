@@ -1,6 +1,6 @@
-"""Remote tables: our scans without a jar against Spark's JDBC source as its users write it, on the same databases.
+"""Remote tables: our scans, as Arrow and over JDBC, against Spark's JDBC source as its users write it.
 
-Servers are started for the run on this machine. Every round runs both once, in turn; ratios are medians of those within
+Servers are started for the run on this machine. Every round runs all once, in turn; ratios are medians of those within
 rounds. CPU seconds are those of Spark's side; the databases' own are not counted.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -94,6 +95,7 @@ class Database:
     name: str
     connection: Mapping[str, object]
     jdbc: Mapping[str, str]
+    transports: tuple[str, ...] = ("arrow", "auto")
 
 
 def prepare(scale: float, cache: Path) -> pa.Table:
@@ -140,7 +142,8 @@ def fill_mariadb(server: Server, file: Path) -> Database:
         cursor.execute("ANALYZE TABLE lineitem")
     url = f"jdbc:mysql://{parts['host']}:{parts['port']}/{parts['database']}?permitMysqlScheme=true"
     jdbc = {"url": url, "driver": "org.mariadb.jdbc.Driver", "user": str(parts["user"]), "password": server.password}
-    return Database("MariaDB", parts, jdbc)
+    # The driver takes no TLS unless it is told to; neither do we then.
+    return Database("MariaDB", {**parts, "tls": {"mode": "disable"}}, jdbc)
 
 
 def fill_sqlite(table: pa.Table, directory: Path) -> Database:
@@ -152,7 +155,7 @@ def fill_sqlite(table: pa.Table, directory: Path) -> Database:
         connection.executemany(f"INSERT INTO lineitem VALUES ({marks})", _rows(table))
         connection.execute(_INDEX)
     jdbc = {"url": f"jdbc:sqlite:{path}", "driver": "org.sqlite.JDBC"}
-    return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc)
+    return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc, ("arrow",))
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
@@ -170,7 +173,7 @@ def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
 
 
 class Bench:
-    """Both readers over one database."""
+    """Our transports and Spark's own source over one database."""
 
     def __init__(self, spark: SparkSession, database: Database) -> None:
         self._spark = spark
@@ -178,11 +181,14 @@ class Bench:
 
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
         """What to run for a query, by reader."""
-        return {"pushdown": lambda: self._ours(query), "jdbc": lambda: self._jdbc(query)}
+        engines: dict[str, Callable[[], int]] = {
+            way: partial(self._ours, query, way) for way in self._database.transports
+        }
+        return {**engines, "spark": lambda: self._jdbc(query)}
 
-    def _ours(self, query: Query) -> int:
+    def _ours(self, query: Query, transport: str) -> int:
         session = PushdownSession(self._spark)
-        session.add_remote("t", self._database.connection, table="lineitem")
+        session.add_remote("t", self._database.connection, table="lineitem", transport=transport)
         if query.sql is not None:
             result = session.sql(query.sql)
         else:
@@ -209,14 +215,18 @@ def _written(frame: DataFrame) -> None:
 
 
 def _line(query: Query, measured: dict[str, Measured]) -> str:
-    ours = measured["pushdown"]
-    cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
-    cells += [f"{ratio(measured, 'jdbc', 'pushdown', kind):.2f}" for kind in ("cpu", "wall")]
+    spark, ours = measured["spark"], [name for name in measured if name != "spark"]
+    rows = max(figures.rows for figures in measured.values())
+    cells = [query.name, f"{rows:,}", f"{statistics.median(spark.cpu):.2f}", f"{statistics.median(spark.wall):.2f}"]
+    for name in ours:
+        cells += [f"{ratio(measured, 'spark', name, kind):.2f}" for kind in ("cpu", "wall")]
     return "| " + " | ".join(cells) + " |"
 
 
 def _head(database: Database) -> list[str]:
-    titles = ["query", "rows", "our CPU s", "our wall s", "ours / JDBC: CPU", "wall"]
+    titles = ["query", "rows", "Spark's CPU s", "wall s"]
+    for way in database.transports:
+        titles += [f"{way}: CPU", "wall"]
     return ["", f"## {database.name}", "", "| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
 
 
@@ -284,7 +294,8 @@ def _write(arguments: argparse.Namespace, rows: int, lines: list[str], raw: dict
     about = (
         f"TPC-H lineitem, {rows:,} rows, on servers of this machine; Spark's JDBC source with one partition and a "
         f"fetch size of {_FETCH}; warmed up, then {arguments.rounds} interleaved rounds, medians of ratios within them "
-        f"(above 1: ours takes less); {os.cpu_count()} processors ({platform.machine()}), Python "
+        "(Spark's figure over ours: above 1 ours takes less; auto has the drivers' jars at hand); "
+        f"{os.cpu_count()} processors ({platform.machine()}), Python "
         f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
     (arguments.results / "remote.md").write_text("\n".join(["# Remote tables", "", about, *lines]) + "\n")

@@ -32,6 +32,7 @@ _AFTER_SENTENCE = re.compile(r"\s*SQLSTATE: .*", re.DOTALL)
 _WORKER_ERROR = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
 _WORKER_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n.*?(?=\n\tat |\s*SQLSTATE: |\Z)", re.DOTALL)
 _RAISED_LINE = re.compile(r"^(?!Traceback|During handling|The above)\S.*$", re.MULTILINE)
+_DATABASE_ERRORS = ("java.sql.SQL", "org.postgresql.util.PSQL")
 _JVM_FRAME = re.compile(r"^\s+(?:at \S+\(.*\)|\.\.\. \d+ more)$")
 _FILE_READ = re.compile(r"while reading file (.+?)\.\s")
 _PARSE_PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
@@ -275,6 +276,17 @@ def _access_denied(chain: Sequence[_Link]) -> _Finding | None:
     return None
 
 
+def _database_failed(chain: Sequence[_Link]) -> _Finding | None:
+    """What a database says through Spark's JDBC source; that its table may be read was found out before."""
+    for link in chain:
+        if link.kind.startswith(_DATABASE_ERRORS):
+            sentence = _sentence(link.message)
+            bad_value = "Bad value for type" in sentence
+            code = ErrorCode.SCHEMA_CONFLICT if bad_value else ErrorCode.REMOTE_FAILED
+            return _Finding(code, f"the database or its driver ended the read: {sentence}", link.kind)
+    return None
+
+
 def _unreadable_file(chain: Sequence[_Link]) -> _Finding | None:
     for link in chain:
         file = _FILE_READ.search(link.message)
@@ -367,6 +379,7 @@ _RULES: tuple[_Rule, ...] = (
     _stopped,
     _worker_killed,
     _access_denied,
+    _database_failed,
     _unreadable_file,
     _bad_text,
     _unknown_column,

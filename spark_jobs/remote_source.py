@@ -18,6 +18,7 @@ from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified, classify
 from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.jdbc import jdbc_route
 from spark_jobs.readers.remote.model import Dialect
 from spark_jobs.readers.remote.rules import SparkRules, reads_alike
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
@@ -47,6 +48,7 @@ class OpenedRemote(OpenedSource):
         client = connect(self._address, Settings(statement_timeout=source.spec.statement_timeout))
         try:
             self._table = described(client, source.connection.kind, source.spec)
+            self._route = jdbc_route(spark, client, self._address, source.spec, self._table)
         finally:
             client.close()
         everything = self._request(tuple(self.schema.fieldNames()), None, None)
@@ -144,6 +146,7 @@ class OpenedRemote(OpenedSource):
         plan = RemotePlan(
             *(self._table, columns, classified, reports, exact, self._remote.spec, self._address, reason, notes),
             in_one_piece=in_one_piece,
+            route=self._route,
         )
         return RemoteScan(self._spark, plan)
 

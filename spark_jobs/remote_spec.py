@@ -28,6 +28,14 @@ class WideNumbers(StrEnum):
     TEXT = "text"
 
 
+class Transport(StrEnum):
+    """What carries the rows: Spark's JDBC source, Arrow in Python workers, or the faster of them that is possible."""
+
+    AUTO = "auto"
+    ARROW = "arrow"
+    JDBC = "jdbc"
+
+
 class TlsMode(StrEnum):
     """How much of TLS is asked for; names and meanings are libpq's."""
 
@@ -78,8 +86,9 @@ class RemoteSourceSpec(Message):
     scan into `num_partitions` ranges of a number or a date, between the bounds if given, else by the column's own
     statistics; without it PostgreSQL's tables are cut by pages. `num_partitions` None leaves it to the planner's
     estimate. `consistent` makes all partitions see one state, which takes one partition where the database has no
-    snapshots to share. `fetch_size` is in rows; `statement_timeout` in seconds. With `zero_dates_as_null`, dates that
-    MySQL has and nobody else are NULL, else they are an error.
+    snapshots to share. `transport` JDBC needs the driver's jar on Spark's class path. `fetch_size` is in rows;
+    `statement_timeout` in seconds. With `zero_dates_as_null`, dates that MySQL has and nobody else are NULL, else they
+    are an error.
     """
 
     format: Literal["remote"] = REMOTE
@@ -91,6 +100,7 @@ class RemoteSourceSpec(Message):
     lower_bound: str | None = None
     upper_bound: str | None = None
     consistent: bool = True
+    transport: Transport = Transport.AUTO
     fetch_size: Annotated[int, Field(ge=1)] = 10_000
     statement_timeout: Annotated[float, Field(gt=0)] | None = None
     wide_numbers: WideNumbers = WideNumbers.ERROR

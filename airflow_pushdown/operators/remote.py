@@ -42,6 +42,8 @@ class RemoteScanOperator(PushdownBaseOperator):
     :param upper_bound: Up to where the ranges of `partition_column` are cut, like `lower_bound`. (templated)
     :param consistent: Whether all partitions see the table at one moment: through an exported snapshot in PostgreSQL,
         elsewhere by reading it in one piece. (templated)
+    :param transport: What carries the rows: `jdbc`, Spark's own source with the driver's jar on its class path,
+        `arrow`, Python workers without a jar, or `auto`, the faster of them that is possible. (templated)
     :param fetch_size: Rows that a connection holds at a time. (templated)
     :param statement_timeout: Seconds after which a statement is ended and the task fails. (templated)
     :param wide_numbers: What numbers become that may have more than 38 digits: an `error` where one has, or `text`.
@@ -86,6 +88,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         lower_bound: int | str | None = None,
         upper_bound: int | str | None = None,
         consistent: bool = True,
+        transport: str = "auto",
         fetch_size: int = DEFAULT_FETCH_SIZE,
         statement_timeout: float | None = None,
         wide_numbers: str = "error",
@@ -104,6 +107,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
         self.consistent = consistent
+        self.transport = transport
         self.fetch_size = fetch_size
         self.statement_timeout = statement_timeout
         self.wide_numbers = wide_numbers
@@ -126,6 +130,7 @@ class RemoteScanOperator(PushdownBaseOperator):
                     "lower_bound": self.lower_bound,
                     "upper_bound": self.upper_bound,
                     "consistent": switch("consistent", self.consistent),
+                    "transport": self.transport,
                     "fetch_size": self.fetch_size,
                     "statement_timeout": self.statement_timeout,
                     "wide_numbers": self.wide_numbers,

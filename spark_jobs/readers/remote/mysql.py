@@ -16,10 +16,8 @@ from spark_jobs.errors import LostConnectionError, PushdownError, RemoteFailedEr
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.client import Row
 from spark_jobs.readers.remote.mysql_rows import TooLongRowError, row_texts
+from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout
 
-_SESSION = "SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 600, SESSION sql_mode = {mode}"
-_MODE = "TRIM(',' FROM REPLACE(REPLACE(@@SESSION.sql_mode, 'PAD_CHAR_TO_FULL_LENGTH', ''), ',,', ','))"
-"""Of the modes only this one changes the values of columns."""
 _LOST = frozenset(
     {1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2055}
 )
@@ -128,15 +126,13 @@ class MysqlClient:
         )
 
     def _prepare(self) -> None:
-        self.rows(_SESSION.format(mode=_MODE))
+        self.rows(MYSQL_SESSION)
         self.rows("SET SESSION TRANSACTION READ ONLY")
         limit = self._settings.statement_timeout
         if limit is not None:
             ((version,),) = self.rows("SELECT version()")
-            if "mariadb" in str(version).lower():
-                self.rows("SET SESSION max_statement_time = %s", limit)
-            else:
-                self.rows("SET SESSION max_execution_time = %s", max(1, round(limit * 1000)))
+            setting = mysql_timeout(limit, is_mariadb="mariadb" in str(version).lower())
+            self.rows(f"SET SESSION {setting}")
 
     def _error(self, problem: BaseException) -> PushdownError:
         number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0

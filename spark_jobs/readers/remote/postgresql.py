@@ -20,14 +20,8 @@ from spark_jobs.errors import (
 )
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.client import Row
+from spark_jobs.readers.remote.session_settings import postgresql_options
 
-_SESSION = (
-    "-c standard_conforming_strings=on -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex "
-    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000 "
-    "-c default_transaction_read_only=on"
-)
-"""What our statements take for granted. A server asks every 2 s whether its client still lives, so that statements of
-killed tasks end."""
 _REFUSED = ("28", "3D", "3F", "42", "0A", "0L", "0P")
 """Classes of SQLSTATE that the same statement would meet again: rights, names, syntax."""
 _LOST = ("08", "53", "57P", "40", "25P03")
@@ -145,9 +139,6 @@ class PostgresqlClient:
     def _conninfo(self) -> str:
         """The connection in libpq's keywords: an address with the password in it would be shown in messages."""
         address, settings = self._address, self._settings
-        options = f"{address.options or ''} {_SESSION}"
-        if settings.statement_timeout is not None:
-            options += f" -c statement_timeout={max(1, round(settings.statement_timeout * 1000))}"
         parts = {
             "host": address.host,
             "port": address.port,
@@ -161,7 +152,7 @@ class PostgresqlClient:
             "connect_timeout": address.connect_timeout,
             "client_encoding": "UTF8",
             "application_name": "airflow_pushdown",
-            "options": options.strip(),
+            "options": postgresql_options(address.options, settings.statement_timeout),
         }
         return make_conninfo("", **{key: value for key, value in parts.items() if value is not None})
 

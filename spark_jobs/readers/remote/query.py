@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -55,7 +56,7 @@ class RemoteQuery:
     aggregated: bool = False
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def sql(self) -> str:
         """The text that is sent."""
         return to_sql(self.select, self.dialect)

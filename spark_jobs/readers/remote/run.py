@@ -33,6 +33,7 @@ class RemoteRun:
         self._waves = 0
         self._statements: tuple[str, ...] = ()
         self._how = ""
+        self._counted_here = True
 
     def frame(
         self,
@@ -45,7 +46,7 @@ class RemoteRun:
         """The rows of some statements, each of them a task; `how` says in words how they came to be so many."""
         counts, wave = self._counts, self._waves
         self._waves += 1
-        self._statements, self._how = statements, how
+        self._statements, self._how, self._counted_here = statements, how, True
 
         def report(number: int, count: RemoteCount) -> None:
             counts.add({(wave, number): count})
@@ -56,10 +57,17 @@ class RemoteRun:
         numbers = self._spark.range(0, len(statements), 1, len(statements))
         return numbers.mapInArrow(reader, schema)
 
+    def carried(self, frame: DataFrame, statements: tuple[str, ...], how: str) -> DataFrame:
+        """A frame that Spark reads by itself from some statements: it counts the rows, and no bytes."""
+        self._statements, self._how, self._counted_here = statements, how, False
+        return frame
+
     def report(self, planned: SourceReport, statement: str) -> SourceReport:
         """The plan with what was sent, or would be (`statement`), and the figures of the tasks that have run."""
         counts = list(self._counts.value.values())
         shown = planned.model_copy(update={"statements": _shown(self._statements or (statement,))})
+        if not self._counted_here:
+            return shown.model_copy(update={"notes": (*planned.notes, f"partitions: {self._how}")})
         if not counts:
             return shown
         fates = {"read": len(counts), "begun again": sum(count.retries for count in counts)}

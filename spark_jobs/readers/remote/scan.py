@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,14 +13,17 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, RemoteSourceSpec, SourceReport
+from spark_jobs.errors import BadSpecError
 from spark_jobs.readers.protocol import LimitedScan
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.classify import Classified
 from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.jdbc import JdbcRoute
 from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
 from spark_jobs.readers.remote.run import RemoteRun, wanted_field
 from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, may_be_sliced, slices, whole
+from spark_jobs.remote_spec import Transport
 
 
 @runtime_checkable
@@ -43,10 +48,22 @@ class RemotePlan:
     reason: str
     notes: tuple[str, ...] = ()
     in_one_piece: bool = False
+    route: JdbcRoute | str = ""
+
+    def carried(self, *, few: bool) -> JdbcRoute | str:
+        """The way over JDBC, or why the rows come as Arrow. A small answer is there before Spark's source asks."""
+        if isinstance(self.route, str):
+            return self.route
+        refusal = self.route.refusal(self.columns)
+        if self.spec.transport is Transport.JDBC:
+            if refusal is not None:
+                raise BadSpecError(f"transport: 'jdbc' is not possible: {refusal}; leave the column out")
+            return self.route
+        return refusal or ("a small answer comes faster so" if few else self.route)
 
 
 class RemoteScan:
-    """A planned scan whose rows come as Arrow through Python workers."""
+    """A planned scan whose rows come as Arrow through Python workers, or over Spark's JDBC source."""
 
     spark_counts_bytes = False
 
@@ -65,10 +82,10 @@ class RemoteScan:
     def frame(self) -> DataFrame:
         """The rows that the database lets through, in partitions that all see one state where it can give one."""
         if self._plan.in_one_piece:
-            return self._reading((self._query().sql,), Settings(), "")
+            return self._by_arrow((self._whole,), Settings(), "")
         cut = self._cut()
-        statements = tuple(self._query(bounds=condition).sql for condition in cut.conditions)
-        return self._reading(statements, Settings(snapshot=self._snapshot, few=cut.few), cut.how)
+        settings = Settings(snapshot=self._snapshot, few=cut.few)
+        return self._reading(None, cut.conditions, settings, cut.how)
 
     def limited(self, limit: int) -> LimitedScan | None:
         """The limit in the statement itself; None where Spark still has to drop rows."""
@@ -80,7 +97,8 @@ class RemoteScan:
         query = self._query(limit)
         if not self.exact or not query.limited:
             return None
-        return self._reading((query.sql,), Settings(few=limit <= FEW_ROWS), "a limited answer comes in one piece")
+        settings = Settings(few=limit <= FEW_ROWS)
+        return self._reading(limit, (None,), settings, "a limited answer comes in one piece")
 
     def release(self) -> None:
         """Give up the snapshot that the partitions share."""
@@ -94,11 +112,18 @@ class RemoteScan:
         planned = SourceReport(
             reader="remote", reason=plan.reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
-        return self._run.report(planned, self._query().sql)
+        return self._run.report(planned, self._whole.sql)
 
-    def _query(self, limit: int | None = None, bounds: exp.Expr | None = None) -> RemoteQuery:
+    @cached_property
+    def _whole(self) -> RemoteQuery:
+        """The query in one piece. It is written once: thousands of values take a tenth of a second."""
+        return self._query()
+
+    def _query(
+        self, limit: int | None = None, bounds: exp.Expr | None = None, table: RemoteTable | None = None
+    ) -> RemoteQuery:
         plan = self._plan
-        return remote_query(plan.table, plan.columns, plan.classified, limit=limit, partition_bounds=bounds)
+        return remote_query(table or plan.table, plan.columns, plan.classified, limit=limit, partition_bounds=bounds)
 
     def _cut(self) -> Slices:
         """How the scan is cut into partitions; with several, the state is held that all of them are to see."""
@@ -109,7 +134,7 @@ class RemoteScan:
         client = connect(plan.address, Settings(statement_timeout=plan.spec.statement_timeout))
         held = False
         try:
-            cut = slices(client, plan.table, plan.spec, self._query().sql, self._spark.sparkContext.defaultParallelism)
+            cut = slices(client, plan.table, plan.spec, self._whole.sql, self._spark.sparkContext.defaultParallelism)
             if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
                 self.release()
                 self._snapshot = client.export_snapshot()
@@ -121,11 +146,24 @@ class RemoteScan:
             self._held = weakref.finalize(self, client.close)
         return cut
 
-    def _reading(self, statements: tuple[str, ...], settings: Settings, how: str) -> DataFrame:
-        """The rows of some statements, each of them a task."""
+    def _reading(
+        self, limit: int | None, conditions: Sequence[exp.Expr | None], settings: Settings, how: str
+    ) -> DataFrame:
+        """The rows of the statements for some parts of the table, each of them a task."""
+        route = self._plan.carried(few=settings.few)
+        if isinstance(route, str):
+            note = how if self._plan.route == route else f"{how}; as Arrow: {route}"
+            whole = limit is None and tuple(conditions) == (None,)
+            queries = [self._whole] if whole else [self._query(limit, part) for part in conditions]
+            return self._by_arrow(queries, settings, note)
+        statements = tuple(route.statement(self._query(limit, part, route.table).select) for part in conditions)
+        frame = route.frame(statements, self._plan.columns, settings.snapshot)
+        return self._run.carried(frame, statements, f"{how}; over Spark's JDBC source")
+
+    def _by_arrow(self, queries: Sequence[RemoteQuery], settings: Settings, how: str) -> DataFrame:
         schema = _schema(self._plan)
         fields = [wanted_field(field, self._plan.table) for field in schema.fields]
-        return self._run.frame(statements, fields, schema, settings, how)
+        return self._run.frame(tuple(query.sql for query in queries), fields, schema, settings, how)
 
 
 class _Once:

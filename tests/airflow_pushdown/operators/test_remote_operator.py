@@ -9,7 +9,7 @@ import pytest
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import RemoteScanOperator
 from spark_jobs.contract import ErrorCode, JobSpec, QuerySpec, RemoteSourceSpec
-from spark_jobs.remote_spec import DatabaseKind, WideNumbers
+from spark_jobs.remote_spec import DatabaseKind, Transport, WideNumbers
 
 
 def operator(**parameters: object) -> RemoteScanOperator:
@@ -40,6 +40,7 @@ def test_the_parameters_become_the_job() -> None:
         lower_bound=1,
         upper_bound="100",
         consistent=False,
+        transport="jdbc",
         fetch_size=500,
         statement_timeout="1.5",
         wide_numbers="text",
@@ -54,6 +55,7 @@ def test_the_parameters_become_the_job() -> None:
             lower_bound="1",
             upper_bound="100",
             consistent=False,
+            transport=Transport.JDBC,
             fetch_size=500,
             statement_timeout=1.5,
             wide_numbers=WideNumbers.TEXT,
@@ -78,6 +80,7 @@ def test_a_query_takes_the_place_of_a_table() -> None:
         ({"num_partitions": "many"}, "num_partitions: "),
         ({"statement_timeout": -1}, "statement_timeout: "),
         ({"wide_numbers": "round"}, "wide_numbers: "),
+        ({"transport": "pigeon"}, "transport: "),
         ({"limit": -1}, "limit: "),
         ({"columns": "id"}, "columns: "),
         ({"consistent": "perhaps"}, "consistent: "),

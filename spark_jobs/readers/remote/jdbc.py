@@ -1,0 +1,191 @@
+"""Carry our statements over Spark's own JDBC source, where the driver's jar is on its class path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from urllib.parse import quote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from sqlglot import exp
+
+from spark_jobs.errors import BadSpecError
+from spark_jobs.gateway import jvm
+from spark_jobs.readers.remote.address import Address
+from spark_jobs.readers.remote.client import Client
+from spark_jobs.readers.remote.jdbc_values import crossed, crossing, decoded
+from spark_jobs.readers.remote.model import Dialect, RemoteTable
+from spark_jobs.readers.remote.render import quoted, to_sql
+from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
+from spark_jobs.remote_spec import RemoteSourceSpec, Transport
+
+DRIVERS = {"postgresql": "org.postgresql.Driver", "mysql": "org.mariadb.jdbc.Driver"}
+"""The driver of each kind of server; MariaDB's speaks to MySQL as well."""
+_PLAIN = re.compile(r"[\w.$-]+")
+"""Names of hosts and databases that mean nothing else inside a JDBC address."""
+_EVERY_ROW = ["1 = 1"]
+_MARIADB_TLS = {"disable": "disable", "require": "trust", "verify-ca": "verify-ca", "verify-full": "verify-full"}
+
+
+@dataclass(frozen=True)
+class JdbcRoute:
+    """How Spark's JDBC source reaches a database.
+
+    `properties` are the driver's and Spark's own, the password among them: they travel to tasks inside the relation,
+    of which plans, pages and events show the statement alone. `table` has its columns selected as they cross.
+    """
+
+    spark: SparkSession
+    table: RemoteTable
+    url: str
+    properties: dict[str, str] = field(repr=False)
+    statements_before: str
+
+    def refusal(self, columns: Sequence[str]) -> str | None:
+        """Why some columns cannot cross; None where they can."""
+        for name in columns:
+            column = self.table.column(name, case_sensitive=True)
+            if column is not None and crossing(column, self.table) is None:
+                return f"column {name} ({column.remote_type}) crosses as Arrow only"
+        return None
+
+    def statement(self, select: exp.Select) -> str:
+        """The statement, its columns renamed: Spark does not quote what it finds in a name."""
+        renamed = select.copy()
+        inner = [node.this if isinstance(node, exp.Alias) else node for node in renamed.expressions]
+        names = self._names(len(inner))
+        renamed.set("expressions", [_alias(node, name) for node, name in zip(inner, names, strict=True)])
+        return to_sql(renamed, self.table.dialect)
+
+    def frame(self, statements: Sequence[str], columns: Sequence[str], snapshot: str | None) -> DataFrame:
+        """The rows of some statements, each of them a task, with the values that Arrow would bring."""
+        frames = [self._relation(statement, snapshot) for statement in statements]
+        return reduce(DataFrame.unionAll, frames).select(*self._outputs(columns))
+
+    def _relation(self, statement: str, snapshot: str | None) -> DataFrame:
+        first = (
+            self.statements_before
+            if snapshot is None
+            else f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{snapshot}'"
+        )
+        properties = {**self.properties, "sessionInitStatement": first} if first else self.properties
+        # By `jdbc` with predicates and not by `load`, whose options Spark keeps in a plan that explain() shows.
+        return self.spark.read.jdbc(
+            self.url, f"({statement}) airflow_pushdown", predicates=_EVERY_ROW, properties=properties
+        )
+
+    def _outputs(self, columns: Sequence[str]) -> list[Column]:
+        outputs = []
+        for name, crossing_name in zip(columns, self._names(len(columns)), strict=True):
+            column = self.table.column(name, case_sensitive=True)
+            assert column is not None
+            way = crossing(column, self.table)
+            assert way is not None
+            outputs.append(decoded(f.col(crossing_name), column, way).alias(name))
+        return outputs
+
+    def _names(self, number: int) -> list[str]:
+        """Names that no column of the table has, so that ORDER BY means the table's."""
+        prefix = "c"
+        while any(column.name.lower().startswith(prefix) for column in self.table.columns):
+            prefix += "_"
+        return [f"{prefix}{place}" for place in range(number)]
+
+
+def jdbc_route(
+    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
+) -> JdbcRoute | str:
+    """The way over JDBC, or why there is none. Raises BadSpecError where none but that was asked for."""
+    refusal = _refusal(spark, address, spec)
+    if refusal is None:
+        return _route(spark, client, address, spec, table)
+    if spec.transport is Transport.JDBC:
+        raise BadSpecError(f"transport: 'jdbc' is not possible: {refusal}")
+    return refusal
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether a class is on Spark's class path, jars of packages included."""
+    loader = jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        return loader.loadClass(name) is not None
+    except Py4JJavaError:
+        return False
+
+
+def _refusal(spark: SparkSession, address: Address, spec: RemoteSourceSpec) -> str | None:
+    if spec.transport is Transport.ARROW:
+        return "transport='arrow'"
+    driver = DRIVERS.get(address.kind)
+    if driver is None:
+        return f"{address.kind} is read as Arrow"
+    if not has_class(spark, driver):
+        return f"Spark has no class {driver}; submit the job with the driver's jar or package"
+    if not _PLAIN.fullmatch(address.host) or not _PLAIN.fullmatch(address.database):
+        return "the host or the database has a name that a JDBC address may not hold"
+    if address.cert_file or address.key_file:
+        return "client certificates are given to the drivers of Arrow only"
+    return None
+
+
+def _route(
+    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
+) -> JdbcRoute:
+    port = f":{address.port}" if address.port else ""
+    place = f"{address.host}{port}/{quote(address.database, safe='')}"
+    common = {
+        "driver": DRIVERS[address.kind],
+        "fetchsize": str(spec.fetch_size),
+        # What Spark itself would send of a filter is not always what it means there.
+        "pushDownPredicate": "false",
+        **({} if address.user is None else {"user": address.user}),
+        **({} if address.password is None else {"password": address.password}),
+    }
+    if table.dialect is Dialect.POSTGRES:
+        properties = {**common, **_postgresql(address, spec)}
+        return JdbcRoute(spark, crossed(table), f"jdbc:postgresql://{place}", properties, "")
+    properties = {**common, **_mariadb(address, client)}
+    before = ", ".join([MYSQL_SESSION, *_limits(table.dialect, spec)])
+    url = f"jdbc:mysql://{place}?permitMysqlScheme"
+    return JdbcRoute(spark, crossed(table), url, properties, before)
+
+
+def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
+    # libpq verifies the server by a certificate that it is given, whether asked to or not.
+    mode = "verify-ca" if address.tls_mode == "require" and address.ca_file else address.tls_mode
+    return {
+        "sslmode": mode,
+        **({"sslrootcert": address.ca_file} if address.ca_file else {}),
+        "options": postgresql_options(address.options, spec.statement_timeout),
+        "ApplicationName": "airflow_pushdown",
+        "connectTimeout": str(address.connect_timeout),
+    }
+
+
+def _mariadb(address: Address, client: Client) -> dict[str, str]:
+    mode = _MARIADB_TLS.get(address.tls_mode) or ("trust" if _is_encrypted(client) else "disable")
+    return {
+        "sslMode": mode,
+        **({"serverSslCert": address.ca_file} if address.ca_file and mode.startswith("verify") else {}),
+        "connectTimeout": str(address.connect_timeout * 1000),
+    }
+
+
+def _is_encrypted(client: Client) -> bool:
+    """Whether the server offers TLS: our own connection then has it. This driver insists on it or does without."""
+    return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
+
+
+def _limits(dialect: Dialect, spec: RemoteSourceSpec) -> list[str]:
+    read_only = "tx_read_only = 1" if dialect is Dialect.MARIADB else "transaction_read_only = 1"
+    limit = spec.statement_timeout
+    timeout = [] if limit is None else [mysql_timeout(limit, is_mariadb=dialect is Dialect.MARIADB)]
+    return [f"SESSION {setting}" for setting in (read_only, *timeout)]
+
+
+def _alias(node: exp.Expr, name: str) -> exp.Alias:
+    return exp.Alias(this=node, alias=quoted(name))

@@ -1,0 +1,124 @@
+"""How columns cross Spark's JDBC source with the values that they have over Arrow.
+
+Where Spark or a driver would make another value of a column, it crosses as text or as a number of a plainer type, and
+Spark makes the wanted one of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from spark_jobs.errors import SchemaConflictError
+from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from spark_jobs.readers.remote.render import call, cast, column_reference
+
+_LONG_DIGITS, _MOST_DIGITS = 18, 38
+_DATE_LENGTH = 10
+_SAME_IN_MYSQL = ("smallint", "mediumint", "int", "bigint", "double", "decimal")
+"""Types of MySQL that Spark and the driver read as they are, unless they are unsigned."""
+_TEXT_IN_MYSQL = ("varchar", "text", "tinytext", "mediumtext", "longtext")
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How a column crosses: what is selected for it (None: the column alone), and whether as text to be checked."""
+
+    rendering: exp.Expr | None
+    as_text: bool = False
+
+
+def crossing(column: RemoteColumn, table: RemoteTable) -> Crossing | None:
+    """How a column crosses; None for those that only Arrow brings."""
+    reference = column_reference(table, column.name)
+    if table.dialect is Dialect.POSTGRES:
+        return _from_postgresql(column, reference)
+    return _from_mysql(column, reference) if table.dialect.is_mysql else None
+
+
+def crossed(table: RemoteTable) -> RemoteTable:
+    """The table with its columns selected as they cross; those that do not are as they were."""
+    found = [(column, crossing(column, table)) for column in table.columns]
+    columns = [column if way is None else replace(column, rendering=way.rendering) for column, way in found]
+    return replace(table, columns=tuple(columns))
+
+
+def decoded(value: Column, column: RemoteColumn, way: Crossing) -> Column:
+    """The wanted value of what crossed. The cast also takes away what Spark noted of the column's length."""
+    return _checked(value, column) if way.as_text else value.cast(column.spark_type)
+
+
+def _from_postgresql(column: RemoteColumn, reference: exp.Column) -> Crossing | None:
+    kind = column.spark_type
+    if isinstance(kind, t.ArrayType):
+        return None
+    if isinstance(kind, t.DecimalType):
+        if column.remote_type.startswith("numeric(") and kind.precision <= _LONG_DIGITS:
+            return Crossing(None)
+        return Crossing(_text(reference), as_text=True)
+    if isinstance(kind, t.DateType | t.TimestampNTZType):
+        return Crossing(_text(reference), as_text=True)
+    if isinstance(kind, t.TimestampType):
+        there = exp.AtTimeZone(this=reference, zone=exp.Literal.string("UTC"))
+        return Crossing(_text(there), as_text=True)
+    return Crossing(column.rendering)
+
+
+def _text(node: exp.Expr) -> exp.Expr:
+    return cast(node, "text", Dialect.POSTGRES)
+
+
+def _from_mysql(column: RemoteColumn, reference: exp.Column) -> Crossing:
+    kind, word = column.spark_type, column.remote_type.partition("(")[0].partition(" ")[0]
+    plain = "unsigned" not in column.remote_type
+    selected = reference if column.rendering is None else column.rendering
+    if word in _SAME_IN_MYSQL and plain:
+        wide = word == "decimal" and _digits(column) > _MOST_DIGITS
+        return Crossing(call("CONCAT", reference), as_text=True) if wide else Crossing(column.rendering)
+    if isinstance(kind, t.DecimalType | t.DateType | t.TimestampNTZType | t.TimestampType):
+        return Crossing(call("CONCAT", selected), as_text=True)
+    if isinstance(kind, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
+        # tinyint(1) would be a boolean, a year a date.
+        return Crossing(cast(selected, "SIGNED", Dialect.MYSQL))
+    if isinstance(kind, t.StringType) and word not in _TEXT_IN_MYSQL:
+        # Spark would pad what a driver calls CHAR: enums too.
+        return Crossing(call("CONCAT", selected))
+    return Crossing(column.rendering)
+
+
+def _digits(column: RemoteColumn) -> int:
+    return int(column.remote_type.partition("(")[2].partition(",")[0] or 0)
+
+
+def _checked(text: Column, column: RemoteColumn) -> Column:
+    """The value of a text; Spark raises, naming the column, for what its type has no room for."""
+    kind, zoned = column.spark_type, isinstance(column.spark_type, t.TimestampType)
+    value = (f.concat(text, f.lit("Z")) if zoned else text).try_cast(kind)
+    found = f.when(_plain(kind)(text), value)
+    return f.coalesce(found, f.when(text.isNotNull(), _refused(text, column))).cast(kind)
+
+
+def _plain(kind: t.DataType) -> Callable[[Column], Column]:
+    """Whether a text is one that Spark's cast reads as it is meant: it passes over what follows a date."""
+    if isinstance(kind, t.DateType):
+        return lambda text: (f.length(text) == _DATE_LENGTH) & (text >= "0001")
+    if isinstance(kind, t.TimestampNTZType | t.TimestampType):
+        return lambda text: (f.substring(text, 5, 1) == "-") & (text >= "0001") & ~text.endswith("C")
+    return lambda text: text.isNotNull()
+
+
+def _refused(text: Column, column: RemoteColumn) -> Column:
+    """Raises as a Python worker does, a line with the class of the error, which is read back as that."""
+    name = f"{SchemaConflictError.__module__}.{SchemaConflictError.__name__}"
+    before = f"\n{name}: column {column.name} ({column.remote_type}) holds '"
+    behind = (
+        f"' that is no {column.spark_type.simpleString()} to Spark; leave the column out, or give a `query` that "
+        "converts it\n"
+    )
+    return f.raise_error(f.concat(f.lit(before), f.substring(text, 1, _SHOWN), f.lit(behind)))

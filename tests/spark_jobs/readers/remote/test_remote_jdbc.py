@@ -1,0 +1,247 @@
+"""Rows over Spark's JDBC source are those that come as Arrow; without the driver's jar they come as Arrow.
+
+The nightly tests need the drivers, which `make nightly` gives to Spark; without them they are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from databases import Server
+from every_type import EveryType, loaded, sqlite_file
+from nasty_tables import mysql_table, postgres_table
+from pyspark.sql import SparkSession
+from semantics_rows import GROUPS
+from sqlglot import exp
+
+from spark_jobs.contract import ErrorCode
+from spark_jobs.errors import BadSpecError
+from spark_jobs.failures import classify
+from spark_jobs.readers.remote.jdbc import DRIVERS, JdbcRoute, has_class
+from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from spark_jobs.result import PushdownResult
+from spark_jobs.session import PushdownSession
+
+KINDS = ("postgresql", "mysql")
+ODD = 'select "x" -- `y`'
+NEEDS_DRIVERS = [pytest.mark.nightly, pytest.mark.usefixtures("drivers")]
+SHOWING = """
+import json, sys, time, urllib.request
+from pyspark.sql import SparkSession
+from spark_jobs.session import PushdownSession
+given = json.load(sys.stdin)
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
+for key, value in given["conf"].items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+session = PushdownSession(spark)
+session.add_remote("source", given["connection"], table="shown", transport="jdbc")
+result = session.scan("source", where="k > 7 AND upper(s) = 'S9'")
+print("rows", result.run(lambda frame: frame.count()), result.report())
+for frame in (result.df, result.df.where("k > 8")):
+    frame.explain("extended")
+    frame.explain("formatted")
+    plans = frame._jdf.queryExecution()
+    print(plans.logical().toJSON(), plans.analyzed().toJSON(), plans.executedPlan().toJSON())
+place = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
+for page in ("environment", "jobs", "stages?details=true", "sql?details=true&planDescription=true", "executors"):
+    print(urllib.request.urlopen(f"{place}/{page}").read().decode())
+try:
+    broken = session.sql("SELECT assert_true(k < 0) FROM source")
+    broken.run(lambda frame: frame.collect())
+except Exception as problem:
+    print("raised", problem)
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def drivers(spark: SparkSession) -> None:
+    """The drivers on Spark's class path."""
+    if missing := [name for name in DRIVERS.values() if not has_class(spark, name)]:
+        pytest.skip(f"{', '.join(missing)} not on Spark's class path: make nightly submits the drivers")
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Server:
+    """The server of the database that a test is about."""
+    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
+    found: Server = request.getfixturevalue(names[request.node.callspec.params["kind"]])
+    return found
+
+
+def scanned(spark: SparkSession, server: Server, transport: str, **table: object) -> Callable[..., PushdownResult]:
+    session = PushdownSession(spark)
+    session.add_remote("source", server.connection(), transport=transport, **table)
+    return lambda **query: session.scan("source", **query)
+
+
+def collected(result: PushdownResult) -> list[dict[str, object]]:
+    return result.run(lambda frame: frame.toArrow().to_pylist())
+
+
+def error_of(result: PushdownResult) -> tuple[ErrorCode, str]:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of an executor's error is not ours
+        collected(result)
+    error = classify(caught.value)
+    return error.code, error.message
+
+
+def test_without_a_driver_jdbc_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("s", sqlite_file(tmp_path, "CREATE TABLE t (k int)"), table="t", transport="jdbc")
+    with pytest.raises(BadSpecError, match="transport: 'jdbc' is not possible: sqlite is read as Arrow"):
+        session.scan("s")
+
+
+def test_statements_hold_no_name_that_spark_would_have_to_quote(spark: SparkSession) -> None:
+    """Spark puts the names that it finds between quotes without looking for quotes inside."""
+    table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
+    route = JdbcRoute(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "")
+    select = exp.select(exp.column(exp.to_identifier(ODD, quoted=True))).from_("t")
+    assert route.statement(select) == 'SELECT "select ""x"" -- `y`" AS "c0" FROM t'
+    other = JdbcRoute(spark, RemoteTable(Dialect.POSTGRES, "t", (*table.columns, table.columns[0])), "", {}, "")
+    assert "hush-1" not in repr(route) + repr(other)
+
+
+class TestOverJdbc:
+    """What needs the drivers."""
+
+    pytestmark = NEEDS_DRIVERS
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_type_arrives(self, kind: str, server: Server, tmp_path: Path, spark: SparkSession) -> None:
+        expected, _ = loaded(kind, server, tmp_path)
+        columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
+        result = scanned(spark, server, "jdbc", table="every_type")(columns=columns)
+        types = {field.name: field.dataType.simpleString() for field in result.df.schema}
+        assert types == {name: expected.types[name] for name in columns}
+        rows = sorted(collected(result), key=lambda row: int(str(row["id"])))
+        wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
+        assert [list(map(repr, row.values())) for row in rows] == [list(map(repr, row.values())) for row in wanted]
+        report = result.report()["source"]
+        assert any("Spark's JDBC source" in note for note in report.notes)
+        assert (report.rows_decoded, result.rows) == (len(wanted), len(wanted))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_rows_are_those_that_come_as_arrow(self, kind: str, server: Server, spark: SparkSession) -> None:
+        """The whole of a table of hard values, and what predicates of every kind keep of it."""
+        make = postgres_table if kind == "postgresql" else lambda found: mysql_table(found, "utf8mb4_bin")
+        nasty = make(server)
+        scans = [scanned(spark, server, way, table=nasty.table.name) for way in ("jdbc", "arrow")]
+        predicates = [
+            None,
+            *(group.rows[0].predicate for group in GROUPS),
+            *(row.predicate for row in GROUPS[0].rows[::5]),
+        ]
+        different = []
+        for predicate in predicates:
+            over_jdbc, as_arrow = (sorted(map(repr, collected(scan(where=predicate)))) for scan in scans)
+            if over_jdbc != as_arrow:
+                different.append(predicate)
+        nasty.close()
+        assert not different
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_names_limits_and_filters_are_ours(self, kind: str, server: Server, spark: SparkSession) -> None:
+        quote = "`" if kind == "mysql" else '"'
+        name = quote + ODD.replace(quote, quote * 2) + quote
+        server.execute(
+            f"DROP TABLE IF EXISTS {name}",
+            f"CREATE TABLE {name} ({name} int, c0 varchar(40))",
+            f"INSERT INTO {name} VALUES (1, 'B'), (2, 'a'), (3, 'c'), (4, NULL)",
+        )
+        scan = scanned(spark, server, "jdbc", table='"' + ODD.replace('"', '""') + '"')
+        column = f"`{ODD.replace('`', '``')}`"
+        assert sorted(map(repr, collected(scan(where=f"{column} > 1 AND lower(c0) <> 'c'")))) == [
+            repr({ODD: 2, "c0": "a"})
+        ]
+        limited = scan(where=f"{column} > 1", columns=[column], limit=2)
+        assert len(collected(limited)) == 2
+        assert limited.report()["source"].statements[0].endswith("LIMIT 2")
+
+    @pytest.mark.parametrize(
+        ("kind", "declared", "values"),
+        [
+            ("postgresql", "d date", "('infinity')"),
+            ("postgresql", "d date", "('0044-03-15 BC')"),
+            ("postgresql", "d timestamp", "('10000-01-01 00:00:00')"),
+            ("postgresql", "d numeric", "('NaN')"),
+            ("mysql", "d date", "('2024-00-00')"),
+            ("mysql", "d datetime", "('0000-00-00 00:00:00')"),
+        ],
+    )
+    def test_values_that_spark_has_not_are_an_error(
+        self, kind: str, declared: str, values: str, server: Server, spark: SparkSession
+    ) -> None:
+        before = ["SET sql_mode = ''"] if kind == "mysql" else []
+        server.execute(
+            "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad ({declared})", *before, f"INSERT INTO bad VALUES {values}"
+        )
+        code, message = error_of(scanned(spark, server, "jdbc", table="bad")())
+        assert code is ErrorCode.SCHEMA_CONFLICT, message
+        assert message.startswith("column d (")
+        assert values[2:6] in message
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_statement_that_takes_too_long_is_ended(self, kind: str, server: Server, spark: SparkSession) -> None:
+        slow = "SELECT pg_sleep(20)::text AS slept" if kind == "postgresql" else "SELECT sleep(20) AS slept"
+        code, message = error_of(scanned(spark, server, "jdbc", query=slow, statement_timeout=0.5)())
+        assert code is ErrorCode.REMOTE_FAILED, message
+        assert server.password not in message
+
+    def test_all_partitions_see_the_state_of_one_moment(self, postgresql_server: Server, spark: SparkSession) -> None:
+        postgresql_server.execute(
+            "DROP TABLE IF EXISTS moments",
+            "CREATE TABLE moments AS SELECT i AS k, repeat('x', 500) AS s FROM generate_series(1, 1000) i",
+        )
+        result = scanned(spark, postgresql_server, "jdbc", table="moments", num_partitions=4)()
+        frame = result.df
+        postgresql_server.execute("DELETE FROM moments WHERE k > 10")
+        assert frame.rdd.getNumPartitions() == 4
+        assert frame.count() == 1000
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_no_password_is_in_plans_pages_events_or_logs(
+        self, kind: str, server: Server, spark: SparkSession, project: Path, tmp_path: Path
+    ) -> None:
+        server.execute(
+            "DROP TABLE IF EXISTS shown",
+            "CREATE TABLE shown (k int, s varchar(9))",
+            "INSERT INTO shown VALUES (9, 's9')",
+        )
+        jars = ",".join(str(name) for name in _jars(spark))
+        conf = {
+            "spark.jars": jars,
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": tmp_path.as_uri(),
+            "spark.log.level": "INFO",
+            "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        }
+        run = subprocess.run(
+            [sys.executable, "-c", SHOWING],
+            input=json.dumps({"conf": conf, "connection": server.connection()}),
+            capture_output=True,
+            text=True,
+            cwd=project,
+            check=False,
+        )
+        said = run.stdout + run.stderr
+        events = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
+        assert run.returncode == 0, said.replace(server.password, "***")[-3000:]
+        assert "rows 1" in said
+        assert "JDBCRelation" in said
+        assert "raised" in said
+        assert "SparkListenerSQLExecutionStart" in events
+        assert not [name for name, text in (("output", said), ("events", events)) if server.password in text]
+
+
+def _jars(spark: SparkSession) -> list[str]:
+    """The jars that the session was given, as files."""
+    return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
