@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from urllib.parse import quote
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from sqlglot import exp
 
-from spark_jobs.errors import BadSpecError
+from spark_jobs.errors import BadSpecError, RemoteFailedError
 from spark_jobs.gateway import jvm
 from spark_jobs.readers.remote.address import Address
 from spark_jobs.readers.remote.client import Client
@@ -23,11 +23,13 @@ from spark_jobs.readers.remote.render import quoted, to_sql
 from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
 from spark_jobs.remote_spec import RemoteSourceSpec, Transport
 
-DRIVERS = {"postgresql": "org.postgresql.Driver", "mysql": "org.mariadb.jdbc.Driver"}
-"""The driver of each kind of server; MariaDB's speaks to MySQL as well."""
-_PLAIN = re.compile(r"[\w.$-]+")
+DRIVERS = {Dialect.POSTGRES: "org.postgresql.Driver", Dialect.MARIADB: "org.mariadb.jdbc.Driver"}
+"""The drivers that are known to deliver our values."""
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 """Names of hosts and databases that mean nothing else inside a JDBC address."""
 _EVERY_ROW = ["1 = 1"]
+_IN_UTC = "SET TIME ZONE 'UTC'"
+"""The driver asks for the zone of its JVM, and gets it whatever the options say."""
 _MARIADB_TLS = {"disable": "disable", "require": "trust", "verify-ca": "verify-ca", "verify-full": "verify-full"}
 
 
@@ -44,6 +46,7 @@ class JdbcRoute:
     url: str
     properties: dict[str, str] = field(repr=False)
     statements_before: str
+    address: Address
 
     def refusal(self, columns: Sequence[str]) -> str | None:
         """Why some columns cannot cross; None where they can."""
@@ -62,17 +65,24 @@ class JdbcRoute:
         return to_sql(renamed, self.table.dialect)
 
     def frame(self, statements: Sequence[str], columns: Sequence[str], snapshot: str | None) -> DataFrame:
-        """The rows of some statements, each of them a task, with the values that Arrow would bring."""
-        frames = [self._relation(statement, snapshot) for statement in statements]
+        """The rows of some statements, each of them a task, with the values that Arrow would bring.
+
+        Raises RemoteFailedError where Spark's source does not get as far as the statement's columns.
+        """
+        try:
+            frames = [self._relation(statement, snapshot) for statement in statements]
+        except (PySparkException, Py4JJavaError) as problem:
+            said = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
+            text = self.address.without_secrets(said.partition("\n")[0])
+            raise RemoteFailedError(f"{self.address.place}: Spark's JDBC source cannot open it: {text}") from None
         return reduce(DataFrame.unionAll, frames).select(*self._outputs(columns))
 
     def _relation(self, statement: str, snapshot: str | None) -> DataFrame:
-        first = (
-            self.statements_before
-            if snapshot is None
-            else f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{snapshot}'"
-        )
-        properties = {**self.properties, "sessionInitStatement": first} if first else self.properties
+        first = self.statements_before
+        if snapshot is not None:
+            shared = f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{snapshot}'"
+            first = f"{shared}; {first}"
+        properties = {**self.properties, "sessionInitStatement": first}
         # By `jdbc` with predicates and not by `load`, whose options Spark keeps in a plan that explain() shows.
         return self.spark.read.jdbc(
             self.url, f"({statement}) airflow_pushdown", predicates=_EVERY_ROW, properties=properties
@@ -99,13 +109,19 @@ class JdbcRoute:
 def jdbc_route(
     spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
 ) -> JdbcRoute | str:
-    """The way over JDBC, or why there is none. Raises BadSpecError where none but that was asked for."""
-    refusal = _refusal(spark, address, spec)
+    """The way over JDBC, or why there is none: empty where nobody would expect one.
+
+    Raises BadSpecError where there is none but that was asked for.
+    """
+    if spec.transport is Transport.ARROW:
+        return ""
+    missing = _missing(spark, table.dialect)
+    refusal = missing or _refusal(address)
     if refusal is None:
         return _route(spark, client, address, spec, table)
     if spec.transport is Transport.JDBC:
         raise BadSpecError(f"transport: 'jdbc' is not possible: {refusal}")
-    return refusal
+    return "" if missing else refusal
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
@@ -117,14 +133,18 @@ def has_class(spark: SparkSession, name: str) -> bool:
         return False
 
 
-def _refusal(spark: SparkSession, address: Address, spec: RemoteSourceSpec) -> str | None:
-    if spec.transport is Transport.ARROW:
-        return "transport='arrow'"
-    driver = DRIVERS.get(address.kind)
+def _missing(spark: SparkSession, dialect: Dialect) -> str | None:
+    """What a session would need for JDBC; None where it is there."""
+    driver = DRIVERS.get(dialect)
     if driver is None:
-        return f"{address.kind} is read as Arrow"
+        return f"{dialect} is read as Arrow"
     if not has_class(spark, driver):
         return f"Spark has no class {driver}; submit the job with the driver's jar or package"
+    return None
+
+
+def _refusal(address: Address) -> str | None:
+    """Why a database cannot be reached over JDBC as it is over Arrow; None where it can."""
     if not _PLAIN.fullmatch(address.host) or not _PLAIN.fullmatch(address.database):
         return "the host or the database has a name that a JDBC address may not hold"
     if address.cert_file or address.key_file:
@@ -136,9 +156,9 @@ def _route(
     spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
 ) -> JdbcRoute:
     port = f":{address.port}" if address.port else ""
-    place = f"{address.host}{port}/{quote(address.database, safe='')}"
+    place = f"{address.host}{port}/{address.database}"
     common = {
-        "driver": DRIVERS[address.kind],
+        "driver": DRIVERS[table.dialect],
         "fetchsize": str(spec.fetch_size),
         # What Spark itself would send of a filter is not always what it means there.
         "pushDownPredicate": "false",
@@ -147,11 +167,14 @@ def _route(
     }
     if table.dialect is Dialect.POSTGRES:
         properties = {**common, **_postgresql(address, spec)}
-        return JdbcRoute(spark, crossed(table), f"jdbc:postgresql://{place}", properties, "")
+        return JdbcRoute(spark, crossed(table), f"jdbc:postgresql://{place}", properties, _IN_UTC, address)
     properties = {**common, **_mariadb(address, client)}
-    before = ", ".join([MYSQL_SESSION, *_limits(table.dialect, spec)])
+    limit = spec.statement_timeout
+    timeout = [] if limit is None else [f"SESSION {mysql_timeout(limit, is_mariadb=True)}"]
+    before = ", ".join([MYSQL_SESSION, "SESSION tx_read_only = 1", *timeout])
+    # Of the dialects of SQL that Spark has, MySQL's is MariaDB's.
     url = f"jdbc:mysql://{place}?permitMysqlScheme"
-    return JdbcRoute(spark, crossed(table), url, properties, before)
+    return JdbcRoute(spark, crossed(table), url, properties, before, address)
 
 
 def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
@@ -178,13 +201,6 @@ def _mariadb(address: Address, client: Client) -> dict[str, str]:
 def _is_encrypted(client: Client) -> bool:
     """Whether the server offers TLS: our own connection then has it. This driver insists on it or does without."""
     return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
-
-
-def _limits(dialect: Dialect, spec: RemoteSourceSpec) -> list[str]:
-    read_only = "tx_read_only = 1" if dialect is Dialect.MARIADB else "transaction_read_only = 1"
-    limit = spec.statement_timeout
-    timeout = [] if limit is None else [mysql_timeout(limit, is_mariadb=dialect is Dialect.MARIADB)]
-    return [f"SESSION {setting}" for setting in (read_only, *timeout)]
 
 
 def _alias(node: exp.Expr, name: str) -> exp.Alias:

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, RemoteSourceSpec, SourceReport
-from spark_jobs.errors import BadSpecError
+from spark_jobs.errors import BadSpecError, RemoteFailedError
 from spark_jobs.readers.protocol import LimitedScan
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.classify import Classified
@@ -151,14 +151,19 @@ class RemoteScan:
     ) -> DataFrame:
         """The rows of the statements for some parts of the table, each of them a task."""
         route = self._plan.carried(few=settings.few)
-        if isinstance(route, str):
-            note = how if self._plan.route == route else f"{how}; as Arrow: {route}"
-            whole = limit is None and tuple(conditions) == (None,)
-            queries = [self._whole] if whole else [self._query(limit, part) for part in conditions]
-            return self._by_arrow(queries, settings, note)
-        statements = tuple(route.statement(self._query(limit, part, route.table).select) for part in conditions)
-        frame = route.frame(statements, self._plan.columns, settings.snapshot)
-        return self._run.carried(frame, statements, f"{how}; over Spark's JDBC source")
+        if isinstance(route, JdbcRoute):
+            statements = tuple(route.statement(self._query(limit, part, route.table).select) for part in conditions)
+            try:
+                frame = route.frame(statements, self._plan.columns, settings.snapshot)
+                return self._run.carried(frame, statements, f"{how}; over Spark's JDBC source")
+            except RemoteFailedError as problem:
+                # Drivers differ in how they log in: what was read without a jar is read with one as well.
+                if self._plan.spec.transport is Transport.JDBC:
+                    raise
+                route = str(problem)
+        whole = limit is None and tuple(conditions) == (None,)
+        queries = [self._whole] if whole else [self._query(limit, part) for part in conditions]
+        return self._by_arrow(queries, settings, f"{how}; as Arrow: {route}" if route else how)
 
     def _by_arrow(self, queries: Sequence[RemoteQuery], settings: Settings, how: str) -> DataFrame:
         schema = _schema(self._plan)

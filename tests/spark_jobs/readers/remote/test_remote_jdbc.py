@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,24 @@ from sqlglot import exp
 from spark_jobs.contract import ErrorCode
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
+from spark_jobs.gateway import jvm
+from spark_jobs.readers.remote.address import address_of
 from spark_jobs.readers.remote.jdbc import DRIVERS, JdbcRoute, has_class
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
 KINDS = ("postgresql", "mysql")
 ODD = 'select "x" -- `y`'
 NEEDS_DRIVERS = [pytest.mark.nightly, pytest.mark.usefixtures("drivers")]
+SLOW = {
+    "postgresql": "SELECT i, pg_sleep(0.02)::text AS slept FROM generate_series(1, 1000) i",
+    "mysql": "SELECT seq AS i, sleep(0.02) AS slept FROM seq_1_to_1000",
+}
+SPARKS_DRIVER = {"postgresql": DRIVERS[Dialect.POSTGRES], "mysql": DRIVERS[Dialect.MARIADB]}
+OTHER_IN_SPARK = {"postgresql": {"tm", "ts"}, "mysql": {"b", "yr", "tm", "ts", "e"}}
+"""Columns that Spark's own source makes another type of, or pads."""
 SHOWING = """
 import json, sys, time, urllib.request
 from pyspark.sql import SparkSession
@@ -85,11 +96,25 @@ def collected(result: PushdownResult) -> list[dict[str, object]]:
     return result.run(lambda frame: frame.toArrow().to_pylist())
 
 
-def error_of(result: PushdownResult) -> tuple[ErrorCode, str]:
+def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
     with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of an executor's error is not ours
-        collected(result)
+        read()
     error = classify(caught.value)
     return error.code, error.message
+
+
+def told(row: dict[str, object]) -> list[str]:
+    """The values of a row, NaN equal to NaN and zones with the same offset to each other."""
+    zoned = (value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value for value in row.values())
+    return list(map(repr, zoned))
+
+
+def outcome(scan: Callable[..., PushdownResult], predicate: str | None) -> list[str]:
+    """The rows that a predicate keeps, or the class of what is raised for one of them."""
+    try:
+        return sorted(map(repr, collected(scan(where=predicate))))
+    except Exception as problem:
+        return [classify(problem).code]
 
 
 def test_without_a_driver_jdbc_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
@@ -102,11 +127,11 @@ def test_without_a_driver_jdbc_is_refused_in_one_line(tmp_path: Path, spark: Spa
 def test_statements_hold_no_name_that_spark_would_have_to_quote(spark: SparkSession) -> None:
     """Spark puts the names that it finds between quotes without looking for quotes inside."""
     table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
-    route = JdbcRoute(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "")
+    address = address_of(RemoteConnection(kind=DatabaseKind.POSTGRESQL, host="db", database="shop", password="hush-1"))
+    route = JdbcRoute(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
     select = exp.select(exp.column(exp.to_identifier(ODD, quoted=True))).from_("t")
     assert route.statement(select) == 'SELECT "select ""x"" -- `y`" AS "c0" FROM t'
-    other = JdbcRoute(spark, RemoteTable(Dialect.POSTGRES, "t", (*table.columns, table.columns[0])), "", {}, "")
-    assert "hush-1" not in repr(route) + repr(other)
+    assert "hush-1" not in repr(route)
 
 
 class TestOverJdbc:
@@ -121,12 +146,31 @@ class TestOverJdbc:
         result = scanned(spark, server, "jdbc", table="every_type")(columns=columns)
         types = {field.name: field.dataType.simpleString() for field in result.df.schema}
         assert types == {name: expected.types[name] for name in columns}
-        rows = sorted(collected(result), key=lambda row: int(str(row["id"])))
         wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
-        assert [list(map(repr, row.values())) for row in rows] == [list(map(repr, row.values())) for row in wanted]
+        assert list(map(told, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
+            map(told, wanted)
+        )
         report = result.report()["source"]
         assert any("Spark's JDBC source" in note for note in report.notes)
         assert (report.rows_decoded, result.rows) == (len(wanted), len(wanted))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_values_are_those_of_sparks_own_source(
+        self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        """But for the columns to which Spark itself gives another type or value."""
+        expected, connection = loaded(kind, server, tmp_path)
+        columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
+        scheme, more = ("mysql", "?permitMysqlScheme") if kind == "mysql" else (kind, "")
+        login = {"user": str(connection["user"]), "password": server.password, "driver": SPARKS_DRIVER[kind]}
+        url = f"jdbc:{scheme}://{connection['host']}:{connection['port']}/{connection['database']}{more}"
+        theirs = spark.read.jdbc(url, "every_type", properties=login).select(*columns).toArrow().to_pylist()
+        ours = collected(scanned(spark, server, "jdbc", table="every_type")(columns=columns))
+        by_column = (
+            {name: {row["id"]: told({"": row[name]}) for row in rows} for name in columns} for rows in (ours, theirs)
+        )
+        one, other = by_column
+        assert {name for name in columns if one[name] != other[name]} == OTHER_IN_SPARK[kind]
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_rows_are_those_that_come_as_arrow(self, kind: str, server: Server, spark: SparkSession) -> None:
@@ -141,11 +185,65 @@ class TestOverJdbc:
         ]
         different = []
         for predicate in predicates:
-            over_jdbc, as_arrow = (sorted(map(repr, collected(scan(where=predicate)))) for scan in scans)
+            over_jdbc, as_arrow = (outcome(scan, predicate) for scan in scans)
             if over_jdbc != as_arrow:
                 different.append(predicate)
         nasty.close()
         assert not different
+
+    @pytest.mark.parametrize(
+        ("kind", "query"),
+        [
+            (
+                "postgresql",
+                "SELECT 'ab  '::bpchar AS p, CAST(NULL AS bpchar) AS n, current_setting('TimeZone') AS z, "
+                "tstzrange('2024-05-15 12:00:00+02', NULL) AS r, 'x'::char(3) AS c, 0.5::real AS f",
+            ),
+            ("mysql", "SELECT c, e, t, b, y, n, i4, yr, tz, @@time_zone AS z FROM every_type"),
+        ],
+    )
+    def test_queries_have_the_session_and_values_that_they_have_as_arrow(
+        self, kind: str, query: str, server: Server, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        """In a JVM that is elsewhere, which drivers tell the server."""
+        loaded(kind, server, tmp_path)
+        zones = jvm(spark).java.util.TimeZone
+        before = zones.getDefault()
+        zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
+        try:
+            results = [scanned(spark, server, way, query=query)() for way in ("jdbc", "arrow")]
+            over_jdbc, as_arrow = (sorted(map(told, collected(result))) for result in results)
+        finally:
+            zones.setDefault(before)
+        assert over_jdbc == as_arrow
+        assert any("UTC" in value or "+00:00" in value for value in as_arrow[0])
+
+    def test_auto_is_jdbc_for_many_rows_only_and_tells_why_not(
+        self, postgresql_server: Server, mariadb_server: Server, spark: SparkSession
+    ) -> None:
+        """What Spark's source cannot open (a column of NULLs alone) comes as Arrow too."""
+        postgresql_server.execute(
+            "DROP TABLE IF EXISTS many",
+            "CREATE TABLE many AS SELECT i AS k, ARRAY[i] AS a FROM generate_series(1, 20000) i",
+            "ANALYZE many",
+        )
+        for server, table, query, rows, note in (
+            (postgresql_server, {"table": "many"}, {"columns": ["k"]}, 20_000, "over Spark's JDBC source"),
+            (
+                postgresql_server,
+                {"table": "many"},
+                {"columns": ["a"]},
+                20_000,
+                "as Arrow: column a (integer[]) crosses",
+            ),
+            (postgresql_server, {"table": "many"}, {"limit": 3}, 3, "as Arrow: column a (integer[]) crosses"),
+            (postgresql_server, {"table": "many"}, {"columns": ["k"], "limit": 3}, 3, "as Arrow: a small answer comes"),
+            (mariadb_server, {"query": "SELECT 1 AS k, NULL AS n"}, {}, 1, "Spark's JDBC source cannot open it"),
+        ):
+            result = scanned(spark, server, "auto", **table)(**query)
+            assert len(collected(result)) == rows
+            notes = result.report()["source"].notes
+            assert any(note in each for each in notes), notes
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_names_limits_and_filters_are_ours(self, kind: str, server: Server, spark: SparkSession) -> None:
@@ -172,6 +270,7 @@ class TestOverJdbc:
             ("postgresql", "d date", "('0044-03-15 BC')"),
             ("postgresql", "d timestamp", "('10000-01-01 00:00:00')"),
             ("postgresql", "d numeric", "('NaN')"),
+            ("postgresql", "d numeric(10,2)", "('NaN')"),
             ("mysql", "d date", "('2024-00-00')"),
             ("mysql", "d datetime", "('0000-00-00 00:00:00')"),
         ],
@@ -183,15 +282,18 @@ class TestOverJdbc:
         server.execute(
             "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad ({declared})", *before, f"INSERT INTO bad VALUES {values}"
         )
-        code, message = error_of(scanned(spark, server, "jdbc", table="bad")())
+        scan = scanned(spark, server, "jdbc", table="bad")
+        code, message = error_of(lambda: collected(scan()))
         assert code is ErrorCode.SCHEMA_CONFLICT, message
-        assert message.startswith("column d (")
+        # Of a number that the driver refuses it names no column.
+        assert message.startswith(("column d (", "the database or its driver ended the read: "))
         assert values[2:6] in message
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_statement_that_takes_too_long_is_ended(self, kind: str, server: Server, spark: SparkSession) -> None:
-        slow = "SELECT pg_sleep(20)::text AS slept" if kind == "postgresql" else "SELECT sleep(20) AS slept"
-        code, message = error_of(scanned(spark, server, "jdbc", query=slow, statement_timeout=0.5)())
+        slow = SLOW[kind]
+        scan = scanned(spark, server, "jdbc", query=slow, statement_timeout=0.5)
+        code, message = error_of(lambda: collected(scan()))
         assert code is ErrorCode.REMOTE_FAILED, message
         assert server.password not in message
 
