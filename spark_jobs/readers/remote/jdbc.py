@@ -72,8 +72,7 @@ class JdbcRoute:
         try:
             frames = [self._relation(statement, snapshot) for statement in statements]
         except (PySparkException, Py4JJavaError) as problem:
-            said = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
-            text = self.address.without_secrets(said.partition("\n")[0])
+            text = self.address.without_secrets(_said(problem))
             raise RemoteFailedError(f"{self.address.place}: Spark's JDBC source cannot open it: {text}") from None
         return reduce(DataFrame.unionAll, frames).select(*self._outputs(columns))
 
@@ -131,6 +130,15 @@ def has_class(spark: SparkSession, name: str) -> bool:
         return loader.loadClass(name) is not None
     except Py4JJavaError:
         return False
+
+
+def _said(problem: PySparkException | Py4JJavaError) -> str:
+    """What the driver says, which is the first cause of what Spark says."""
+    thrown = problem.java_exception if isinstance(problem, Py4JJavaError) else getattr(problem, "_origin", None)
+    said = str(problem)
+    while thrown is not None:
+        said, thrown = str(thrown.getMessage()), thrown.getCause()
+    return said.partition("\n")[0]
 
 
 def _missing(spark: SparkSession, dialect: Dialect) -> str | None:
