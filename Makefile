@@ -17,7 +17,8 @@ install = uv pip install --python $(1)/bin/python
 freeze = uv pip freeze --python $(1)/bin/python | grep -v -E '^(pip|setuptools|wheel)=='
 else
 venv = { test -x $(1)/bin/pip || $(PYTHON) -m venv $(1); }
-install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input
+# Modules are compiled when they are imported: most never are.
+install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input --no-compile
 freeze = $(1)/bin/python -m pip freeze
 endif
 
@@ -46,7 +47,7 @@ SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-.PHONY: help demo test lint test-airflow test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote \
 	bench-projection docs lock java python clean
 .DEFAULT_GOAL := help
 
@@ -133,9 +134,12 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
-# Side by side: one side waits for the JVM of its session, the other for jobs that it submits.
-test: lint java
-	$(MAKE) --no-print-directory -j2 test-spark test-airflow
+# Side by side: installing keeps one processor busy; one side of the tests waits for the JVM of its session, the other
+# for jobs that it submits.
+test: python
+	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
+	@$(MAKE) --no-print-directory lint java
+	$(MAKE) --no-print-directory -j2 test-spark $(if $(E2E),test-airflow-and-dags,test-airflow)
 
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .
@@ -148,6 +152,10 @@ test-spark: $(SPARK)/.checks java
 
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks java
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(AIRFLOW_TESTS)
+
+# With E2E=yes the example DAGs run behind the Airflow side, while the Spark side goes on.
+test-airflow-and-dags: test-airflow
+	@$(MAKE) --no-print-directory e2e-local
 
 nightly: $(AIRFLOW)/.checks $(SPARK)/.checks java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
