@@ -182,6 +182,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
             tally.counts[region, word] += 1
 
 
+@pytest.mark.nightly
 def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
     tally = Tally()
     for codec in ("uncompressed", "zlib"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.query_watch import QueryWatch, query_number
@@ -20,6 +21,7 @@ def test_queries_are_those_that_started_since(spark: SparkSession) -> None:
     assert len(both) == 2
 
 
+@pytest.mark.nightly
 def test_spark_forgets_old_queries_and_new_ones_are_known(spark: SparkSession) -> None:
     kept = int(str(spark.conf.get("spark.sql.ui.retainedExecutions")))
     for _ in range(kept + 1):

@@ -333,6 +333,7 @@ def test_constants_that_python_or_ansi_cannot_hold_do_not_stop_the_plan(
     assert report.reader == "spark"
 
 
+@pytest.mark.nightly
 def test_long_predicates_are_planned(spark: SparkSession, folder: Path) -> None:
     session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
     many = ", ".join(str(n) for n in range(0, 20_000, 4))

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import fastavro
+import pytest
 
 from spark_jobs.readers.avro.provider import FILE_FORMAT
 
@@ -33,6 +34,7 @@ print(json.dumps(found))
 SCHEMA = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "long"}]}
 
 
+@pytest.mark.nightly
 def test_both_readers_find_the_source_beside_its_short_name(project: Path, tmp_path: Path) -> None:
     """A jar that registers nothing but the name, so that the test needs no network."""
     jar = tmp_path / "spark-avro.jar"
