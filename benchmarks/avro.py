@@ -27,7 +27,7 @@ import fastavro
 import polars as pl
 from pyspark.sql import SparkSession
 
-from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.rounds import Measured, measure, ratio, repeat
 from spark_jobs.readers.avro.provider import FILE_FORMAT
 from spark_jobs.session import PushdownSession
 
@@ -277,10 +277,7 @@ def main() -> None:
 
 def _warm_up(bench: Bench, scale: int, times: int) -> None:
     """Needles, so that the JVM has compiled what every query runs."""
-    engines = bench.engines(queries(scale)[0])
-    for _ in range(times):
-        for name in ("pushdown", "spark on", "spark off"):
-            engines[name]()
+    repeat(bench.engines(queries(scale)[0]), ("pushdown", "spark on", "spark off"), times)
 
 
 def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.rounds import Measured, measure, ratio, repeat
 from spark_jobs.session import PushdownSession
 
 _SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
@@ -30,6 +30,7 @@ _SEARCHED = ("c0", "c1", "c8")
 _DOMAIN = 3_000_000_000
 """Searched values are drawn from so many, so that 3,000 of them find about one row in a million."""
 _WIDE_ROWS = 4_000_000
+COMPARED = ("pushdown", "spark", "sarg")
 WARM_UP = 30
 """Queries of each kind over a few rows before the first that counts."""
 SETTLE = 15
@@ -162,14 +163,8 @@ class Bench:
 
 def _warm_up(bench: Bench) -> None:
     """A fresh JVM spends most of a short query on compiling, of either reader's code; `measure` is about warm ones."""
-    _repeat(bench, Query("warm-up", _few("lineitem"), "l_partkey < 100000"), WARM_UP)
-
-
-def _repeat(bench: Bench, query: Query, times: int) -> None:
-    engines = bench.engines(query)
-    for _ in range(times):
-        for name in ("pushdown", "spark", "sarg"):
-            engines[name]()
+    few = Query("warm-up", _few("lineitem"), "l_partkey < 100000")
+    repeat(bench.engines(few), COMPARED, WARM_UP)
 
 
 _COLUMNS = (
@@ -221,7 +216,7 @@ def main() -> None:
     for query in (*_wide_queries(), *_lineitem_queries(arguments.scale)):
         if not any(text in query.name for text in arguments.only):
             continue
-        _repeat(bench, replace(query, table=_few(query.table)), SETTLE)
+        repeat(bench.engines(replace(query, table=_few(query.table))), COMPARED, SETTLE)
         measured = measure(bench.engines(query), arguments.rounds, warm_up=2)
         raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
         lines.append(_line(query, measured))

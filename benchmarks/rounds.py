@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.cpu import tree_bytes, tree_seconds
@@ -34,6 +34,13 @@ def measure(engines: Mapping[str, Callable[[], int]], rounds: int, warm_up: int 
                 figures.cpu.append(tree_seconds() - cpu)
                 figures.read.append(tree_bytes() - read)
     return measured
+
+
+def repeat(engines: Mapping[str, Callable[[], int]], names: Iterable[str], times: int) -> None:
+    """Run some engines in turn without measuring, so that the JVM has compiled what each of them runs."""
+    for _ in range(times):
+        for name in names:
+            engines[name]()
 
 
 def ratio(measured: Mapping[str, Measured], other: str, ours: str, kind: str) -> float:

@@ -25,11 +25,13 @@ from pyspark.sql import SparkSession
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
+from benchmarks.rounds import repeat
 from spark_jobs.session import PushdownSession
 
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))
 _TWO = ("l_orderkey", "l_comment")
+COMPARED = ("pushdown", "spark on", "spark off")
 WARM_UP = 40
 """Queries of each kind before the first that counts."""
 SETTLE = 25
@@ -191,11 +193,8 @@ def warm_up(bench: Bench) -> None:
 
     A fresh JVM spends most of a short query on compiling, of either reader's code; `measure` is about warm sessions.
     """
-    for _ in range(WARM_UP):
-        for name in ("json", "csv"):
-            engines = bench.engines(Query("warm-up", name, "l_partkey = 12345"))
-            for engine in ("pushdown", "spark on", "spark off"):
-                engines[engine]()
+    for name in ("json", "csv"):
+        repeat(bench.engines(Query("warm-up", name, "l_partkey = 12345")), COMPARED, WARM_UP)
 
 
 def settle(tiny: Bench, query: Query, skip: Sequence[str]) -> None:
@@ -203,11 +202,7 @@ def settle(tiny: Bench, query: Query, skip: Sequence[str]) -> None:
 
     It would otherwise compile within the first rounds: up to a second of a query that takes ours two.
     """
-    engines = tiny.engines(query)
-    for _ in range(SETTLE):
-        for name in ("pushdown", "spark on", "spark off"):
-            if name not in skip:
-                engines[name]()
+    repeat(tiny.engines(query), [name for name in COMPARED if name not in skip], SETTLE)
 
 
 def _ratio(measured: dict[str, Measured], other: str, ours: str, kind: str) -> float | None:
@@ -306,9 +301,8 @@ def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[s
     about = (
         f"TPC-H lineitem, scale {scale}; one round to warm up and {rounds} interleaved rounds in a JVM that ran "
         f"{WARM_UP} queries of each kind and {SETTLE} of the same over one line before, medians of ratios within "
-        f"rounds (above 1: faster "
-        f"than the peer); {os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, "
-        f"load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+        f"rounds (above 1: faster than the peer); {os.cpu_count()} processors ({platform.machine()}), Python "
+        f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
     (results / f"text-sf{scale}.md").write_text("\n".join(["# JSON and CSV scans", "", about, "", *lines]) + "\n")
     (results / f"text-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")

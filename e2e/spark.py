@@ -7,13 +7,12 @@ from pathlib import Path
 
 import httpx
 
+from e2e import jvm
 from e2e.ports import HOST, free_port
 from e2e.processes import E2eError, Programs, wait_for
 
 WORKERS = 2
 _START_SECONDS = 180.0
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""JVMs of a run live for seconds: the optimising compiler and the verifier would take more than they give."""
 
 _DEFAULTS = """\
 spark.eventLog.enabled true
@@ -63,15 +62,15 @@ class SparkCluster:
         events = self.run / "events"
         events.mkdir()
         self.configuration.mkdir()
-        defaults = _DEFAULTS.format(events=events, history_port=self.history_port, host=HOST, jvm=_QUICK_JVM)
+        defaults = _DEFAULTS.format(events=events, history_port=self.history_port, host=HOST, jvm=jvm.QUICK)
         (self.configuration / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
         self._java(
             *("spark-master", "org.apache.spark.deploy.master.Master"),
             *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
             # One executor of one core for each application: two tasks of Airflow use both workers.
-            SPARK_MASTER_OPTS=f"{_QUICK_JVM} -Dspark.deploy.defaultCores=1",
+            SPARK_MASTER_OPTS=f"{jvm.QUICK} -Dspark.deploy.defaultCores=1",
         )
-        self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=_QUICK_JVM)
+        self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=jvm.QUICK)
         wait_for("the Spark master", self._answers, _START_SECONDS, self.programs.check)
         for number in range(1, WORKERS + 1):
             self._start_worker(f"spark-worker-{number}")
@@ -83,7 +82,7 @@ class SparkCluster:
             *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
             *("--webui-port", str(free_port()), "--cores", "2", "--memory", "2g"),
             *("--work-dir", str(self.run / name), self.master),
-            SPARK_WORKER_OPTS=_QUICK_JVM,
+            SPARK_WORKER_OPTS=jvm.QUICK,
         )
 
     def _alive_workers(self) -> int:

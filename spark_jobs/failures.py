@@ -137,6 +137,11 @@ def pushdown_error(exc: BaseException) -> errors.PushdownError | None:
     return _pushdown_error(tuple(_chain(exc)))
 
 
+def root_message(exc: BaseException) -> str:
+    """What the innermost cause says: of Spark's errors, the driver's or the file system's own words."""
+    return list(_chain(exc))[-1].message
+
+
 def _finding(chain: Sequence[_Link]) -> _Finding:
     return next(found for rule in _RULES if (found := rule(chain)) is not None)
 

@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING
 import pytest
 from databases import NoServerError, Server, mariadb, postgresql
 
+from e2e import jvm
+
 if TYPE_CHECKING:
     from airflow.sdk import DAG
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# A JVM of the tests lives for seconds or minutes: its optimising compiler would take half of their time, the verifier
-# of its classes a tenth.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.QUICK)
 
 if find_spec("airflow") is not None:
     home = tempfile.mkdtemp(prefix="airflow-home-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,10 +14,11 @@ from pyspark.sql import functions as f
 from sqlglot import exp
 
 from spark_jobs.errors import BadSpecError, RemoteFailedError
+from spark_jobs.failures import root_message
 from spark_jobs.gateway import jvm
 from spark_jobs.readers.remote.address import Address
 from spark_jobs.readers.remote.client import Client
-from spark_jobs.readers.remote.jdbc_values import crossed, crossing, decoded
+from spark_jobs.readers.remote.jdbc_values import Crossing, crossed, crossings, decoded
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.render import quoted, to_sql
 from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
@@ -38,7 +39,7 @@ class JdbcRoute:
     """How Spark's JDBC source reaches a database.
 
     `properties` are the driver's and Spark's own, the password among them: they travel to tasks inside the relation,
-    of which plans, pages and events show the statement alone. `table` has its columns selected as they cross.
+    of which plans, pages and events show the statement alone.
     """
 
     spark: SparkSession
@@ -48,11 +49,20 @@ class JdbcRoute:
     statements_before: str
     address: Address
 
+    @cached_property
+    def selected(self) -> RemoteTable:
+        """The table with its columns selected as they cross."""
+        return crossed(self.table, self._ways)
+
+    @cached_property
+    def _ways(self) -> dict[str, Crossing]:
+        return crossings(self.table)
+
     def refusal(self, columns: Sequence[str]) -> str | None:
         """Why some columns cannot cross; None where they can."""
         for name in columns:
             column = self.table.column(name, case_sensitive=True)
-            if column is not None and crossing(column, self.table) is None:
+            if column is not None and name not in self._ways:
                 return f"column {name} ({column.remote_type}) crosses as Arrow only"
         return None
 
@@ -72,7 +82,7 @@ class JdbcRoute:
         try:
             frames = [self._relation(statement, snapshot) for statement in statements]
         except (PySparkException, Py4JJavaError) as problem:
-            text = self.address.without_secrets(_said(problem))
+            text = self.address.without_secrets(root_message(problem).partition("\n")[0])
             raise RemoteFailedError(f"{self.address.place}: Spark's JDBC source cannot open it: {text}") from None
         return reduce(DataFrame.unionAll, frames).select(*self._outputs(columns))
 
@@ -88,14 +98,11 @@ class JdbcRoute:
         )
 
     def _outputs(self, columns: Sequence[str]) -> list[Column]:
-        outputs = []
-        for name, crossing_name in zip(columns, self._names(len(columns)), strict=True):
-            column = self.table.column(name, case_sensitive=True)
-            assert column is not None
-            way = crossing(column, self.table)
-            assert way is not None
-            outputs.append(decoded(f.col(crossing_name), column, way).alias(name))
-        return outputs
+        known = {column.name: column for column in self.table.columns}
+        return [
+            decoded(f.col(crossing_name), known[name], self._ways[name]).alias(name)
+            for name, crossing_name in zip(columns, self._names(len(columns)), strict=True)
+        ]
 
     def _names(self, number: int) -> list[str]:
         """Names that no column of the table has, so that ORDER BY means the table's."""
@@ -132,15 +139,6 @@ def has_class(spark: SparkSession, name: str) -> bool:
         return False
 
 
-def _said(problem: PySparkException | Py4JJavaError) -> str:
-    """What the driver says, which is the first cause of what Spark says."""
-    thrown = problem.java_exception if isinstance(problem, Py4JJavaError) else getattr(problem, "_origin", None)
-    said = str(problem)
-    while thrown is not None:
-        said, thrown = str(thrown.getMessage()), thrown.getCause()
-    return said.partition("\n")[0]
-
-
 def _missing(spark: SparkSession, dialect: Dialect) -> str | None:
     """What a session would need for JDBC; None where it is there."""
     driver = DRIVERS.get(dialect)
@@ -175,14 +173,14 @@ def _route(
     }
     if table.dialect is Dialect.POSTGRES:
         properties = {**common, **_postgresql(address, spec)}
-        return JdbcRoute(spark, crossed(table), f"jdbc:postgresql://{place}", properties, _IN_UTC, address)
+        return JdbcRoute(spark, table, f"jdbc:postgresql://{place}", properties, _IN_UTC, address)
     properties = {**common, **_mariadb(address, client)}
     limit = spec.statement_timeout
     timeout = [] if limit is None else [f"SESSION {mysql_timeout(limit, is_mariadb=True)}"]
     before = ", ".join([MYSQL_SESSION, "SESSION tx_read_only = 1", *timeout])
     # Of the dialects of SQL that Spark has, MySQL's is MariaDB's.
     url = f"jdbc:mysql://{place}?permitMysqlScheme"
-    return JdbcRoute(spark, crossed(table), url, properties, before, address)
+    return JdbcRoute(spark, table, url, properties, before, address)
 
 
 def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:

@@ -6,7 +6,7 @@ Spark makes the wanted one of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
@@ -34,24 +34,31 @@ class Crossing:
     as_text: bool = False
 
 
-def crossing(column: RemoteColumn, table: RemoteTable) -> Crossing | None:
-    """How a column crosses; None for those that only Arrow brings."""
-    reference = column_reference(table, column.name)
-    if table.dialect is Dialect.POSTGRES:
-        return _from_postgresql(column, reference)
-    return _from_mariadb(column, reference, table) if table.dialect is Dialect.MARIADB else None
+def crossings(table: RemoteTable) -> dict[str, Crossing]:
+    """How the columns cross that can, by name."""
+    found = ((column.name, _crossing(column, table)) for column in table.columns)
+    return {name: way for name, way in found if way is not None}
 
 
-def crossed(table: RemoteTable) -> RemoteTable:
+def crossed(table: RemoteTable, ways: Mapping[str, Crossing]) -> RemoteTable:
     """The table with its columns selected as they cross; those that do not are as they were."""
-    found = [(column, crossing(column, table)) for column in table.columns]
-    columns = [column if way is None else replace(column, rendering=way.rendering) for column, way in found]
+    columns = [
+        replace(column, rendering=ways[column.name].rendering) if column.name in ways else column
+        for column in table.columns
+    ]
     return replace(table, columns=tuple(columns))
 
 
 def decoded(value: Column, column: RemoteColumn, way: Crossing) -> Column:
     """The wanted value of what crossed. The cast also takes away what Spark noted of the column's length."""
     return _checked(value, column) if way.as_text else value.cast(column.spark_type)
+
+
+def _crossing(column: RemoteColumn, table: RemoteTable) -> Crossing | None:
+    reference = column_reference(table, column.name)
+    if table.dialect is Dialect.POSTGRES:
+        return _from_postgresql(column, reference)
+    return _from_mariadb(column, reference, table) if table.dialect is Dialect.MARIADB else None
 
 
 def _from_postgresql(column: RemoteColumn, reference: exp.Column) -> Crossing | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +72,7 @@ class RemoteScan:
         self._run = RemoteRun(spark, plan.address, plan.spec)
         self._held: weakref.finalize[[], RemoteScan] | None = None
         self._snapshot: str | None = None
+        self._uncut: dict[int | None, RemoteQuery] = {}
 
     @property
     def exact(self) -> bool:
@@ -82,7 +82,7 @@ class RemoteScan:
     def frame(self) -> DataFrame:
         """The rows that the database lets through, in partitions that all see one state where it can give one."""
         if self._plan.in_one_piece:
-            return self._by_arrow((self._whole,), Settings(), "")
+            return self._by_arrow((self._in_one_piece(),), Settings(), "")
         cut = self._cut()
         settings = Settings(snapshot=self._snapshot, few=cut.few)
         return self._reading(None, cut.conditions, settings, cut.how)
@@ -94,8 +94,7 @@ class RemoteScan:
 
     def limited_frame(self, limit: int) -> DataFrame | None:
         """At most `limit` rows, which need no LIMIT of Spark's: ending a Python worker early takes seconds."""
-        query = self._query(limit)
-        if not self.exact or not query.limited:
+        if not self.exact or not self._in_one_piece(limit).limited:
             return None
         settings = Settings(few=limit <= FEW_ROWS)
         return self._reading(limit, (None,), settings, "a limited answer comes in one piece")
@@ -112,12 +111,13 @@ class RemoteScan:
         planned = SourceReport(
             reader="remote", reason=plan.reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
-        return self._run.report(planned, self._whole.sql)
+        return self._run.report(planned, self._in_one_piece().sql)
 
-    @cached_property
-    def _whole(self) -> RemoteQuery:
-        """The query in one piece. It is written once: thousands of values take a tenth of a second."""
-        return self._query()
+    def _in_one_piece(self, limit: int | None = None) -> RemoteQuery:
+        """The query of the whole table. It is written once: thousands of values take a tenth of a second."""
+        if limit not in self._uncut:
+            self._uncut[limit] = self._query(limit)
+        return self._uncut[limit]
 
     def _query(
         self, limit: int | None = None, bounds: exp.Expr | None = None, table: RemoteTable | None = None
@@ -134,7 +134,9 @@ class RemoteScan:
         client = connect(plan.address, Settings(statement_timeout=plan.spec.statement_timeout))
         held = False
         try:
-            cut = slices(client, plan.table, plan.spec, self._whole.sql, self._spark.sparkContext.defaultParallelism)
+            cut = slices(
+                client, plan.table, plan.spec, self._in_one_piece().sql, self._spark.sparkContext.defaultParallelism
+            )
             if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
                 self.release()
                 self._snapshot = client.export_snapshot()
@@ -152,7 +154,7 @@ class RemoteScan:
         """The rows of the statements for some parts of the table, each of them a task."""
         route = self._plan.carried(few=settings.few)
         if isinstance(route, JdbcRoute):
-            statements = tuple(route.statement(self._query(limit, part, route.table).select) for part in conditions)
+            statements = tuple(route.statement(self._query(limit, part, route.selected).select) for part in conditions)
             try:
                 frame = route.frame(statements, self._plan.columns, settings.snapshot)
                 return self._run.carried(frame, statements, f"{how}; over Spark's JDBC source")
@@ -161,8 +163,7 @@ class RemoteScan:
                 if self._plan.spec.transport is Transport.JDBC:
                     raise
                 route = str(problem)
-        whole = limit is None and tuple(conditions) == (None,)
-        queries = [self._whole] if whole else [self._query(limit, part) for part in conditions]
+        queries = [self._in_one_piece(limit) if part is None else self._query(limit, part) for part in conditions]
         return self._by_arrow(queries, settings, f"{how}; as Arrow: {route}" if route else how)
 
     def _by_arrow(self, queries: Sequence[RemoteQuery], settings: Settings, how: str) -> DataFrame:
