@@ -2,5 +2,8 @@
 
 from __future__ import annotations
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+QUICK = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing"
+)
 """They live for seconds or minutes: the optimising compiler would take half of their time, the verifier a tenth."""

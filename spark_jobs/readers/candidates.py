@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.errors import UnsafeInputError
 from spark_jobs.readers.files import Split, Task
+from spark_jobs.readers.json_lines import same_as_bytes
 from spark_jobs.readers.lines import LineReader, Window
 from spark_jobs.readers.metrics import TaskCount
 from spark_jobs.readers.search import Searcher
@@ -24,13 +25,17 @@ Report = Callable[[int, TaskCount], None]
 
 @dataclass(frozen=True)
 class LineSyntax:
-    """What counts as a line: its terminators, a header in each file, comments, and whether it must be UTF-8."""
+    """What counts as a line: its terminators, a header in each file, comments, and whether it must be UTF-8.
+
+    `nested` is set for JSON with arrays, maps or structs: its lines must mean the same as texts and as bytes.
+    """
 
     carriage_returns: bool = True
     header: bool = False
     comment: bytes = b""
     strict_utf8: bool = False
     strip_bom: bool = False
+    nested: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,6 +197,8 @@ class Finder:
             lines = [line.removeprefix(_BOM) for line in lines]
         if self._forbidden is not None:
             self._check_forbidden(self._forbidden, lines, path)
+        if self._syntax.nested:
+            _check_tokens(lines, path)
         values = pa.array(lines, pa.binary())
         if not self._syntax.strict_utf8:
             return pa.RecordBatch.from_arrays([values.view(pa.string())], ["value"])
@@ -210,6 +217,16 @@ class Finder:
                 f"{path} has a string column that holds no string (line {shown!r}...), whose text Spark keeps as "
                 "written; read it with reader='spark'"
             )
+
+
+def _check_tokens(lines: Sequence[bytes], path: str) -> None:
+    odd = next((line for line in lines if not same_as_bytes(line)), None)
+    if odd is not None:
+        shown = odd[:60].decode("utf-8", "replace")
+        raise UnsafeInputError(
+            f"{path} has a line that is no JSON ({shown!r}...), of which Spark keeps what its file reader can; read it "
+            "with reader='spark'"
+        )
 
 
 _JAVA_BLANKS = bytes(range(0x21))

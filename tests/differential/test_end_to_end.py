@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from batches import over_seeds
@@ -39,7 +40,8 @@ def check_batch(
     """Run a batch's predicates, alone and joined by OR, through the whole reader: all in one job."""
     case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=0.1)
     rng = random.Random(seed)
-    scans = Scans.written(case, folder / f"{source_format}-{seed}-{tally.predicates}", rng)
+    # Hypothesis runs a seed again where it fails.
+    scans = Scans.written(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=folder)), rng)
     try:
         outcomes = list(compared(spark, scans, _chosen(spark, case, rng)))
     except SparkGivesUpError:
@@ -62,6 +64,8 @@ def check_batch(
 
 def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
     """Predicates, mostly such with a pattern, and some that join several."""
+    if case.unsafe:
+        return case.predicates[:SCANS]
     fold = Folder(spark)
     fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in case.predicates])
     searchable = [asked for asked in case.predicates if byte_patterns(case, asked, fold)]

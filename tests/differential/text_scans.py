@@ -45,7 +45,6 @@ class Scans:
     @classmethod
     def written(cls, case: Case, folder: Path, rng: random.Random) -> Scans:
         """Cuts a case's lines into a few files, some compressed, and chooses columns."""
-        folder.mkdir()
         ends = sorted(rng.randint(0, len(case.lines)) for _ in range(rng.choice((0, 0, 1, 3))))
         for number, (start, stop) in enumerate(pairwise((0, *ends, len(case.lines)))):
             suffix = rng.choice(("", "", "", *_WRITERS))

@@ -1,0 +1,66 @@
+"""Lines that are no JSON: those that Spark reads otherwise from a file than from a text are known and left to it."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.readers.json_lines import same_as_bytes
+from spark_jobs.session import PushdownSession
+
+SCHEMA = "id INT, a ARRAY<SMALLINT>, b INT, c INT, s STRUCT<x: DOUBLE, l: ARRAY<DOUBLE>>, m MAP<STRING, INT>"
+FRAMES = (
+    '{{"id":{n},"a":[5,{token}],"b":1,"c":2}}',
+    '{{"id":{n},"b":1,"a":[{token},7],"c":2}}',
+    '{{"id":{n},"s":{{"x":{token},"l":[2]}},"b":1}}',
+    '{{"id":{n},"s":{{"l":[3,{token}]}},"b":1}}',
+    '{{"id":{n},"m":{{"k":{token}}},"c":3,"b":1}}',
+    '{{"id":{n},"b":{token},"c":2}}',
+)
+PIECES = ("1", ".", "e", "-", ",", "[", "]", '"', "t", "é", " ")
+TOKENS = [*map("".join, product(PIECES, repeat=2)), *PIECES, "1.5e", "tru", "nul", "-Infinity", "+INF", "0x10", "01"]
+GOOD = ("1", "-0.5e3", "null", "true", '"é\\u00e9\\n"', "NaN", "[]", "[1, 2]", "{}", '{"x": [1.5]}', "1 ", "'x'")
+
+
+def shown(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, str]]:
+    """What Spark makes of each line in a file, and of the same line as a text."""
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    reader = spark.read.schema(SCHEMA)
+    frames = (reader.json(str(path)), reader.json(spark.read.text(str(path))))
+    by_file, by_text = ([row[0] for row in frame.selectExpr("to_json(struct(*))").collect()] for frame in frames)
+    return list(zip(by_file, by_text, strict=True))
+
+
+def test_what_differs_is_known(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, TOKENS))]
+    found = shown(spark, lines, tmp_path / "odd.json")
+    different = [line for line, (by_file, by_text) in zip(lines, found, strict=True) if by_file != by_text]
+    assert len(different) > 20
+    assert [line for line in different if same_as_bytes(line.encode())] == []
+
+
+def test_json_is_passed_on() -> None:
+    lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, GOOD))]
+    lines += [f"\t{line}\r" for line in lines]
+    assert [line for line in lines if not same_as_bytes(line.encode())] == []
+    cut = lines[0].encode()
+    assert all(same_as_bytes(cut[:end]) for end in range(len(cut)) if not cut[:end].endswith(b"."))
+
+
+@pytest.mark.parametrize("reader", ["pushdown", "auto"])
+def test_such_a_line_is_left_to_spark(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    lines = [f'{{"id": {n}, "b": {n}, "a": [{n}]}}' for n in range(300)]
+    lines[200] = '{"b": 7, "id": 200, "a": [2147483647.]}'
+    path = tmp_path / "rows.json"
+    path.write_text("\n".join(lines) + "\n")
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(path), format="json", schema=SCHEMA, reader=reader)
+    result = session.scan("data", where="b = 7")
+    rows = result.run(lambda frame: frame.select("id").collect())
+    expected = spark.read.schema(SCHEMA).json(str(path)).where("b = 7").select("id").collect()
+    assert sorted(rows) == sorted(expected)
+    assert result.report()["data"].reader == "spark"
+    assert "no JSON" in result.report()["data"].reason
