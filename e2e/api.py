@@ -60,6 +60,16 @@ class AirflowApi:
             return None
         return self._checked(answer)["value"]
 
+    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a running task as failed, which ends it, as the button on the page does."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._call("PATCH", path, {"new_state": "failed"})
+
+    def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Have a task of a run run again."""
+        body: Json = {"dry_run": False, "only_failed": False, "dag_run_id": run_id, "task_ids": [task_id]}
+        self._call("POST", f"/dags/{dag_id}/clearTaskInstances", body)
+
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int) -> str:
         """The log of one try of a task as text."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"

@@ -1,0 +1,24 @@
+"""A scan of a table whose rows come as slowly as a test wants, so that something can be killed in its middle."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG
+
+from airflow_pushdown.operators import RemoteScanOperator
+
+DATA = os.environ.get("AIRFLOW_PUSHDOWN_DEMO_DIR", "/nowhere")
+
+with DAG("slow_scan", schedule=None, start_date=datetime(2026, 1, 1), catchup=False):
+    RemoteScanOperator(
+        task_id="scan",
+        source_conn_id="flights_db",
+        table="slow_rows",
+        where="number > 10",
+        fetch_size=10,
+        output=f"{DATA}/output/slow/{{{{ ds }}}}",
+        retries=1,
+        retry_delay=timedelta(seconds=1),
+    )
