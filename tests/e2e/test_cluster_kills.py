@@ -21,91 +21,104 @@ from e2e.spark import WORKERS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
-DAG, TASK = "slow_scan", "scan"
+SCAN, COPY, TASK = "slow_scan", "slow_copy", "scan"
 SLOW_ROWS = (
     "CREATE TABLE pace AS SELECT 0.0::double precision AS seconds",
     "CREATE TABLE stored AS SELECT number, 'row ' || number AS label FROM generate_series(1, 2500) AS number",
     "ANALYZE stored",
     "CREATE FUNCTION delayed(number integer) RETURNS integer LANGUAGE plpgsql VOLATILE AS "
     "'BEGIN PERFORM pg_sleep(seconds) FROM pace; RETURN number; END'",
-    "CREATE VIEW slow_rows AS SELECT delayed(number) AS number, label FROM stored",
+    "CREATE VIEW slow_rows AS SELECT number, label, delayed(number) AS moment FROM stored",
 )
 """The function looks at the pace for each row, so that rows can be slow before a kill and quick after it."""
 SECONDS_PER_ROW = 0.1
 START_SECONDS = 300.0
 END_SECONDS = 180.0
 DRIVER_JVM, EXECUTOR = "org.apache.spark.deploy.SparkSubmit", "CoarseGrainedExecutorBackend"
+COPIED = "SELECT count(*) FROM pg_stat_progress_copy WHERE tuples_processed > 0"
+FETCHING = "active FETCH"
 JOB = (DRIVER_JVM, "spark_jobs/run.py", EXECUTOR, "pyspark.daemon")
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What can be seen of scans that run: applications, connections, processes of jobs."""
+    """What can be seen of scans that run: applications, connections, processes of jobs, what lies beside outputs."""
 
-    applications: frozenset[str]
-    connections: frozenset[str]
-    processes: frozenset[psutil.Process]
+    applications: frozenset[str] = frozenset()
+    connections: frozenset[str] = frozenset()
+    processes: frozenset[psutil.Process] = frozenset()
+    staged: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, local: Local) -> Traces:
         """Those that are there now."""
         jobs = frozenset(process for process in local.programs.members() if is_one(process, *JOB))
-        return cls(local.cluster.running_applications(), frozenset(open_connections(local.database)), jobs)
+        staged = frozenset((local.deployment.data_dir / "output").glob("*/.*.staging-*/*"))
+        return cls(local.cluster.running_applications(), frozenset(open_connections(local.database)), jobs, staged)
 
     def left(self, now: Traces) -> Traces:
         """Those of them that are still there."""
         return Traces(
-            self.applications & now.applications, self.connections & now.connections, self.processes & now.processes
+            self.applications & now.applications,
+            self.connections & now.connections,
+            self.processes & now.processes,
+            self.staged & now.staged,
         )
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self.applications or self.connections or self.processes)
+        return self != Traces()
 
 
 class Scan:
-    """One run of the DAG in a product."""
+    """One run of a DAG in a product."""
 
-    def __init__(self, local: Local, day: int) -> None:
+    def __init__(self, local: Local, day: int, dag: str = SCAN) -> None:
         """Trigger the run of a day of January."""
         self.local = local
+        self.dag = dag
         date = datetime(2026, 1, day, tzinfo=UTC)
-        self.output: Path = local.deployment.data_dir / "output" / "slow" / f"{date:%Y-%m-%d}"
-        self.run_id = local.deployment.api.trigger(DAG, date)
+        self.output: Path = local.deployment.data_dir / "output" / dag / f"{date:%Y-%m-%d}"
+        self.run_id = local.deployment.api.trigger(dag, date)
 
     @property
     def attempt(self) -> int:
         """Which try of the task is on, or was the last."""
-        return int(str(self.local.deployment.api.tasks(DAG, self.run_id)[TASK]["try_number"]))
+        return int(str(self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]["try_number"]))
 
-    def staged(self) -> list[Path]:
+    def beside(self) -> list[Path]:
         """What lies beside the output."""
         return list(self.output.parent.glob(f".{self.output.name}.*"))
 
     def in_its_middle(self) -> Traces:
-        """Wait until rows are being read and written; what can be seen of that."""
-        wait_for("the middle of the scan", self._writes, START_SECONDS, self.local.deployment.watch)
+        """Wait until some rows have come and others have not; what can be seen of that."""
+        begun = self._copies if self.dag == COPY else self._writes
+        wait_for("the middle of the scan", begun, START_SECONDS, self.local.deployment.watch)
         traces = Traces.of(self.local)
         assert traces.applications, "the scan does not run on the cluster"
         assert traces.connections, "the scan does not read"
         assert traces.processes, "the scan has no processes"
+        assert traces.staged, "the scan has nowhere to write"
         assert not self.output.exists(), "the output exists before it is complete"
         return traces
 
     def rows(self) -> Counter[Row]:
         """Wait for the end of the run, which leaves its output and nothing else; the rows of the output."""
-        wait_for_run(self.local.deployment, DAG, self.run_id)
+        wait_for_run(self.local.deployment, self.dag, self.run_id)
         api = self.local.deployment.api
-        state = api.run_state(DAG, self.run_id)
-        assert state == "success", api.log(DAG, self.run_id, TASK, self.attempt)[-6000:]
+        state = api.run_state(self.dag, self.run_id)
+        assert state == "success", api.log(self.dag, self.run_id, TASK, self.attempt)[-6000:]
         assert (self.output / "_SUCCESS").is_file()
-        assert self.staged() == []
+        assert self.beside() == []
         wait_until_gone(self.local, Traces.of(self.local))
         return rows_of(self.output, ("number", "label"))
 
     def _writes(self) -> bool:
-        parts = any(part for place in self.staged() for part in place.rglob("part-*"))
-        return parts and bool(open_connections(self.local.database))
+        parts = any(part for place in self.beside() for part in place.rglob("part-*"))
+        return parts and any(FETCHING in doing for doing in open_connections(self.local.database).values())
+
+    def _copies(self) -> bool:
+        return self.local.database.execute(COPIED).strip() == "1"
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +126,7 @@ def local() -> Iterator[Local]:
     """The product with the DAGs of these tests, and a table whose rows come slowly."""
     with product(Path(__file__).with_name("dags")) as running:
         running.database.execute(*SLOW_ROWS)
-        wait_for_dags(running.deployment, {DAG})
+        wait_for_dags(running.deployment, {SCAN, COPY})
         yield running
 
 
@@ -147,6 +160,11 @@ def is_one(process: psutil.Process, *parts: str) -> bool:
     return False
 
 
+def the(traces: Traces, part: str) -> psutil.Process:
+    """The process whose command line holds `part`."""
+    return next(process for process in traces.processes if is_one(process, part))
+
+
 def wait_until_gone(local: Local, traces: Traces) -> None:
     """Wait until nothing of `traces` is there any more."""
     wait_for(f"the end of {traces}", lambda: not traces.left(Traces.of(local)), END_SECONDS)
@@ -165,16 +183,32 @@ def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
     scan, api = Scan(local, 2), local.deployment.api
     traces = scan.in_its_middle()
 
-    api.fail_task(DAG, scan.run_id, TASK)
+    api.fail_task(scan.dag, scan.run_id, TASK)
 
     wait_until_gone(local, traces)
     assert not scan.output.exists()
-    staged = scan.staged()
+    assert scan.beside() == []
     set_pace(local, 0)
-    api.clear_task(DAG, scan.run_id, TASK)
+    api.clear_task(scan.dag, scan.run_id, TASK)
     assert scan.rows() == undisturbed
     assert scan.attempt > 1
-    assert staged == []
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_its_partitions(
+    local: Local, undisturbed: Counter[Row]
+) -> None:
+    scan = Scan(local, 6, COPY)
+    traces = scan.in_its_middle()
+    assert len(traces.connections) == 2, "one holds the snapshot that the other reads"
+
+    the(traces, DRIVER_JVM).parent().kill()
+
+    wait_until_gone(local, traces)
+    assert not scan.output.exists()
+    set_pace(local, 0)
+    assert scan.rows() == undisturbed
+    assert scan.attempt > 1
 
 
 @pytest.mark.usefixtures("slowly")
@@ -184,7 +218,7 @@ def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
     scan = Scan(local, 3)
     traces = scan.in_its_middle()
 
-    next(process for process in traces.processes if is_one(process, DRIVER_JVM)).kill()
+    the(traces, DRIVER_JVM).kill()
 
     wait_until_gone(local, traces)
     assert not scan.output.exists()
@@ -202,7 +236,7 @@ def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
 
     local.programs.kill(worker_of(local))
 
-    wait_until_gone(local, Traces(frozenset(), traces.connections, frozenset()))
+    wait_until_gone(local, Traces(connections=traces.connections))
     assert not scan.output.exists()
     set_pace(local, 0)
     assert scan.rows() == undisturbed
