@@ -157,7 +157,7 @@ test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks java
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
-nightly: $(AIRFLOW)/.checks $(SPARK)/.checks java
+nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)

@@ -60,6 +60,27 @@ class AirflowApi:
             return None
         return self._checked(answer)["value"]
 
+    def linked_page(self, dag_id: str, run_id: str, task_id: str, link: str) -> str:
+        """The page behind one of the links beside a task, as a logged-in user gets it; raises `E2eError` without."""
+        links = self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links")["extra_links"]
+        address = links.get(link) if isinstance(links, dict) else None
+        if not isinstance(address, str):
+            raise E2eError(f"{dag_id}.{task_id}: there is no link {link!r} beside the task, but {links}")
+        answer = self._client.get(address)
+        if answer.status_code != httpx.codes.OK:
+            raise E2eError(f"{dag_id}.{task_id}: {address} answers {answer.status_code}: {answer.text[:500]}")
+        return answer.text
+
+    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a running task as failed, which ends it, as the button on the page does."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._call("PATCH", path, {"new_state": "failed"})
+
+    def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Have a task of a run run again."""
+        body: Json = {"dry_run": False, "only_failed": False, "dag_run_id": run_id, "task_ids": [task_id]}
+        self._call("POST", f"/dags/{dag_id}/clearTaskInstances", body)
+
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int) -> str:
         """The log of one try of a task as text."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"

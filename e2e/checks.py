@@ -17,6 +17,7 @@ from e2e.processes import E2eError, wait_for
 from spark_jobs.contract import JobResult
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
+REPORT_LINK = "Pushdown report"
 _RUN_SECONDS = 1200.0
 _POLL_SECONDS = 1.0
 _ENDED = ("success", "failed")
@@ -76,7 +77,7 @@ def wait_for_run(deployment: Deployment, dag_id: str, run_id: str) -> None:
 
 
 def check_task(deployment: Deployment, dag_id: str, run_id: str, task_id: str, expected: Expected | None) -> list[str]:
-    """What is not as it must be in the result and the output of a task, in words; nothing where all is well."""
+    """What is not as it must be in result, output and report page of a task, in words; nothing where all is well."""
     value = deployment.api.returned(dag_id, run_id, task_id)
     if value is None:
         return [] if expected is None else ["the task returned nothing"]
@@ -88,7 +89,8 @@ def check_task(deployment: Deployment, dag_id: str, run_id: str, task_id: str, e
         return [f"the task returned no JobResult: {problem}"]
     if result.error is not None:
         return [f"the job failed: {result.error.message}"]
-    return [*_of_result(result, expected, deployment), *_of_rows(result, expected)]
+    page = deployment.api.linked_page(dag_id, run_id, task_id, REPORT_LINK)
+    return [*_of_result(result, expected, deployment), *_of_rows(result, expected), *_of_page(page, expected)]
 
 
 def rows_of(output: Path, columns: tuple[str, ...]) -> Counter[Row]:
@@ -125,6 +127,11 @@ def _of_rows(result: JobResult, expected: Expected) -> list[str]:
         return []
     wrong, missing = rows - expected.rows, expected.rows - rows
     return [f"{rows.total()} rows in {output}; wrong: {list(wrong)[:3]}, missing: {list(missing)[:3]}"]
+
+
+def _of_page(page: str, expected: Expected) -> list[str]:
+    wanted = (f"Reader <b>{expected.reader}</b>", f"<b>{expected.count:,}</b> rows written")
+    return [f"the page of the report does not say {text!r}" for text in wanted if text not in page]
 
 
 def _wait(deployment: Deployment, what: str, reached: Callable[[], bool]) -> None:

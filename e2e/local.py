@@ -41,13 +41,18 @@ class Local:
     """A running product on this machine."""
 
     deployment: Deployment
-    base_url: str
+    cluster: SparkCluster
+    services: AirflowServices
+    programs: Programs
     database: Server
 
 
 @contextmanager
-def product() -> Iterator[Local]:
-    """The whole product while the block runs; its directory is removed unless the block fails."""
+def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
+    """The whole product with the DAGs of a directory while the block runs.
+
+    Its own directory is removed unless the block fails.
+    """
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="run-", dir=ROOT / ".e2e"))
     with ExitStack() as stack:
@@ -64,7 +69,7 @@ def product() -> Iterator[Local]:
             programs,
             run,
             url,
-            {"examples": ROOT / "dags"},
+            {"dags": dags},
             {
                 "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster),
                 "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
@@ -78,7 +83,7 @@ def product() -> Iterator[Local]:
             ready = beside.submit(_prepare, cluster, given, run / "demo" / "data")
             api = services.start()
             ready.result()
-        yield Local(Deployment(api, run / "demo", "app-", programs.check), services.base_url, database)
+        yield Local(Deployment(api, run / "demo", "app-", programs.check), cluster, services, programs, database)
     shutil.rmtree(run)
 
 
@@ -104,7 +109,7 @@ def run_checks(names: Sequence[str]) -> None:
     """Bring the product up, check it, take it down; raises `E2eError` when something is wrong."""
     started = time.monotonic()
     with product() as local:
-        print(f"up after {time.monotonic() - started:.0f} s: {local.base_url}", flush=True)
+        print(f"up after {time.monotonic() - started:.0f} s: {local.services.base_url}", flush=True)
         for line in check_examples(local.deployment, names):
             print(f"  {line}")
         print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
@@ -119,10 +124,19 @@ def _prepare(cluster: SparkCluster, database: Mapping[str, object], data: Path) 
     load_flights({**reached, "dbname": database["database"]}, data)
 
 
+def open_connections(database: Server) -> dict[str, str]:
+    """What each connection of a scan to the remote source does, by the id of the process that serves it."""
+    found = database.execute(
+        "SELECT json_object_agg(pid, concat(state, ' ', query)) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    connections: dict[str, str] = json.loads(found.strip() or "{}")
+    return connections
+
+
 def _require_no_connections(database: Server) -> None:
     """Raise `E2eError` when a scan has left a connection to the remote source open."""
-    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    if left := database.execute(f"SELECT pid, state, query {others}").strip():
+    if left := open_connections(database):
         raise E2eError(f"connections to the remote source were left open: {left}")
 
 

@@ -81,6 +81,16 @@ class Programs:
         finally:
             self._started.remove(program)
 
+    def named(self, name: str) -> Program:
+        """The running program of a name."""
+        return next(program for program in self._started if program.name == name)
+
+    def kill(self, program: Program) -> None:
+        """End a program at once, as the kernel would, without its descendants; it is not missed from now on."""
+        program.process.kill()
+        program.process.wait()
+        self._started.remove(program)
+
     def check(self) -> None:
         """Raise `E2eError` when one of the programs has ended."""
         for program in self._started:

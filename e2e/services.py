@@ -31,17 +31,22 @@ class AirflowServices:
     settings: Mapping[str, str]
     port: int = field(default_factory=free_port)
     _password: str = field(default_factory=lambda: secrets.token_urlsafe(18))
+    _environment: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> AirflowApi:
         """Make the database, start the services and wait until they are well."""
-        environment = {**self._own_settings(), **self.settings}
-        self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **environment)
+        self._environment = {**self._own_settings(), **self.settings}
+        self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **self._environment)
         for name in _SERVICES:
-            arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
-            self.programs.start(f"airflow-{name}", self._airflow(name, *arguments), **environment)
+            self.start_service(name)
         api = AirflowApi(self.base_url, USER, self._password)
         wait_for("Airflow's services", api.healthy, _START_SECONDS, self.programs.check)
         return api
+
+    def start_service(self, name: str, **settings: str) -> None:
+        """Start one service, for instance one that was killed; `settings` are added to its environment."""
+        arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
+        self.programs.start(f"airflow-{name}", self._airflow(name, *arguments), **{**self._environment, **settings})
 
     @property
     def base_url(self) -> str:

@@ -76,6 +76,10 @@ class SparkCluster:
             self._start_worker(f"spark-worker-{number}")
         wait_for("the Spark workers", lambda: self._alive_workers() == WORKERS, _START_SECONDS, self.programs.check)
 
+    def running_applications(self) -> frozenset[str]:
+        """Ids of the applications whose end the master has not seen."""
+        return frozenset(application["id"] for application in self._state()["activeapps"])
+
     def _start_worker(self, name: str) -> None:
         """Start a worker with room for a few executors."""
         self._java(

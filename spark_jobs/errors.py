@@ -65,6 +65,10 @@ class OutputExistsError(PushdownError):
     code = ErrorCode.OUTPUT_EXISTS
 
 
+class OutputTakenError(OutputExistsError):
+    """Another try of the same run has begun to write the output; this one gives way."""
+
+
 class UnreadableFileError(PushdownError):
     """A file cannot be read; the message names the file and the byte position."""
 

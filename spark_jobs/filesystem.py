@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.gateway import jvm
@@ -85,6 +86,15 @@ class HadoopFiles:
             status = found.next()
             yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
 
+    def names(self, directory: str) -> list[str]:
+        """Names of what lies directly in a directory; none where there is no such directory."""
+        if not self.exists(directory):
+            return []
+        return [
+            str(status.getPath().getName())
+            for status in self._system(directory).listStatus(self._path_class(directory))
+        ]
+
     def delete(self, path: str) -> None:
         """Deletes a file, or a directory with all that is in it; nothing there is no error."""
         target = self._path_class(path)
@@ -121,3 +131,9 @@ class HadoopFiles:
 
     def _system(self, path: str) -> JavaObject:
         return self._path_class(path).getFileSystem(self._configuration)
+
+
+def local_path(path: str) -> Path | None:
+    """Where a qualified path lies in this machine's own file system; None for any other."""
+    scheme, _, rest = path.partition(":")
+    return Path(f"/{rest.lstrip('/')}") if scheme == "file" else None

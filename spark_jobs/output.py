@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.contract import OutputMode, OutputSpec
-from spark_jobs.errors import BadSpecError, OutputExistsError, UnknownColumnError
-from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
+from spark_jobs.filesystem import HadoopFiles, local_path
 from spark_jobs.readers.avro.provider import SHORT_NAME, format_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PART = "part-"
+_CLAIM = ".claim"
+_DELETIONS, _PAUSE_SECONDS = 10, 0.1
+"""How often files are deleted that executors, which end with their driver, may still put back, and how long between."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +30,14 @@ class _Places:
     """Where an output lies, and the hidden siblings used while it is written.
 
     `replaced` is the same for all runs, so that whoever comes next can put an output back that a killed run had moved
-    aside; the others belong to one logical run.
+    aside. `staging` and `committing` belong to one logical run. In `staging` each try has `rows` of its own, and a file
+    `claim` that is there until another try begins: a try whose task was given up may go on for a while.
     """
 
     output: str
     staging: str
+    rows: str
+    claim: str
     committing: str
     replaced: str
 
@@ -51,6 +60,8 @@ class OutputWriter:
     def prepare(self) -> bool:
         """Clears what earlier tries left; says whether there is anything to write (mode `ignore` may say no).
 
+        An earlier try that still writes can commit nothing from here on.
+
         Raises `OutputExistsError` when the output exists and the mode forbids touching it.
         """
         self._restore_replaced()
@@ -59,7 +70,10 @@ class OutputWriter:
             self._delete_parts(self._own_parts())
             self._files.delete(self._places.committing)
         self._refuse_existing()
-        return not (self._output.mode is OutputMode.IGNORE and self._files.exists(self._places.output))
+        if self._output.mode is OutputMode.IGNORE and self._files.exists(self._places.output):
+            return False
+        self._files.write_text(self._places.claim, "")
+        return True
 
     def stage(self, frame: DataFrame) -> None:
         """Writes all rows of a frame to the staging directory, replacing what was staged before."""
@@ -74,21 +88,29 @@ class OutputWriter:
         writer = frame.write.format(name).mode("overwrite").options(**self._output.options)
         if self._output.partition_by:
             writer = writer.partitionBy(*self._output.partition_by)
-        writer.save(self._places.staging)
+        writer.save(self._places.rows)
 
     def commit(self) -> None:
-        """Moves the staged files into place; after a failure the output is as it was before."""
+        """Moves the staged files into place; after a failure the output is as it was before.
+
+        Raises `OutputTakenError` when another try of the run has begun since `prepare`.
+        """
+        self._require_claim()
         if self._output.mode is OutputMode.APPEND:
             self._append()
         elif self._output.mode is OutputMode.OVERWRITE:
             self._replace()
         else:
             self._refuse_existing()
-            self._files.rename(self._places.staging, self._places.output)
+            self._files.rename(self._places.rows, self._places.output)
+        self.discard()
 
     def discard(self) -> None:
-        """Deletes what was staged."""
-        self._files.delete(self._places.staging)
+        """Deletes what this try has staged, and nothing of another that has begun since."""
+        self._files.delete(self._places.rows)
+        self._files.delete(self._places.claim)
+        if not any(name.endswith(_CLAIM) for name in self._files.names(self._places.staging)):
+            self._files.delete(self._places.staging)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -97,11 +119,30 @@ class OutputWriter:
             yield
             self.commit()
         except BaseException as failure:
-            try:
-                self.discard()
-            except Exception as clean_up:
-                failure.add_note(f"the staged files at {self._places.staging} could not be deleted: {clean_up}")
+            self._clean_up_after(failure)
             raise
+
+    def _clean_up_after(self, failure: BaseException) -> None:
+        try:
+            self.discard()
+        except Exception as clean_up:
+            # A JVM that was killed has taken Hadoop along.
+            if not self._discard_without_hadoop():
+                failure.add_note(f"the staged files at {self._places.rows} could not be deleted: {clean_up}")
+
+    def _discard_without_hadoop(self) -> bool:
+        """Discards in this machine's own file system; says whether the output lies there and nothing is left."""
+        staging, rows, claim = map(local_path, (self._places.staging, self._places.rows, self._places.claim))
+        if staging is None or rows is None or claim is None:
+            return False
+        claim.unlink(missing_ok=True)
+        mine = rows if any(staging.glob(f"*{_CLAIM}")) else staging
+        for _ in range(_DELETIONS):
+            shutil.rmtree(mine, ignore_errors=True)
+            if not mine.exists():
+                return True
+            time.sleep(_PAUSE_SECONDS)
+        return False
 
     def _siblings(self, output: str) -> _Places:
         parent, name = self._files.split(output)
@@ -110,12 +151,22 @@ class OutputWriter:
                 f"output.path: {self._output.path!r} is the root of a file system; give a directory in it"
             )
         hidden = f"{parent}/.{name}"
+        staging = f"{hidden}.staging-{self._run}"
+        rows = f"{staging}/{uuid.uuid4().hex[:16]}"
         return _Places(
             output=f"{parent}/{name}",
-            staging=f"{hidden}.staging-{self._run}",
+            staging=staging,
+            rows=rows,
+            claim=rows + _CLAIM,
             committing=f"{hidden}.committing-{self._run}",
             replaced=f"{hidden}.replaced",
         )
+
+    def _require_claim(self) -> None:
+        if not self._files.exists(self._places.claim):
+            raise OutputTakenError(
+                f"output: another try of this run has begun to write {self._output.path}; this one's rows are dropped"
+            )
 
     def _refuse_existing(self) -> None:
         if self._output.mode is OutputMode.ERROR_IF_EXISTS and self._files.exists(self._places.output):
@@ -139,7 +190,7 @@ class OutputWriter:
             self._files.delete(self._places.replaced)
             self._files.rename(self._places.output, self._places.replaced)
         try:
-            self._files.rename(self._places.staging, self._places.output)
+            self._files.rename(self._places.rows, self._places.output)
         except BaseException:
             if replacing:
                 self._files.rename(self._places.replaced, self._places.output)
@@ -149,7 +200,7 @@ class OutputWriter:
     def _append(self) -> None:
         """Adds the staged parts; while `committing` exists, parts of this run may be incomplete."""
         earlier = self._own_parts()
-        self._files.rename(self._places.staging, self._places.committing)
+        self._files.rename(self._places.rows, self._places.committing)
         if self._files.exists(self._places.output):
             self._move_parts(self._places.output)
             self._delete_parts(earlier)

@@ -249,6 +249,8 @@ def _fail(error: JobError) -> int:
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
     """Ends the job as Ctrl-C would, so that what was staged is cleared and a result says what happened."""
+    # Whoever ends a job says so to each of its processes, and then again: that must not end the clearing up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +25,12 @@ TERM_GRACE_SECONDS = 3.0
 LEFTOVER_GRACE_SECONDS = 2.0
 """How long workers may outlive a spark-submit that ended by itself."""
 
+DRIVER_PROGRAM = "run.py"
+"""The driver's program: told to stop while its JVM still runs, it stops the job and deletes what was staged."""
+
+_DRIVER_SHARE = 0.7
+"""How much of a job's grace is the driver's, before the other processes are told."""
+
 _POLL_SECONDS = 0.05
 
 
@@ -34,12 +40,16 @@ def session_members(session: int) -> list[int]:
 
 
 def end_session(session: int, grace_seconds: float) -> None:
-    """End every process of `session`: SIGTERM, then SIGKILL to those still there after `grace_seconds`.
+    """End every process of `session`: SIGTERM, to the driver first, then SIGKILL to those there after `grace_seconds`.
 
     Process groups would not do: Spark's Python worker daemon moves to a group of its own, but stays in the session.
     """
+    deadline = time.monotonic() + grace_seconds
+    if drivers := [pid for pid in session_members(session) if _is_driver(pid)]:
+        _signal_all(drivers, signal.SIGTERM)
+        _wait_until(lambda: not any(_is_driver(pid) for pid in drivers), grace_seconds * _DRIVER_SHARE)
     _signal_all(session_members(session), signal.SIGTERM)
-    if wait_for_end(session, grace_seconds):
+    if wait_for_end(session, deadline - time.monotonic()):
         return
     # Repeated, because a process that forks while it is being killed leaves a child behind.
     while members := session_members(session):
@@ -49,12 +59,7 @@ def end_session(session: int, grace_seconds: float) -> None:
 
 def wait_for_end(session: int, seconds: float) -> bool:
     """Wait at most `seconds` until no process of `session` lives; whether that was reached."""
-    deadline = time.monotonic() + seconds
-    while session_members(session):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
+    return _wait_until(lambda: not session_members(session), seconds)
 
 
 class JobProcess:
@@ -150,6 +155,24 @@ def guard(orders: BinaryIO) -> None:
     session, dismissed = orders.readline(), orders.readline()
     if session and not dismissed:
         end_session(int(session), TERM_GRACE_SECONDS)
+
+
+def _wait_until(reached: Callable[[], bool], seconds: float) -> bool:
+    """Wait at most `seconds` until `reached` holds; whether it came to that."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _is_driver(pid: int) -> bool:
+    """Whether a living process runs the driver's program; spark-submit, whose arguments name it as well, does not."""
+    try:
+        return [Path(argument).name for argument in psutil.Process(pid).cmdline()[1:2]] == [DRIVER_PROGRAM]
+    except psutil.Error:
+        return False
 
 
 def _session_of(pid: int) -> int | None:

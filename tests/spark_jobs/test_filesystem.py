@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.filesystem import HadoopFiles, local_path
 
 
 @pytest.fixture
@@ -33,8 +33,11 @@ def test_nothing_is_moved_onto_or_into_what_is_there(files: HadoopFiles, tmp_pat
 
 def test_deleting_takes_all_and_minds_no_absence(files: HadoopFiles, tmp_path: Path) -> None:
     files.make_directory(str(tmp_path / "a" / "b"))
+    files.write_text(str(tmp_path / "a" / "c"), "")
+    assert sorted(files.names(str(tmp_path / "a"))) == ["b", "c"]
     files.delete(str(tmp_path / "a"))
     files.delete(str(tmp_path / "a"))
+    assert files.names(str(tmp_path / "a")) == []
     assert not files.exists(str(tmp_path / "a"))
 
 
@@ -42,3 +45,9 @@ def test_paths_split_into_parent_and_name(files: HadoopFiles) -> None:
     assert files.split("hdfs://nn/a/b/") == ("hdfs://nn/a", "b")
     assert files.split("file:/a") == ("file:", "a")
     assert files.split("s3a://bucket/") == ("", "")
+
+
+def test_a_path_of_this_machine_is_told_from_others(files: HadoopFiles, tmp_path: Path) -> None:
+    assert local_path(files.qualified(str(tmp_path / "a b%20"))) == tmp_path / "a b%20"
+    assert local_path("file:///a") == Path("/a")
+    assert local_path("hdfs://nn/a") is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import OutputMode, OutputSpec
-from spark_jobs.errors import BadSpecError, OutputExistsError, UnknownColumnError
+from spark_jobs.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
 from spark_jobs.output import OutputWriter
 
 Frame = Callable[..., DataFrame]
@@ -155,6 +156,7 @@ def test_staging_twice_keeps_the_second_frame(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
 ) -> None:
     once = writer(OutputMode.OVERWRITE)
+    assert once.prepare()
     with once.guarded():
         once.stage(frame(1, 2))
         once.stage(frame(3))
@@ -166,10 +168,12 @@ def test_an_overwrite_that_cannot_move_in_puts_the_old_output_back(
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))
     again = writer(OutputMode.OVERWRITE, "run 2")
+    assert again.prepare()
     again.stage(frame(2))
-    again.discard()
-    with pytest.raises((OSError, Py4JJavaError)):
-        again.commit()
+    (staged,) = (path for path in target.parent.glob(".*.staging-*/*") if path.is_dir())
+    shutil.rmtree(staged)
+    with pytest.raises((OSError, Py4JJavaError)), again.guarded():
+        pass
     assert ids(spark, target) == [1]
     assert siblings(target) == [target.name]
 
@@ -193,7 +197,9 @@ def test_an_overwrite_killed_before_its_last_step_is_done(
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))
     (target.parent / f".{target.name}.replaced").mkdir()
-    assert writer(OutputMode.APPEND, "run 2").prepare()
+    next_run = writer(OutputMode.APPEND, "run 2")
+    assert next_run.prepare()
+    next_run.discard()
     assert ids(spark, target) == [1]
     assert siblings(target) == [target.name]
 
@@ -204,6 +210,7 @@ def test_an_append_that_cannot_move_all_parts_in_leaves_none(
     write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(2))
     (target / "odd=1").write_text("in the way")
     again = writer(OutputMode.APPEND, "run 1", partition_by=["odd"])
+    assert again.prepare()
     with pytest.raises((OSError, Py4JJavaError)), again.guarded():
         again.stage(frame(1, 2, 4))
     (target / "odd=1").unlink()
@@ -218,10 +225,31 @@ def test_an_append_killed_between_its_moves_is_cleared_by_its_retry(
     write(writer(OutputMode.APPEND, "run 2"), frame(2))
     retry = writer(OutputMode.APPEND, "run 2")
     retry.stage(frame(3))
-    staging = next(path for path in target.parent.iterdir() if ".staging-" in path.name)
-    staging.rename(staging.with_name(staging.name.replace(".staging-", ".committing-")))
+    (staged,) = target.parent.glob(".*.staging-*/*")
+    staged.rename(target.parent / staged.parent.name.replace(".staging-", ".committing-"))
     assert retry.prepare()
+    retry.discard()
     assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+@pytest.mark.parametrize("mode", list(OutputMode))
+def test_an_earlier_try_that_goes_on_neither_commits_nor_disturbs_the_later(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], mode: OutputMode
+) -> None:
+    slow, slower, retry = writer(mode), writer(mode), writer(mode)
+    for given_up in (slow, slower):
+        assert given_up.prepare()
+        given_up.stage(frame(1))
+    assert retry.prepare()
+    retry.stage(frame(2))
+    with pytest.raises(OutputTakenError, match="another try of this run has begun"), slow.guarded():
+        slow.stage(frame(1))
+    with retry.guarded():
+        pass
+    with pytest.raises(OutputTakenError), slower.guarded():
+        slower.stage(frame(1))
+    assert ids(spark, target) == [2]
     assert siblings(target) == [target.name]
 
 
@@ -268,7 +296,7 @@ def test_a_killed_driver_leaves_the_output_and_its_retry_clears_the_rest(
     )
     try:
         deadline = time.monotonic() + 120
-        while not any(target.parent.glob(".*.staging-*/_temporary/**/part-*")):
+        while not any(target.parent.glob(".*.staging-*/*/_temporary/**/part-*")):
             assert job.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.2)

@@ -156,10 +156,13 @@ def test_a_terminated_job_leaves_a_result_and_no_output(tmp_path: Path, job: dic
     )
     try:
         deadline = time.monotonic() + 180
-        while not any(tmp_path.glob(".out.staging-*/_temporary/0/_temporary")):
+        while not any(tmp_path.glob(".out.staging-*/*/_temporary/0/_temporary")):
             assert running.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.2)
+        # As the hook does it: the driver is told first, and once more with all the others.
+        running.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
         os.killpg(running.pid, signal.SIGTERM)
         assert running.wait(timeout=60) != 0
     finally:

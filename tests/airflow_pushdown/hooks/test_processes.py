@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
-from airflow_pushdown.hooks.processes import JobProcess, session_members, wait_for_end
+from airflow_pushdown.hooks.processes import DRIVER_PROGRAM, JobProcess, session_members, wait_for_end
+from airflow_pushdown.packaging import job_program
 
 # A parent with two children: one in a process group of its own (as Spark's Python workers are), both deaf to SIGTERM.
 STUBBORN = """
@@ -25,6 +27,27 @@ for own_group in (True, False):
             os.setpgid(0, 0)
         time.sleep(600)
 print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+# A program that starts the driver's, and has nothing to do but to wait.
+LAUNCHER = """
+import subprocess, sys
+subprocess.run([sys.executable, sys.argv[1], "--spec", "job.json"])
+"""
+
+
+# A driver that, told to stop, takes a moment and then says whether its launcher is still there.
+DRIVER = """
+import os, signal, sys, time
+def stop(*_):
+    time.sleep(0.5)
+    os.write(1, b"with" if os.getppid() == launcher else b"without")
+    sys.exit()
+launcher = os.getppid()
+signal.signal(signal.SIGTERM, stop)
+os.write(1, b"ready\\n")
 time.sleep(600)
 """
 
@@ -91,6 +114,18 @@ def test_a_process_that_obeys_is_not_killed_the_hard_way() -> None:
     next(lines)
     job.kill()
     assert job.wait() == -signal.SIGTERM
+
+
+def test_the_driver_stops_before_what_it_needs_for_that(tmp_path: Path) -> None:
+    driver = tmp_path / DRIVER_PROGRAM
+    driver.write_text(DRIVER)
+    assert job_program().name == DRIVER_PROGRAM
+    job = JobProcess([sys.executable, "-c", LAUNCHER, str(driver)], {"PATH": os.defpath})
+    lines = job.lines()
+    assert next(lines) == "ready"
+    job.kill()
+    assert list(lines) == ["with"]
+    assert session_members(job.session) == []
 
 
 def test_what_the_first_process_leaves_behind_is_ended_and_the_output_comes_to_its_end() -> None:

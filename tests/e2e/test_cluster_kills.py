@@ -1,0 +1,267 @@
+"""Kills parts of the product in the middle of a scan on its cluster: nothing is left, and the retry is complete."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from e2e.checks import rows_of, wait_for_dags, wait_for_run
+from e2e.expected import Row
+from e2e.local import Local, open_connections, product
+from e2e.ports import free_port
+from e2e.processes import Program, wait_for
+from e2e.spark import WORKERS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
+
+SCAN, COPY, TASK = "slow_scan", "slow_copy", "scan"
+SLOW_ROWS = (
+    "CREATE TABLE pace AS SELECT 0.0::double precision AS seconds",
+    "CREATE TABLE stored AS SELECT number, 'row ' || number AS label FROM generate_series(1, 2500) AS number",
+    "ANALYZE stored",
+    "CREATE FUNCTION delayed(number integer) RETURNS integer LANGUAGE plpgsql VOLATILE AS "
+    "'BEGIN PERFORM pg_sleep(seconds) FROM pace; RETURN number; END'",
+    "CREATE VIEW slow_rows AS SELECT number, label, delayed(number) AS moment FROM stored",
+)
+"""The function looks at the pace for each row, so that rows can be slow before a kill and quick after it."""
+SECONDS_PER_ROW = 0.1
+START_SECONDS = 300.0
+END_SECONDS = 180.0
+DRIVER_JVM, EXECUTOR = "org.apache.spark.deploy.SparkSubmit", "CoarseGrainedExecutorBackend"
+COPIED = "SELECT count(*) FROM pg_stat_progress_copy WHERE tuples_processed > 0"
+FETCHING = "active FETCH"
+JOB = (DRIVER_JVM, "spark_jobs/run.py", EXECUTOR, "pyspark.daemon")
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What can be seen of scans that run: applications, connections, processes of jobs, what lies beside outputs."""
+
+    applications: frozenset[str] = frozenset()
+    connections: frozenset[str] = frozenset()
+    processes: frozenset[psutil.Process] = frozenset()
+    staged: frozenset[Path] = frozenset()
+
+    @classmethod
+    def of(cls, local: Local) -> Traces:
+        """Those that are there now."""
+        jobs = frozenset(process for process in local.programs.members() if is_one(process, *JOB))
+        staged = frozenset((local.deployment.data_dir / "output").glob("*/.*.staging-*/*"))
+        return cls(local.cluster.running_applications(), frozenset(open_connections(local.database)), jobs, staged)
+
+    def left(self, now: Traces) -> Traces:
+        """Those of them that are still there."""
+        return Traces(
+            self.applications & now.applications,
+            self.connections & now.connections,
+            self.processes & now.processes,
+            self.staged & now.staged,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self != Traces()
+
+
+class Scan:
+    """One run of a DAG in a product."""
+
+    def __init__(self, local: Local, day: int, dag: str = SCAN) -> None:
+        """Trigger the run of a day of January."""
+        self.local = local
+        self.dag = dag
+        date = datetime(2026, 1, day, tzinfo=UTC)
+        self.output: Path = local.deployment.data_dir / "output" / dag / f"{date:%Y-%m-%d}"
+        self.run_id = local.deployment.api.trigger(dag, date)
+
+    @property
+    def attempt(self) -> int:
+        """Which try of the task is on, or was the last."""
+        return int(str(self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]["try_number"]))
+
+    def beside(self) -> list[Path]:
+        """What lies beside the output."""
+        return list(self.output.parent.glob(f".{self.output.name}.*"))
+
+    def in_its_middle(self) -> Traces:
+        """Wait until some rows have come and others have not; what can be seen of that."""
+        begun = self._copies if self.dag == COPY else self._writes
+        wait_for("the middle of the scan", begun, START_SECONDS, self.local.deployment.watch)
+        traces = Traces.of(self.local)
+        assert traces.applications, "the scan does not run on the cluster"
+        assert traces.connections, "the scan does not read"
+        assert traces.processes, "the scan has no processes"
+        assert traces.staged, "the scan has nowhere to write"
+        assert not self.output.exists(), "the output exists before it is complete"
+        return traces
+
+    def rows(self) -> Counter[Row]:
+        """Wait for the end of the run, which leaves its output and nothing else; the rows of the output."""
+        wait_for_run(self.local.deployment, self.dag, self.run_id)
+        api = self.local.deployment.api
+        state = api.run_state(self.dag, self.run_id)
+        assert state == "success", api.log(self.dag, self.run_id, TASK, self.attempt)[-6000:]
+        assert (self.output / "_SUCCESS").is_file()
+        assert self.beside() == []
+        wait_until_gone(self.local, Traces.of(self.local))
+        return rows_of(self.output, ("number", "label"))
+
+    def _writes(self) -> bool:
+        parts = any(part for place in self.beside() for part in place.rglob("part-*"))
+        return parts and any(FETCHING in doing for doing in open_connections(self.local.database).values())
+
+    def _copies(self) -> bool:
+        return self.local.database.execute(COPIED).strip() == "1"
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Local]:
+    """The product with the DAGs of these tests, and a table whose rows come slowly."""
+    with product(Path(__file__).with_name("dags")) as running:
+        running.database.execute(*SLOW_ROWS)
+        wait_for_dags(running.deployment, {SCAN, COPY})
+        yield running
+
+
+@pytest.fixture(scope="module")
+def undisturbed(local: Local) -> Counter[Row]:
+    """The rows of a run that nothing is done to."""
+    rows = Scan(local, 1).rows()
+    assert rows.total() == 2490
+    return rows
+
+
+@pytest.fixture
+def slowly(local: Local, undisturbed: Counter[Row]) -> Iterator[None]:
+    """Rows come slowly during a test, until it says otherwise; what a failed one leaves comes to its end."""
+    set_pace(local, SECONDS_PER_ROW)
+    yield
+    set_pace(local, 0)
+    wait_until_gone(local, Traces.of(local))
+
+
+def set_pace(local: Local, seconds: float) -> None:
+    """How long a row of the table takes from now on."""
+    local.database.execute(f"UPDATE pace SET seconds = {seconds}")
+
+
+def is_one(process: psutil.Process, *parts: str) -> bool:
+    """Whether the command line of a process holds one of `parts`; that of one that has gone holds nothing."""
+    with contextlib.suppress(psutil.Error):
+        command = " ".join(process.cmdline())
+        return any(part in command for part in parts)
+    return False
+
+
+def the(traces: Traces, part: str) -> psutil.Process:
+    """The process whose command line holds `part`."""
+    return next(process for process in traces.processes if is_one(process, part))
+
+
+def wait_until_gone(local: Local, traces: Traces) -> None:
+    """Wait until nothing of `traces` is there any more."""
+    wait_for(f"the end of {traces}", lambda: not traces.left(Traces.of(local)), END_SECONDS)
+
+
+def worker_of(local: Local) -> Program:
+    """The Spark worker that has the one executor."""
+    workers = (local.programs.named(f"spark-worker-{number}") for number in range(1, WORKERS + 1))
+    return next(worker for worker in workers if any(is_one(process, EXECUTOR) for process in worker.tree()))
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
+    local: Local, undisturbed: Counter[Row]
+) -> None:
+    scan, api = Scan(local, 2), local.deployment.api
+    traces = scan.in_its_middle()
+
+    api.fail_task(scan.dag, scan.run_id, TASK)
+
+    wait_until_gone(local, traces)
+    assert not scan.output.exists()
+    assert scan.beside() == []
+    set_pace(local, 0)
+    api.clear_task(scan.dag, scan.run_id, TASK)
+    assert scan.rows() == undisturbed
+    assert scan.attempt > 1
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_its_partitions(
+    local: Local, undisturbed: Counter[Row]
+) -> None:
+    scan = Scan(local, 6, COPY)
+    traces = scan.in_its_middle()
+    assert len(traces.connections) == 2, "one holds the snapshot that the other reads"
+
+    the(traces, DRIVER_JVM).parent().kill()
+
+    wait_until_gone(local, traces)
+    assert not scan.output.exists()
+    set_pace(local, 0)
+    assert scan.rows() == undisturbed
+    assert scan.attempt > 1
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
+    local: Local, undisturbed: Counter[Row]
+) -> None:
+    scan = Scan(local, 3)
+    traces = scan.in_its_middle()
+
+    the(traces, DRIVER_JVM).kill()
+
+    wait_until_gone(local, traces)
+    assert not scan.output.exists()
+    set_pace(local, 0)
+    assert scan.rows() == undisturbed
+    assert scan.attempt > 1
+
+
+@pytest.mark.usefixtures("slowly")
+def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
+    local: Local, undisturbed: Counter[Row]
+) -> None:
+    scan = Scan(local, 5)
+    traces = scan.in_its_middle()
+
+    local.programs.kill(worker_of(local))
+
+    wait_until_gone(local, Traces(connections=traces.connections))
+    assert not scan.output.exists()
+    set_pace(local, 0)
+    assert scan.rows() == undisturbed
+    assert scan.attempt == 1
+
+
+@pytest.mark.usefixtures("slowly")
+def test_another_scheduler_ends_the_scan_of_a_killed_one_and_runs_it_again(
+    local: Local, undisturbed: Counter[Row]
+) -> None:
+    scan = Scan(local, 4)
+    traces = scan.in_its_middle()
+
+    local.programs.kill(local.programs.named("airflow-scheduler"))
+    # What the old one ran is taken over as soon as that has not been heard of for so many seconds.
+    local.services.start_service(
+        "scheduler",
+        AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD="10",
+        AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL="5",
+        # Processes that the old one has left still hold its port.
+        AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT=str(free_port()),
+    )
+
+    wait_until_gone(local, traces)
+    assert not scan.output.exists()
+    set_pace(local, 0)
+    assert scan.rows() == undisturbed
+    assert scan.attempt > 1
