@@ -1,7 +1,8 @@
-"""Join order: TPC-H queries in published and permuted FROM orders, by us and by Spark as it is.
+"""Join order: TPC-H queries in published and permuted FROM orders, by us, by Spark as it is, and by Spark's cost model.
 
-Every round runs both once, in turn. `rows` are those that flow out of all joins of a run, which no noise changes; a run
-that takes longer than the limit is stopped, and counts as one that did not finish.
+The latter has `spark.sql.cbo` on and every table analysed; the seconds of ANALYZE are told apart. Every round runs all
+once, in turn. `rows` are those that flow out of all joins of a run, which no noise changes; a run that takes longer than
+the limit is stopped, and counts as one that did not finish.
 """
 
 from __future__ import annotations
@@ -23,12 +24,17 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
 from spark_jobs.contract import JoinOptions
 from spark_jobs.joins.measure import JoinWatch
+from spark_jobs.joins.text import named_tables, parsed, written
 from spark_jobs.session import PushdownSession
+
+_ANALYSED = "analysed"
+_COST_MODEL = ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled")
 
 
 @dataclass
@@ -44,12 +50,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both engines over one text."""
+    """The engines over one text."""
 
     query: str
     order: str
     ours: tuple[Run, ...]
     spark: tuple[Run, ...]
+    costed: tuple[Run, ...]
 
 
 class Bench:
@@ -62,6 +69,18 @@ class Bench:
         self._session = PushdownSession(spark)
         for table in TABLES:
             self._session.add_source(table, path=str(data / f"{table}.parquet"), format="parquet", reader="spark")
+        self.analysing = self._analysed()
+
+    def _analysed(self) -> float:
+        """Have all tables in a catalog with statistics of all columns; the seconds that these took."""
+        started = time.perf_counter()
+        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {_ANALYSED}")
+        for table in TABLES:
+            place = self._data / f"{table}.parquet"
+            name = f"{_ANALYSED}.{table}"
+            self._spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING parquet LOCATION '{place.resolve()}'")
+            self._spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS FOR ALL COLUMNS")
+        return time.perf_counter() - started
 
     def ours(self, text: str) -> Run:
         """The query through a session that has sampled the files before, as within one job."""
@@ -70,6 +89,19 @@ class Bench:
     def spark(self, text: str) -> Run:
         """The query as Spark runs it by itself; it opens the files too."""
         return self._run(lambda: self._opened(text))
+
+    def costed(self, text: str) -> Run:
+        """The query over the analysed tables, in the order of Spark's cost model."""
+        tree = parsed(text)
+        for table in named_tables(tree):
+            table.set("db", exp.to_identifier(_ANALYSED))
+        for key in _COST_MODEL:
+            self._spark.conf.set(key, "true")
+        try:
+            return self._run(lambda: self._spark.sql(written(tree)))
+        finally:
+            for key in _COST_MODEL:
+                self._spark.conf.unset(key)
 
     def _opened(self, text: str) -> DataFrame:
         for table in TABLES:
@@ -103,11 +135,12 @@ def pairs(bench: Bench, queries: Sequence[JoinQuery], permutations: int, rounds:
         for number in range(permutations + 1):
             text = query.text(number)
             bench.ours(text)
-            runs = [(bench.ours(text), bench.spark(text)) for _ in range(rounds)]
-            ours, spark = zip(*runs, strict=True)
-            if ours[0].rows is not None and spark[0].rows is not None and not _same(ours[0], spark[0]):
-                raise SystemExit(f"{query.name}, order {number}: the rows are not the same")
-            yield Pair(query.name, f"permutation {number}" if number else "published", ours, spark)
+            runs = [(bench.ours(text), bench.spark(text), bench.costed(text)) for _ in range(rounds)]
+            ours, spark, costed = zip(*runs, strict=True)
+            for theirs in (spark[0], costed[0]):
+                if ours[0].rows is not None and theirs.rows is not None and not _same(ours[0], theirs):
+                    raise SystemExit(f"{query.name}, order {number}: the rows are not the same")
+            yield Pair(query.name, f"permutation {number}" if number else "published", ours, spark, costed)
 
 
 def _same(one: Run, two: Run) -> bool:
@@ -117,45 +150,65 @@ def _same(one: Run, two: Run) -> bool:
 
 def line(pair: Pair) -> str:
     """One line of the table."""
-    ours, spark = pair.ours, pair.spark
-    wall = statistics.median(theirs.wall / mine.wall for mine, theirs in zip(ours, spark, strict=True))
-    cpu = statistics.median(theirs.cpu / max(mine.cpu, 1e-3) for mine, theirs in zip(ours, spark, strict=True))
-    planning = statistics.median(run.planning / run.wall for run in ours)
-    finished = spark[0].rows is not None
-    rows = [f"{run.rows:,}" if run.rows is not None else "not finished" for run in (ours[0], spark[0])]
-    cells = [pair.query, pair.order, *rows, ("" if finished else "> ") + f"{wall:.2f}", f"{cpu:.2f}", f"{planning:.1%}"]
-    return "| " + " | ".join(cells) + " |"
+    engines = (pair.ours, pair.spark, pair.costed)
+    rows = [f"{runs[0].rows:,}" if runs[0].rows is not None else "not finished" for runs in engines]
+    planning = statistics.median(run.planning / run.wall for run in pair.ours)
+    ratios = [cell for runs in (pair.spark, pair.costed) for cell in _ratios(runs, pair.ours)]
+    return "| " + " | ".join([pair.query, pair.order, *rows, *ratios, f"{planning:.1%}"]) + " |"
 
 
-_TITLES = ("query", "order", "our rows", "Spark's rows", "Spark / ours: wall", "CPU", "our planning, of the whole")
+def _ratios(theirs: Sequence[Run], ours: Sequence[Run]) -> tuple[str, str]:
+    """Wall and CPU time of an engine over ours; at least that where it was stopped."""
+    wall = statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True))
+    cpu = statistics.median(run.cpu / max(mine.cpu, 1e-3) for mine, run in zip(ours, theirs, strict=True))
+    sign = "" if theirs[0].rows is not None else "> "
+    return f"{sign}{wall:.2f}", f"{sign}{cpu:.2f}"
 
 
-def summary(found: Sequence[Pair]) -> str:
-    """Geometric means over the queries that both finished."""
-    both = [pair for pair in found if pair.spark[0].rows is not None and pair.ours[0].rows is not None]
-    walls = [pair.spark[0].wall / pair.ours[0].wall for pair in both]
-    rows = [max(pair.spark[0].rows or 0, 1) / max(pair.ours[0].rows or 0, 1) for pair in both]
-    stopped = sum(pair.spark[0].rows is None and pair.ours[0].rows is not None for pair in found)
+_TITLES = (
+    *("query", "order", "our rows", "Spark's rows", "cost model's rows"),
+    *("Spark / ours: wall", "CPU", "cost model / ours: wall", "CPU", "our planning, of the whole"),
+)
+
+
+def summary(found: Sequence[Pair], analysing: float) -> str:
+    """Geometric means over the queries that both finished, for each of the others."""
+    return "\n\n".join(
+        [
+            _against("Spark", [(pair.ours, pair.spark) for pair in found]),
+            _against("Its cost model", [(pair.ours, pair.costed) for pair in found])
+            + f" ANALYZE took {analysing:.0f} s before, which is counted nowhere.",
+        ]
+    )
+
+
+def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> str:
+    both = [(ours[0], theirs[0]) for ours, theirs in runs if ours[0].rows is not None and theirs[0].rows is not None]
+    stopped = sum(theirs[0].rows is None and ours[0].rows is not None for ours, theirs in runs)
+    if not both:
+        return f"{name}: no run that both finish; {stopped} are finished by us alone."
+    walls = [theirs.wall / ours.wall for ours, theirs in both]
+    rows = [max(theirs.rows or 0, 1) / max(ours.rows or 0, 1) for ours, theirs in both]
     return (
-        f"{len(both)} runs that both finish: Spark takes {statistics.geometric_mean(walls):.2f} times our wall time "
+        f"{len(both)} runs that both finish: {name} takes {statistics.geometric_mean(walls):.2f} times our wall time "
         f"(least {min(walls):.2f}) and {statistics.geometric_mean(rows):.2f} times our rows through joins, both in "
         f"geometric mean; {stopped} more are finished by us alone."
     )
 
 
-def prepare(scale: int, cache: Path) -> Path:
+def prepare(scale: float, cache: Path) -> Path:
     """A directory with a Parquet file of each table, made if it is not there yet."""
-    data = cache / f"tpch-{scale}"
+    data = cache / f"tpch-{scale:g}"
     if not (data / "lineitem.parquet").exists():
         tool = Path(sys.executable).with_name("tpchgen-cli")
-        subprocess.run([tool, "parquet", "-s", str(scale), "-o", data], check=True)
+        subprocess.run([tool, "parquet", "-s", f"{scale:g}", "-o", data], check=True)
     return data
 
 
 def main() -> None:
     """Run the queries and write the table as Markdown and the raw figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
+    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--permutations", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a run is stopped")
@@ -181,25 +234,27 @@ def main() -> None:
         found.append(pair)
         lines.append(line(pair))
         print(lines[-1], flush=True)
-        _write(arguments.results, arguments.scale, arguments.rounds, [*lines, "", summary(found)], found)
-    print(summary(found))
+        _write(
+            arguments.results, arguments.scale, arguments.rounds, [*lines, "", summary(found, bench.analysing)], found
+        )
+    print(summary(found, bench.analysing))
     spark.stop()
 
 
-def _write(results: Path, scale: int, rounds: int, lines: list[str], found: Sequence[Pair]) -> None:
+def _write(results: Path, scale: float, rounds: int, lines: list[str], found: Sequence[Pair]) -> None:
     """After every query: a run that is stopped keeps what it measured."""
     results.mkdir(parents=True, exist_ok=True)
     about = (
-        f"TPC-H, scale {scale}, Parquet; {rounds} interleaved rounds, medians of ratios within rounds (above 1: ours "
+        f"TPC-H, scale {scale:g}, Parquet; {rounds} interleaved rounds, medians of ratios within rounds (above 1: ours "
         f"takes less), rows of the first; {os.cpu_count()} processors ({platform.machine()}), Python "
         f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
-    (results / f"joins-sf{scale}.md").write_text("\n".join(["# Join order", "", about, "", *lines]) + "\n")
+    (results / f"joins-sf{scale:g}.md").write_text("\n".join(["# Join order", "", about, "", *lines]) + "\n")
     raw = [asdict(pair) for pair in found]
     for pair in raw:
-        for run in (*pair["ours"], *pair["spark"]):
+        for run in (*pair["ours"], *pair["spark"], *pair["costed"]):
             del run["result"]
-    (results / f"joins-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    (results / f"joins-sf{scale:g}.json").write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":

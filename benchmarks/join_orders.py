@@ -1,0 +1,214 @@
+"""How good orders of joins are, by counting: rows through the joins of TPC-H's queries, against the best there is.
+
+Nothing is timed, so that the figures do not depend on the machine. DuckDB counts what every connected set of relations
+of a query gives. By these counts the published and permuted FROM orders, as Spark joins them by itself, and the
+orders that are chosen here, are compared with the cheapest left-deep order. The sub-queries of a WHERE are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
+from benchmarks.workloads import TPCH, Workload
+from spark_jobs.contract import JoinOptions, JoinReport
+from spark_jobs.join_spec import JoinTree
+from spark_jobs.joins.block import Block, blocks, owner
+from spark_jobs.joins.graph import Chain, JoinKind, extract
+from spark_jobs.joins.order import components
+from spark_jobs.joins.outputs import OutputNames
+from spark_jobs.joins.push import column_equality
+from spark_jobs.joins.text import parsed
+from spark_jobs.session import PushdownSession
+
+Names = frozenset[str]
+
+
+class Counts:
+    """Rows that sets of a query's relations give when they are joined by all conditions between them."""
+
+    def __init__(self, text: str, workload: Workload) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        columns = {}
+        for table in workload.tables:
+            path = workload.data / f"{table}.parquet"
+            self._connection.execute(f"CREATE VIEW {table} AS FROM '{path}'")
+            columns[table] = frozenset(map(str.lower, pq.read_schema(path).names))
+        self._block, self._chain = _largest(text, columns)
+        self.relations = tuple(sorted(self._block.relations))
+        self._classes = self._equal()
+        self.rows = cache(self._counted)
+
+    def _equal(self) -> list[frozenset[tuple[str, str]]]:
+        """Columns that equalities connect, as relation and name."""
+        found: list[frozenset[tuple[str, str]]] = []
+        for conjunct in self._chain.conjuncts:
+            pair = column_equality(conjunct.node) if conjunct.joinable else None
+            if pair is None:
+                continue
+            group = frozenset((owner(column, self._block.columns) or "", column.name) for column in pair)
+            found = [
+                *(each for each in found if not each & group),
+                group.union(*(each for each in found if each & group)),
+            ]
+        return found
+
+    def connected(self, names: Names) -> bool:
+        """Whether equalities, also implied ones, or other conditions over two relations connect a set of relations."""
+        order = sorted(names)
+        edges = [
+            sum(1 << other for other, two in enumerate(order) if one != two and self._meet(one, two)) for one in order
+        ]
+        return len(components(edges)) == 1
+
+    def _meet(self, one: str, two: str) -> bool:
+        if any(conjunct.joinable and conjunct.names == {one, two} for conjunct in self._chain.conjuncts):
+            return True
+        return any({one, two} <= {relation for relation, _ in group} for group in self._classes)
+
+    def _counted(self, names: Names) -> int:
+        tables = ", ".join(self._block.relations[name].sql(dialect="duckdb") for name in sorted(names))
+        kept = [
+            conjunct.node.sql(dialect="duckdb")
+            for conjunct in self._chain.conjuncts
+            if conjunct.joinable and conjunct.names <= names
+        ]
+        for group in self._classes:
+            members = [f"{relation}.{column}" for relation, column in sorted(group) if relation in names]
+            kept += [f"{one} = {two}" for one, two in pairwise(members)]
+        where = " AND ".join(f"({each})" for each in kept) or "true"
+        (found,) = self._connection.execute(f"SELECT count(*) FROM {tables} WHERE {where}").fetchone() or (0,)
+        return int(found)
+
+    def through(self, tree: JoinTree) -> int:
+        """Rows through the joins of a tree. A cross product counts as the product of its sides."""
+        return sum(self._through(node) for node in tree.nodes() if node.sides)
+
+    def _through(self, node: JoinTree) -> int:
+        names = _names(node)
+        if node.kind != JoinKind.CROSS.value and self.connected(names):
+            return self.rows(names)
+        left, right = (self._size(_names(side)) for side in node.sides)
+        return left * right
+
+    def _size(self, names: Names) -> int:
+        if self.connected(names):
+            return self.rows(names)
+        first = next(iter(sorted(names)))
+        part = max((found for found in self._parts(names) if first in found), key=len)
+        return self.rows(part) * self._size(names - part)
+
+    def _parts(self, names: Names) -> Iterator[Names]:
+        """The connected parts of a set."""
+        order = sorted(names)
+        edges = [
+            sum(1 << other for other, two in enumerate(order) if one != two and self._meet(one, two)) for one in order
+        ]
+        for part in components(edges):
+            yield frozenset(name for place, name in enumerate(order) if part >> place & 1)
+
+    def best(self) -> int:
+        """Rows through the joins of the cheapest left-deep order without cross products."""
+
+        @cache
+        def cheapest(names: Names) -> float:
+            if len(names) == 1:
+                return 0
+            lasts = [name for name in names if self.connected(names - {name})]
+            return self.rows(names) + min((cheapest(names - {name}) for name in lasts), default=float("inf"))
+
+        return int(cheapest(frozenset(self.relations)))
+
+
+def _largest(text: str, columns: Mapping[str, Names]) -> tuple[Block, Chain]:
+    """The SELECT of a query with the most relations."""
+    names = OutputNames(columns)
+    found = [(block, chain) for block in blocks(parsed(text), names.of) if (chain := extract(block.plan)) is not None]
+    return max(found, key=lambda each: len(each[1].items))
+
+
+def _names(tree: JoinTree) -> Names:
+    return frozenset(node.relation for node in tree.nodes() if node.relation is not None)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A query in one FROM order: rows by Spark's order, by ours, and by the best left-deep one."""
+
+    query: str
+    order: str
+    spark: int
+    ours: int
+    best: int
+
+
+def compared(session: PushdownSession, workload: Workload, query: JoinQuery, permutations: int) -> Iterator[Compared]:
+    """A query in its published order, and in some permuted ones."""
+    counts = Counts(query.text(), workload)
+    best = counts.best()
+    for number in range(permutations + 1):
+        joins = session.sql(query.text(number), JoinOptions(min_bytes=0)).joins()
+        report: JoinReport = max(joins, key=lambda join: len(_names(join.before)))
+        order = f"permutation {number}" if number else "published"
+        yield Compared(query.name, order, counts.through(report.before), counts.through(report.after), best)
+
+
+def table(found: Sequence[Compared]) -> list[str]:
+    """The lines of a table in Markdown, and what they come to."""
+    lines = [
+        "| query | order | rows by Spark's order | by ours | best left-deep | ours / best |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        cells = [each.query, each.order, *(f"{rows:,}" for rows in (each.spark, each.ours, each.best))]
+        lines.append("| " + " | ".join([*cells, f"{each.ours / max(each.best, 1):.2f}"]) + " |")
+    ours = [each.ours / max(each.best, 1) for each in found]
+    spark = [each.spark / max(each.best, 1) for each in found]
+    said = [
+        f"{who}: {statistics.geometric_mean(values):.2f} times the best in geometric mean, {max(values):,.2f} at most"
+        for who, values in (("Ours", ours), ("Spark's", spark))
+    ]
+    return [*lines, "", "; ".join(said) + "."]
+
+
+def main() -> None:
+    """Compare all queries and write the table as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--permutations", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], help="names of queries")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    workload = TPCH.workload(arguments.scale, arguments.cache)
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    session = PushdownSession(spark)
+    for name in TABLES:
+        session.add_source(name, path=str(workload.data / f"{name}.parquet"), format="parquet", reader="spark")
+    about = f"# Orders of joins\n\nTPC-H, scale {arguments.scale:g}, Parquet; rows are counted, nothing is timed.\n\n"
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    found: list[Compared] = []
+    for query in QUERIES:
+        if arguments.only and query.name not in arguments.only:
+            continue
+        for each in compared(session, workload, query, arguments.permutations):
+            found.append(each)
+            print(each, flush=True)
+        # After every query: a run that is stopped keeps what it counted.
+        (arguments.results / "join-orders.md").write_text(about + "\n".join(table(found)) + "\n")
+    print(*table(found), sep="\n")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
