@@ -1,8 +1,8 @@
 """Join order: TPC-H queries in published and permuted FROM orders, by us, by Spark as it is, and by Spark's cost model.
 
 The latter has `spark.sql.cbo` on and every table analysed; the seconds of ANALYZE are told apart. Every round runs all
-once, in turn. `rows` are those that flow out of all joins of a run, which no noise changes; a run that takes longer than
-the limit is stopped, and counts as one that did not finish.
+once, in turn. `rows` are those that flow out of all joins of a run, which no noise changes; a run that takes longer
+than the limit is stopped, and counts as one that did not finish.
 """
 
 from __future__ import annotations
