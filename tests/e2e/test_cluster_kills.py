@@ -14,10 +14,12 @@ import pytest
 
 from e2e.checks import rows_of, wait_for_dags, wait_for_run
 from e2e.expected import Row
-from e2e.local import Local, open_connections, product
 from e2e.ports import free_port
 from e2e.processes import Program, wait_for
 from e2e.spark import WORKERS
+
+pytest.importorskip("psycopg2", reason="installed for end-to-end runs alone")
+from e2e.local import Local, open_connections, product
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 

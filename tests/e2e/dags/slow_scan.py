@@ -1,4 +1,4 @@
-"""Scans of a table whose rows come as slowly as a test wants, so that something can be killed in their middle."""
+"""A scan of a table whose rows come as slowly as a test wants, so that something can be killed in its middle."""
 
 from __future__ import annotations
 
@@ -20,18 +20,4 @@ with DAG("slow_scan", schedule=None, start_date=datetime(2026, 1, 1), catchup=Fa
         where="number > 10",
         fetch_size=10,
         output=f"{DATA}/output/slow_scan/{{{{ ds }}}}",
-    )
-
-# The same rows as Arrow, in two partitions that see one snapshot.
-with DAG("slow_copy", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, default_args=AGAIN):
-    RemoteScanOperator(
-        task_id="scan",
-        source_conn_id="flights_db",
-        table="slow_rows",
-        where="number > 10",
-        partition_column="number",
-        num_partitions=2,
-        lower_bound=1,
-        upper_bound=2500,
-        output=f"{DATA}/output/slow_copy/{{{{ ds }}}}",
     )
