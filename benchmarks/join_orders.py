@@ -8,6 +8,7 @@ orders that are chosen here, are compared with the cheapest left-deep order. The
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ import duckdb
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from benchmarks.joins import prepare
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
-from benchmarks.workloads import TPCH, Workload
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.join_spec import JoinTree
 from spark_jobs.joins.block import Block, blocks, owner
@@ -37,11 +38,11 @@ Names = frozenset[str]
 class Counts:
     """Rows that sets of a query's relations give when they are joined by all conditions between them."""
 
-    def __init__(self, text: str, workload: Workload) -> None:
+    def __init__(self, text: str, data: Path) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
         columns = {}
-        for table in workload.tables:
-            path = workload.data / f"{table}.parquet"
+        for table in TABLES:
+            path = data / f"{table}.parquet"
             self._connection.execute(f"CREATE VIEW {table} AS FROM '{path}'")
             columns[table] = frozenset(map(str.lower, pq.read_schema(path).names))
         self._block, self._chain = _largest(text, columns)
@@ -65,11 +66,7 @@ class Counts:
 
     def connected(self, names: Names) -> bool:
         """Whether equalities, also implied ones, or other conditions over two relations connect a set of relations."""
-        order = sorted(names)
-        edges = [
-            sum(1 << other for other, two in enumerate(order) if one != two and self._meet(one, two)) for one in order
-        ]
-        return len(components(edges)) == 1
+        return len(self._parts(names)) == 1
 
     def _meet(self, one: str, two: str) -> bool:
         if any(conjunct.joinable and conjunct.names == {one, two} for conjunct in self._chain.conjuncts):
@@ -102,20 +99,15 @@ class Counts:
         return left * right
 
     def _size(self, names: Names) -> int:
-        if self.connected(names):
-            return self.rows(names)
-        first = next(iter(sorted(names)))
-        part = max((found for found in self._parts(names) if first in found), key=len)
-        return self.rows(part) * self._size(names - part)
+        return math.prod(map(self.rows, self._parts(names)))
 
-    def _parts(self, names: Names) -> Iterator[Names]:
+    def _parts(self, names: Names) -> list[Names]:
         """The connected parts of a set."""
         order = sorted(names)
         edges = [
             sum(1 << other for other, two in enumerate(order) if one != two and self._meet(one, two)) for one in order
         ]
-        for part in components(edges):
-            yield frozenset(name for place, name in enumerate(order) if part >> place & 1)
+        return [frozenset(name for place, name in enumerate(order) if part >> place & 1) for part in components(edges)]
 
     def best(self) -> int:
         """Rows through the joins of the cheapest left-deep order without cross products."""
@@ -152,9 +144,9 @@ class Compared:
     best: int
 
 
-def compared(session: PushdownSession, workload: Workload, query: JoinQuery, permutations: int) -> Iterator[Compared]:
+def compared(session: PushdownSession, data: Path, query: JoinQuery, permutations: int) -> Iterator[Compared]:
     """A query in its published order, and in some permuted ones."""
-    counts = Counts(query.text(), workload)
+    counts = Counts(query.text(), data)
     best = counts.best()
     for number in range(permutations + 1):
         joins = session.sql(query.text(number), JoinOptions(min_bytes=0)).joins()
@@ -190,18 +182,18 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    workload = TPCH.workload(arguments.scale, arguments.cache)
+    data = prepare(arguments.scale, arguments.cache)
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session = PushdownSession(spark)
     for name in TABLES:
-        session.add_source(name, path=str(workload.data / f"{name}.parquet"), format="parquet", reader="spark")
+        session.add_source(name, path=str(data / f"{name}.parquet"), format="parquet", reader="spark")
     about = f"# Orders of joins\n\nTPC-H, scale {arguments.scale:g}, Parquet; rows are counted, nothing is timed.\n\n"
     arguments.results.mkdir(parents=True, exist_ok=True)
     found: list[Compared] = []
     for query in QUERIES:
         if arguments.only and query.name not in arguments.only:
             continue
-        for each in compared(session, workload, query, arguments.permutations):
+        for each in compared(session, data, query, arguments.permutations):
             found.append(each)
             print(each, flush=True)
         # After every query: a run that is stopped keeps what it counted.

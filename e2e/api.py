@@ -45,16 +45,16 @@ class AirflowApi:
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """How a run stands: queued, running, success or failed."""
-        return str(self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+        return str(self._call("GET", _run(dag_id, run_id))["state"])
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, Json]:
         """The task instances of a run by their ids."""
-        found = self._items(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances")
+        found = self._items(_tasks(dag_id, run_id), "task_instances")
         return {str(task["task_id"]): task for task in found}
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> object:
         """What a task returned, None where it returned nothing."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        path = f"{_task(dag_id, run_id, task_id)}/xcomEntries/return_value"
         answer = self._send("GET", path, None)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -62,7 +62,7 @@ class AirflowApi:
 
     def linked_page(self, dag_id: str, run_id: str, task_id: str, link: str) -> str:
         """The page behind one of the links beside a task, as a logged-in user gets it; raises `E2eError` without."""
-        links = self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links")["extra_links"]
+        links = self._call("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
         address = links.get(link) if isinstance(links, dict) else None
         if not isinstance(address, str):
             raise E2eError(f"{dag_id}.{task_id}: there is no link {link!r} beside the task, but {links}")
@@ -73,8 +73,7 @@ class AirflowApi:
 
     def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Mark a running task as failed, which ends it, as the button on the page does."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
-        self._call("PATCH", path, {"new_state": "failed"})
+        self._call("PATCH", _task(dag_id, run_id, task_id), {"new_state": "failed"})
 
     def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Have a task of a run run again."""
@@ -83,8 +82,7 @@ class AirflowApi:
 
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int) -> str:
         """The log of one try of a task as text."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
-        lines = self._items(path, "content")
+        lines = self._items(f"{_task(dag_id, run_id, task_id)}/logs/{attempt}", "content")
         return "\n".join(str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in lines)
 
     def _items(self, path: str, name: str) -> list[Json]:
@@ -108,3 +106,18 @@ class AirflowApi:
             raise E2eError(f"{request.method} {request.url}: {answer.status_code} {answer.text[:500]}")
         data: Json = answer.json()
         return data
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    """The path of a run."""
+    return f"/dags/{dag_id}/dagRuns/{run_id}"
+
+
+def _tasks(dag_id: str, run_id: str) -> str:
+    """The path of a run's task instances."""
+    return f"{_run(dag_id, run_id)}/taskInstances"
+
+
+def _task(dag_id: str, run_id: str, task_id: str) -> str:
+    """The path of a task instance."""
+    return f"{_tasks(dag_id, run_id)}/{task_id}"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
@@ -124,11 +124,8 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
 
 def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     source, today = request.source, datetime.now(UTC).date()
-    options = text_options(source.format, source.options, legacy_dates=not current_dates(spark), today=today)
-    nested = source.format is SourceFormat.JSON and any(
-        isinstance(field.dataType, ArrayType | MapType | StructType) for field in _read_schema(request).fields
-    )
-    return replace(options, lines=replace(options.lines, nested=nested))
+    legacy = not current_dates(spark)
+    return text_options(source.format, source.options, _read_schema(request), legacy_dates=legacy, today=today)
 
 
 @dataclass(frozen=True)

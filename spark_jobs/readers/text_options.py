@@ -121,9 +121,12 @@ def _unsafe_csv(options: Mapping[str, str], schema: StructType) -> str | None:
 
 
 def text_options(
-    source_format: SourceFormat, options: Mapping[str, str], *, legacy_dates: bool, today: date
+    source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, legacy_dates: bool, today: date
 ) -> TextOptions:
-    """Read the options (already found safe). `legacy_dates` is set where Spark parses dates the way of version 2."""
+    """Read the options (already found safe) for lines that are parsed with a schema.
+
+    `legacy_dates` is set where Spark parses dates the way of version 2.
+    """
     is_json = source_format is SourceFormat.JSON
     plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
     plain_timestamps = not ({"timestampformat", "timestampntzformat"} & options.keys()) and not legacy_dates
@@ -133,6 +136,7 @@ def text_options(
         comment=options.get("comment", "").encode() if not is_json else b"",
         strict_utf8=is_json,
         strip_bom=is_json,
+        nested=is_json and any(isinstance(field.dataType, ArrayType | MapType | StructType) for field in schema.fields),
     )
     csv = CsvSyntax(
         sep=_sep(options),

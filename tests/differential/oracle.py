@@ -110,7 +110,8 @@ class Case:
         """What the reader makes of the options."""
         lowered = {key.lower(): value for key, value in self.options.items()}
         legacy = self.settings.get("spark.sql.legacy.timeParserPolicy", "CORRECTED") != "CORRECTED"
-        return text_options(self.source_format, lowered, legacy_dates=legacy, today=datetime.now(UTC).date())
+        today = datetime.now(UTC).date()
+        return text_options(self.source_format, lowered, self.read_schema, legacy_dates=legacy, today=today)
 
     @property
     def unsafe(self) -> str | None:

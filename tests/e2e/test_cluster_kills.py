@@ -115,6 +115,13 @@ class Scan:
         wait_until_gone(self.local, Traces.of(self.local))
         return rows_of(self.output, ("number", "label"))
 
+    def rows_after(self, gone: Traces) -> Counter[Row]:
+        """Wait until `gone` is gone without an output, and let the rows come fast; the rows of the next try."""
+        wait_until_gone(self.local, gone)
+        assert not self.output.exists(), "there is an output of what was killed"
+        set_pace(self.local, 0)
+        return self.rows()
+
     def _writes(self) -> bool:
         parts = any(part for place in self.beside() for part in place.rglob("part-*"))
         return parts and any(FETCHING in doing for doing in open_connections(self.local.database).values())
@@ -206,10 +213,7 @@ def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_
 
     the(traces, DRIVER_JVM).parent().kill()
 
-    wait_until_gone(local, traces)
-    assert not scan.output.exists()
-    set_pace(local, 0)
-    assert scan.rows() == undisturbed
+    assert scan.rows_after(traces) == undisturbed
     assert scan.attempt > 1
 
 
@@ -222,10 +226,7 @@ def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
 
     the(traces, DRIVER_JVM).kill()
 
-    wait_until_gone(local, traces)
-    assert not scan.output.exists()
-    set_pace(local, 0)
-    assert scan.rows() == undisturbed
+    assert scan.rows_after(traces) == undisturbed
     assert scan.attempt > 1
 
 
@@ -238,10 +239,7 @@ def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
 
     local.programs.kill(worker_of(local))
 
-    wait_until_gone(local, Traces(connections=traces.connections))
-    assert not scan.output.exists()
-    set_pace(local, 0)
-    assert scan.rows() == undisturbed
+    assert scan.rows_after(Traces(connections=traces.connections)) == undisturbed
     assert scan.attempt == 1
 
 
@@ -262,8 +260,5 @@ def test_another_scheduler_ends_the_scan_of_a_killed_one_and_runs_it_again(
         AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT=str(free_port()),
     )
 
-    wait_until_gone(local, traces)
-    assert not scan.output.exists()
-    set_pace(local, 0)
-    assert scan.rows() == undisturbed
+    assert scan.rows_after(traces) == undisturbed
     assert scan.attempt > 1
