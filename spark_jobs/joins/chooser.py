@@ -35,7 +35,7 @@ from spark_jobs.joins.graph import (
     attached,
     places,
 )
-from spark_jobs.joins.order import Branch, CostModel, Shape, cheapest, components, mask_of
+from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, cheapest, components, mask_of
 from spark_jobs.joins.push import Equated, column_equality
 from spark_jobs.joins.star import around, star
 from spark_jobs.joins.text import written
@@ -99,9 +99,10 @@ class Chooser:
 
     def choice(self, before: Ordered, started: float) -> Choice:
         """The cheapest order if it is worth it."""
-        model = CostModel(self.estimate.rows)
+        equal = self._equal_edges()
+        model = CostModel(self.estimate.rows, hashed=lambda left, right: are_adjacent(left, right, equal))
         stars = star(self._relations, self._equalities) if self._setting.options.star_schema else ()
-        edges = self._edges()
+        edges = self._edges(equal)
         is_connected = len(components(edges)) == 1
         found = cheapest(
             edges,
@@ -141,8 +142,8 @@ class Chooser:
     def _number(self, name: str) -> int:
         return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
 
-    def _edges(self) -> list[int]:
-        """Which items are connected: by equalities, also implied ones; by other conditions where nothing else does."""
+    def _equal_edges(self) -> list[int]:
+        """Which items equalities connect, also implied ones."""
         edges = [0] * len(self._chain.items)
         for each in self._chain.conjuncts:
             if each.joinable and isinstance(each.node, exp.EQ) and self._mask(each).bit_count() == 2:
@@ -152,11 +153,14 @@ class Chooser:
                 for two in group:
                     if one.relation != two.relation:
                         _connect(edges, 1 << one.relation | 1 << two.relation)
+        return edges
+
+    def _edges(self, equal: Sequence[int]) -> list[int]:
+        """Which items are connected: by equalities, or by other conditions over two of them."""
+        edges = list(equal)
         for each in self._chain.conjuncts:
-            mask = self._mask(each)
-            apart = [part for part in components(edges) if part & mask]
-            if each.joinable and mask.bit_count() == 2 and len(apart) > 1:
-                _connect(edges, mask)
+            if each.joinable and self._mask(each).bit_count() == 2:
+                _connect(edges, self._mask(each))
         return edges
 
     def _oriented(self, shape: Shape) -> Shape:

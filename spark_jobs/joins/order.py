@@ -14,8 +14,13 @@ from math import inf
 Rows = Callable[[int], float]
 """Estimated rows of the join of a set of relations."""
 
+Hashed = Callable[[int, int], bool]
+"""Whether an equality connects two sets of relations, so that the rows of one need not be compared with all others."""
+
 MAX_PAIRS = 50_000
 """Pairs of sets that dynamic programming looks at; a third of a second in plain Python."""
+_COMPARED = 0.1
+"""Comparing two rows in a loop costs so much of what a row out of a join does."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +38,20 @@ Shape = int | Branch
 class CostModel:
     """What a tree costs, in rows: what flows out of its joins, and what is moved for those that need a shuffle.
 
-    A join whose smaller side has at most `broadcast_rows` rows moves nothing to speak of.
+    A join whose smaller side has at most `broadcast_rows` rows moves nothing to speak of. One that is not `hashed`
+    compares every row of a side with every one of the other.
     """
 
     rows: Rows
     broadcast_rows: float = inf
+    hashed: Hashed | None = None
 
     def step(self, left: int, right: int) -> float:
         """Cost of one join, without what its sides cost."""
         sides = self.rows(left), self.rows(right)
         moved = sum(sides) if min(sides) > self.broadcast_rows else 0.0
-        return self.rows(left | right) + moved
+        is_loop = self.hashed is not None and not self.hashed(left, right)
+        return self.rows(left | right) + moved + (_COMPARED * sides[0] * sides[1] if is_loop else 0.0)
 
     def cost(self, shape: Shape) -> float:
         """Cost of a whole tree."""
@@ -103,6 +111,11 @@ def components(edges: Sequence[int]) -> list[int]:
         found.append(part)
         left &= ~part
     return found
+
+
+def are_adjacent(left: int, right: int, edges: Sequence[int]) -> bool:
+    """Whether an edge connects two sets of relations."""
+    return any(edges[number] & right for number in bits(left))
 
 
 def mask_of(shape: Shape) -> int:

@@ -15,7 +15,7 @@ from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
 from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import Equated, column_equality, inner_conditions, reaching
+from spark_jobs.joins.push import Equated, inner_conditions, reaching
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
@@ -145,9 +145,13 @@ def _reduced(select: exp.Select, rows: float) -> float:
 
 
 def _join_columns(block: Block, name: str) -> frozenset[str]:
-    """The columns of a relation that inner joins of the block equate with others."""
-    pairs = [column_equality(condition.node) for condition in inner_conditions(block.plan)]
-    columns = [column for pair in pairs if pair is not None for column in pair]
+    """The columns of a relation that conditions of the block's inner joins compare with others, or name beside them."""
+    columns = [
+        column
+        for condition in inner_conditions(block.plan)
+        if len(condition.names) > 1
+        for column in condition.node.find_all(exp.Column)
+    ]
     return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
 
 
