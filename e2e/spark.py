@@ -27,6 +27,8 @@ spark.driver.memory 512m
 spark.executor.memory 512m
 spark.driver.extraJavaOptions {jvm}
 spark.executor.extraJavaOptions {jvm}
+spark.driver.extraClassPath {jars}
+spark.executor.extraClassPath {jars}
 spark.sql.shuffle.partitions 2
 """
 
@@ -62,15 +64,17 @@ class SparkCluster:
         events = self.run / "events"
         events.mkdir()
         self.configuration.mkdir()
-        defaults = _DEFAULTS.format(events=events, history_port=self.history_port, host=HOST, jvm=jvm.QUICK)
+        defaults = _DEFAULTS.format(
+            events=events, history_port=self.history_port, host=HOST, jvm=self._options, jars=self._jars
+        )
         (self.configuration / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
         self._java(
             *("spark-master", "org.apache.spark.deploy.master.Master"),
             *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
             # One executor of one core for each application: two tasks of Airflow use both workers.
-            SPARK_MASTER_OPTS=f"{jvm.QUICK} -Dspark.deploy.defaultCores=1",
+            SPARK_MASTER_OPTS=f"{self._options} -Dspark.deploy.defaultCores=1",
         )
-        self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=jvm.QUICK)
+        self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=self._options)
         wait_for("the Spark master", self._answers, _START_SECONDS, self.programs.check)
         for number in range(1, WORKERS + 1):
             self._start_worker(f"spark-worker-{number}")
@@ -86,7 +90,7 @@ class SparkCluster:
             *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
             *("--webui-port", str(free_port()), "--cores", "2", "--memory", "2g"),
             *("--work-dir", str(self.run / name), self.master),
-            SPARK_WORKER_OPTS=jvm.QUICK,
+            SPARK_WORKER_OPTS=self._options,
         )
 
     def _alive_workers(self) -> int:
@@ -109,5 +113,21 @@ class SparkCluster:
         launcher = self.spark_environment / "bin" / "spark-class"
         if not launcher.is_file():
             raise E2eError(f"there is no {launcher}: run `make e2e-local`, which installs the Spark environment")
-        variables = {"SPARK_CONF_DIR": str(self.configuration), "SPARK_DAEMON_MEMORY": "384m", **variables}
+        variables |= {
+            "SPARK_CONF_DIR": str(self.configuration),
+            "SPARK_DAEMON_MEMORY": "384m",
+            "SPARK_DAEMON_CLASSPATH": self._jars,
+        }
         self.programs.start(name, [str(launcher), main_class, *arguments], **variables)
+
+    @property
+    def _options(self) -> str:
+        return jvm.quick(self.spark_environment)
+
+    @property
+    def _jars(self) -> str:
+        """Spark's jars, to stand before the configuration's directory: behind one, no archive of classes is used."""
+        found = next(self.spark_environment.glob("lib/python3.*/site-packages/pyspark/jars"), None)
+        if found is None:
+            raise E2eError(f"there are no jars of PySpark in {self.spark_environment}: run `make e2e-local`")
+        return f"{found}/*"

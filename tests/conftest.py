@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.QUICK)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.quick(ROOT / ".venv-spark"))
 
 if find_spec("airflow") is not None:
     home = tempfile.mkdtemp(prefix="airflow-home-")
