@@ -218,13 +218,23 @@ class ConjunctReport(_Message):
         return sql if len(sql) <= LONGEST_CONJUNCT else f"{sql[: LONGEST_CONJUNCT - 3]}..."
 
 
+class FileReport(_Message):
+    """What was read of one file: bytes as stored, rows that were parsed or decoded, and what became of its units."""
+
+    path: str
+    bytes_read: int
+    rows_decoded: int
+    units: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
 class SourceReport(_Message):
     """What happened at one source. Counts come from the executors; None where the reader cannot know.
 
     Units: bytes as stored (compressed files: compressed bytes), rows, files. `bytes_searched` counts bytes that were
     searched for a byte pattern, after decompression. `skipped` counts units never read, by kind (files, bytes).
     `units` tells what became of a format's own units (stripes, row groups), by kind and fate; `bytes_by_purpose` splits
-    up `bytes_read`. `statements` are what a database was asked, without credentials.
+    up `bytes_read`. `files` are those that most was read of, at most `MOST_FILES`. `statements` are what a database was
+    asked, without credentials.
     """
 
     reader: str
@@ -241,6 +251,7 @@ class SourceReport(_Message):
     skipped: dict[str, int] = Field(default_factory=dict)
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
     bytes_by_purpose: dict[str, int] = Field(default_factory=dict)
+    files: tuple[FileReport, ...] = ()
     statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

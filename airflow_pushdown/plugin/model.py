@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.contract import ConjunctReport, Exactness, SourceReport
+from spark_jobs.contract import ConjunctReport, Exactness, FileReport, SourceReport
 from spark_jobs.report import human_bytes, human_share
 
 _BYTES = "bytes "
@@ -47,6 +47,15 @@ def unit_fates(fates: dict[str, int]) -> tuple[UnitFate, ...]:
     """What became of units of one kind, without fates that none had."""
     whole = sum(fates.values())
     return tuple(UnitFate(fate, count, count / whole) for fate, count in fates.items() if count)
+
+
+def units_in_words(file: FileReport) -> tuple[str, ...]:
+    """What became of a file's units, a text for each kind."""
+    return tuple(
+        f"{kind}: {', '.join(f'{count:,} {fate}' for fate, count in fates.items() if count)}"
+        for kind, fates in file.units.items()
+        if any(fates.values())
+    )
 
 
 def pushed(source: SourceReport) -> tuple[ConjunctReport, ...]:

@@ -72,6 +72,7 @@ def _environment() -> Environment:
         pushed=model.pushed,
         skipped=model.skipped,
         unit_fates=model.unit_fates,
+        units_in_words=model.units_in_words,
     )
     return environment
 

@@ -11,15 +11,15 @@ from spark_jobs.errors import UnsafeInputError
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.json_lines import same_as_bytes
 from spark_jobs.readers.lines import LineReader, Window
-from spark_jobs.readers.metrics import TaskCount
 from spark_jobs.readers.search import Searcher
+from spark_jobs.readers.text_counts import TextCount, TextTask
 from spark_jobs.readers.worker import spare_the_collector
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
 _BATCH_LINES = 16_384
 
-Report = Callable[[int, TaskCount], None]
+Report = Callable[[int, TextTask], None]
 """Receives a task's number and its figures when the task is done."""
 
 
@@ -76,7 +76,7 @@ class CandidateScan:
         lines: list[bytes] = []
         size = 0
         for window in reader.windows():
-            for line in count.take(find.lines(window, split.path, at_start=split.start == 0)):
+            for line in count.take(split.path, find.lines(window, split.path, at_start=split.start == 0)):
                 lines.append(line)
                 size += len(line)
             if size >= _BATCH_BYTES or len(lines) >= _BATCH_LINES:
@@ -95,34 +95,34 @@ class _Counter:
     def __init__(self, skip: int, cap: int | None) -> None:
         self._skip = skip
         self._cap = cap
-        self._files: set[str] = set()
-        self._bytes_read = 0
-        self._bytes_searched = 0
+        self._files: dict[str, TextCount] = {}
         self._lines = 0
-        self._size = 0
 
     @property
     def full(self) -> bool:
         return self._cap is not None and self._lines >= self._cap
 
-    def take(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+    def take(self, path: str, lines: Sequence[bytes]) -> Sequence[bytes]:
         dropped = min(self._skip, len(lines))
         self._skip -= dropped
         room = None if self._cap is None else dropped + self._cap - self._lines
         taken = lines[dropped:room]
         self._lines += len(taken)
-        self._size += sum(map(len, taken))
+        count = self._of(path)
+        count.candidate_lines += len(taken)
+        count.candidate_bytes += sum(map(len, taken))
         return taken
 
     def add(self, path: str, reader: LineReader) -> None:
-        self._files.add(path)
-        self._bytes_read += reader.bytes_read
-        self._bytes_searched += reader.bytes_searched
+        count = self._of(path)
+        count.bytes_read += reader.bytes_read
+        count.bytes_searched += reader.bytes_searched
 
-    def result(self) -> TaskCount:
-        return TaskCount(
-            frozenset(self._files), self._bytes_read, self._bytes_searched, self._lines, self._size, not self.full
-        )
+    def result(self) -> TextTask:
+        return TextTask(self._files, not self.full)
+
+    def _of(self, path: str) -> TextCount:
+        return self._files.setdefault(path, TextCount())
 
 
 class Finder:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
+from spark_jobs.contract import FileReport
+
+MOST_FILES = 50
+"""So many files of a source are told of one by one."""
+
 Count = TypeVar("Count")
-"""Figures of one task, of whatever reader."""
-
-
-@dataclass(frozen=True)
-class TaskCount:
-    """Figures of one finished task; bytes as stored and as searched, lines handed to Spark's parser."""
-
-    files: frozenset[str] = field(default_factory=frozenset)
-    bytes_read: int = 0
-    bytes_searched: int = 0
-    candidate_lines: int = 0
-    candidate_bytes: int = 0
-    exhausted: bool = True
+"""Figures of a reader."""
 
 
 class TaskCounts(AccumulatorParam[dict[tuple[int, int], Count]], Generic[Count]):
@@ -39,26 +31,15 @@ class TaskCounts(AccumulatorParam[dict[tuple[int, int], Count]], Generic[Count])
         return value1
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Sums over all tasks of a run."""
-
-    files: int
-    bytes_read: int
-    bytes_searched: int
-    candidate_lines: int
-    candidate_bytes: int
+def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
+    """The figures of all tasks by file: a file may be cut into splits that different tasks read."""
+    found: dict[str, list[Count]] = {}
+    for task in tasks:
+        for path, count in task.items():
+            found.setdefault(path, []).append(count)
+    return found
 
 
-def totals(counts: Mapping[tuple[int, int], TaskCount]) -> Totals:
-    """Add up the tasks' figures; a file counts once however many tasks opened it."""
-    files: set[str] = set()
-    for count in counts.values():
-        files |= count.files
-    return Totals(
-        len(files),
-        sum(c.bytes_read for c in counts.values()),
-        sum(c.bytes_searched for c in counts.values()),
-        sum(c.candidate_lines for c in counts.values()),
-        sum(c.candidate_bytes for c in counts.values()),
-    )
+def most_read(files: Iterable[FileReport]) -> tuple[FileReport, ...]:
+    """The files that most was read of: a result must stay small however many files there are."""
+    return tuple(sorted(files, key=lambda file: (-file.bytes_read, file.path))[:MOST_FILES])

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
-from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from spark_jobs.contract import ConjunctReport, Exactness, FileReport, ReaderChoice, SourceFormat, SourceReport
 from spark_jobs.predicates.csv_bytes import csv_patterns
 from spark_jobs.predicates.derive import Fold, Scope, derive
 from spark_jobs.predicates.facts import AllOf, Between, Target
@@ -25,12 +25,13 @@ from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.readers.candidates import CandidateScan
 from spark_jobs.readers.columnar import listed_files
 from spark_jobs.readers.files import InputFile, Task, input_uris
-from spark_jobs.readers.metrics import TaskCount, TaskCounts, totals
+from spark_jobs.readers.metrics import TaskCounts, by_file, most_read
 from spark_jobs.readers.partitions import tasks_of, with_constants
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
 from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.storage import storage_for
+from spark_jobs.readers.text_counts import TextTask, total
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
 from spark_jobs.readers.text_settings import current_dates, setting, unsafe_settings
 
@@ -264,7 +265,7 @@ class TextScan:
         self._spark = spark
         self._request = request
         self._plan = plan
-        self._counts = spark.sparkContext.accumulator({}, TaskCounts[TaskCount]())
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[TextTask]())
         self._tasks = tasks_of(spark, request, plan.files)
 
     @property
@@ -280,7 +281,7 @@ class TextScan:
         """The rows of some tasks; of each task at most `cap` candidates behind the first `skip`."""
         counts = self._counts
 
-        def report(number: int, count: TaskCount) -> None:
+        def report(number: int, count: TextTask) -> None:
             counts.add({(wave, number): count})
 
         plan = self._plan
@@ -297,7 +298,9 @@ class TextScan:
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""
         plan, request = self._plan, self._request
-        done = totals(self._counts.value)
+        tasks = self._counts.value.values()
+        files = {path: total(each) for path, each in by_file(task.files for task in tasks).items()}
+        done = total(files.values())
         ran = bool(self._counts.value)
         size = sum(file.size for file in plan.files)
         return SourceReport(
@@ -306,17 +309,21 @@ class TextScan:
             conjuncts=plan.conjuncts,
             columns=request.columns,
             files_total=len(plan.files),
-            files_read=done.files if ran else None,
+            files_read=len(files) if ran else None,
             bytes_total=size,
             bytes_read=done.bytes_read if ran else None,
             bytes_searched=done.bytes_searched if ran else None,
             rows_decoded=done.candidate_lines if ran else None,
             skipped={
-                "files": len([f for f in plan.files if f.size]) - done.files,
+                "files": len([f for f in plan.files if f.size]) - len(files),
                 "bytes never parsed": done.bytes_searched - done.candidate_bytes,
             }
             if ran
             else {},
+            files=most_read(
+                FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.candidate_lines)
+                for path, count in files.items()
+            ),
             notes=self._notes,
         )
 

@@ -19,13 +19,12 @@ class Fate(StrEnum):
 
 @dataclass
 class AvroCount:
-    """Figures of one task.
+    """Figures of one file in one task.
 
     `records` are those of all blocks, as their heads tell; `records_decoded` those of blocks of which at least the
     filter columns were decoded. `bytes_read` are as stored, `bytes_searched` as unpacked.
     """
 
-    files: set[str] = field(default_factory=set)
     blocks: Counter[Fate] = field(default_factory=Counter)
     records: int = 0
     records_decoded: int = 0
@@ -35,10 +34,9 @@ class AvroCount:
 
 
 def total(counts: Iterable[AvroCount]) -> AvroCount:
-    """The sum of all tasks' figures; a file counts once however many tasks opened it."""
+    """The sum of figures."""
     sums = AvroCount()
     for count in counts:
-        sums.files |= count.files
         sums.blocks += count.blocks
         sums.records += count.records
         sums.records_decoded += count.records_decoded

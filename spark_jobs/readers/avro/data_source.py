@@ -108,7 +108,7 @@ class FilterablePushdownAvroReader(PushdownAvroReader):
         return left
 
 
-def _unreported(number: int, count: AvroCount) -> None:
+def _unreported(number: int, counts: dict[str, AvroCount]) -> None:
     """Spark has no place for the figures of such a source's tasks."""
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import SourceReport
+from spark_jobs.contract import FileReport, SourceReport
 from spark_jobs.readers.avro.counts import AvroCount, Fate, total
 from spark_jobs.readers.avro.plan import AvroPlan
 from spark_jobs.readers.avro.scan import AvroScan
 from spark_jobs.readers.files import Task
-from spark_jobs.readers.metrics import TaskCounts
+from spark_jobs.readers.metrics import TaskCounts, by_file, most_read
 from spark_jobs.readers.partitions import tasks_of, with_constants
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest
 from spark_jobs.readers.waves import GrowingWaves
@@ -32,7 +32,7 @@ class AvroBlockScan:
         self._request = request
         self._plan = plan
         self._notes = notes
-        self._counts = spark.sparkContext.accumulator({}, TaskCounts[AvroCount]())
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[dict[str, AvroCount]]())
         self._tasks = tasks_of(spark, request, plan.files)
 
     @property
@@ -48,7 +48,7 @@ class AvroBlockScan:
         """The rows of some tasks; of each task at most `cap` rows where every one of them satisfies the predicate."""
         counts = self._counts
 
-        def report(number: int, count: AvroCount) -> None:
+        def report(number: int, count: dict[str, AvroCount]) -> None:
             counts.add({(wave, number): count})
 
         plan = self._plan
@@ -60,7 +60,9 @@ class AvroBlockScan:
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""
-        plan, done = self._plan, total(self._counts.value.values())
+        plan = self._plan
+        files = {path: total(each) for path, each in by_file(self._counts.value.values()).items()}
+        done = total(files.values())
         planned = SourceReport(
             reader="pushdown",
             reason=plan.reason,
@@ -74,18 +76,27 @@ class AvroBlockScan:
             return planned
         return planned.model_copy(
             update={
-                "files_read": len(done.files),
+                "files_read": len(files),
                 "bytes_read": done.bytes_read,
                 "bytes_searched": done.bytes_searched,
                 "rows_decoded": done.records_decoded,
                 "skipped": {
-                    "files": len([file for file in plan.files if file.size]) - len(done.files),
+                    "files": len([file for file in plan.files if file.size]) - len(files),
                     "rows never decoded": done.records - done.records_decoded,
                 },
-                "units": {"blocks": {str(fate): done.blocks[fate] for fate in Fate}},
+                "units": _units(done),
+                "files": most_read(_file(path, count) for path, count in files.items()),
             }
         )
 
     def limited(self, limit: int) -> LimitedScan:
         """Run the tasks in waves until enough rows are found."""
         return GrowingWaves(self, limit)
+
+
+def _file(path: str, count: AvroCount) -> FileReport:
+    return FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.records_decoded, units=_units(count))
+
+
+def _units(count: AvroCount) -> dict[str, dict[str, int]]:
+    return {"blocks": {str(fate): count.blocks[fate] for fate in Fate}}

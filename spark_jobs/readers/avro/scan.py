@@ -22,7 +22,7 @@ from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.storage import RangeFile, Storage
 from spark_jobs.readers.worker import spare_the_collector
 
-Report = Callable[[int, AvroCount], None]
+Report = Callable[[int, dict[str, AvroCount]], None]
 """Receives a task's number and its figures when the task is done."""
 
 _WINDOW = 4 << 20
@@ -77,7 +77,6 @@ class AvroFile:
 
     def close(self) -> None:
         """Add up what was read."""
-        self._count.files.add(self._path)
         self._count.bytes_read += self._stream.fetched
 
     @property
@@ -204,9 +203,10 @@ class AvroScan:
                 yield from self._run(number, decoders)
 
     def _run(self, number: int, decoders: Decoders) -> Iterator[pa.RecordBatch]:
-        count = AvroCount()
+        counts: dict[str, AvroCount] = {}
         left = self.cap
         for split in self.tasks[number].splits:
+            count = counts.setdefault(split.path, AvroCount())
             for batch in _rows(split, decoders, count):
                 if left is not None:
                     batch = batch.slice(0, left)
@@ -216,7 +216,7 @@ class AvroScan:
                     break
             if left == 0:
                 break
-        self.report(number, count)
+        self.report(number, counts)
 
 
 def _rows(split: Split, decoders: Decoders, count: AvroCount) -> Iterator[pa.RecordBatch]:

@@ -22,9 +22,8 @@ class Fate(StrEnum):
 
 @dataclass
 class OrcCount:
-    """Figures of one task; bytes as stored, rows as decoded from filter columns and as handed to Spark."""
+    """Figures of one file in one task; bytes as stored, rows as decoded from filter columns and as handed to Spark."""
 
-    files: set[str] = field(default_factory=set)
     stripes: Counter[Fate] = field(default_factory=Counter)
     groups: Counter[Fate] = field(default_factory=Counter)
     bytes: Counter[Purpose] = field(default_factory=Counter)
@@ -44,10 +43,9 @@ class OrcCount:
 
 
 def total(counts: Iterable[OrcCount]) -> OrcCount:
-    """The sum of all tasks' figures; a file counts once however many tasks opened it."""
+    """The sum of figures."""
     sums = OrcCount()
     for count in counts:
-        sums.files |= count.files
         sums.stripes += count.stripes
         sums.groups += count.groups
         sums.bytes += count.bytes

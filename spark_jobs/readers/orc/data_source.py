@@ -116,7 +116,7 @@ class FilterablePushdownOrcReader(PushdownOrcReader):
         return left
 
 
-def _unreported(number: int, count: OrcCount) -> None:
+def _unreported(number: int, counts: dict[str, OrcCount]) -> None:
     """Spark has no place for the figures of such a source's tasks."""
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import SourceReport
+from spark_jobs.contract import FileReport, SourceReport
 from spark_jobs.readers.files import Task
-from spark_jobs.readers.metrics import TaskCounts
+from spark_jobs.readers.metrics import TaskCounts, by_file, most_read
 from spark_jobs.readers.orc.counts import Fate, OrcCount, total
 from spark_jobs.readers.orc.plan import OrcPlan
 from spark_jobs.readers.orc.ranges import Purpose
@@ -32,7 +32,7 @@ class OrcLazyScan:
         self._request = request
         self._plan = plan
         self._notes = notes
-        self._counts = spark.sparkContext.accumulator({}, TaskCounts[OrcCount]())
+        self._counts = spark.sparkContext.accumulator({}, TaskCounts[dict[str, OrcCount]]())
         self._tasks = tasks_of(spark, request, plan.files)
 
     @property
@@ -53,7 +53,7 @@ class OrcLazyScan:
         """The rows of some tasks; of each task at most `cap` rows where every one of them satisfies the predicate."""
         counts = self._counts
 
-        def report(number: int, count: OrcCount) -> None:
+        def report(number: int, count: dict[str, OrcCount]) -> None:
             counts.add({(wave, number): count})
 
         plan = self._plan
@@ -65,7 +65,9 @@ class OrcLazyScan:
 
     def report(self) -> SourceReport:
         """The plan, and the figures of the tasks that have run."""
-        plan, done = self._plan, total(self._counts.value.values())
+        plan = self._plan
+        files = {path: total(each) for path, each in by_file(self._counts.value.values()).items()}
+        done = total(files.values())
         ran = bool(self._counts.value)
         planned = SourceReport(
             reader="pushdown",
@@ -80,17 +82,15 @@ class OrcLazyScan:
             return planned
         return planned.model_copy(
             update={
-                "files_read": len(done.files),
+                "files_read": len(files),
                 "bytes_read": done.bytes_read,
                 "rows_decoded": done.rows_decoded,
                 "skipped": {
-                    "files": len([file for file in plan.files if file.size]) - len(done.files),
+                    "files": len([file for file in plan.files if file.size]) - len(files),
                     "bytes never read": planned.bytes_total - done.bytes_read,
                 },
-                "units": {
-                    "stripes": {str(fate): done.stripes[fate] for fate in Fate},
-                    "row groups": {str(fate): done.groups[fate] for fate in Fate},
-                },
+                "units": _units(done),
+                "files": most_read(_file(path, count) for path, count in files.items()),
                 "bytes_by_purpose": {str(purpose): done.bytes[purpose] for purpose in Purpose},
             }
         )
@@ -98,3 +98,14 @@ class OrcLazyScan:
     def limited(self, limit: int) -> LimitedScan:
         """Run the tasks in waves until enough rows are found."""
         return GrowingWaves(self, limit)
+
+
+def _file(path: str, count: OrcCount) -> FileReport:
+    return FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.rows_decoded, units=_units(count))
+
+
+def _units(count: OrcCount) -> dict[str, dict[str, int]]:
+    return {
+        "stripes": {str(fate): count.stripes[fate] for fate in Fate},
+        "row groups": {str(fate): count.groups[fate] for fate in Fate},
+    }

@@ -21,7 +21,7 @@ from spark_jobs.readers.orc.tail import FileTail, ReadRange, read_tail
 from spark_jobs.readers.storage import Storage
 from spark_jobs.readers.worker import spare_the_collector
 
-Report = Callable[[int, OrcCount], None]
+Report = Callable[[int, dict[str, OrcCount]], None]
 """Receives a task's number and its figures when the task is done."""
 
 
@@ -69,7 +69,6 @@ class OrcFile:
 
     def close(self) -> None:
         """Add up what was read."""
-        self._count.files.add(self._path)
         self._count.bytes += self._ranges.counted
         self._count.reads += self._ranges.reads
 
@@ -157,9 +156,10 @@ class OrcScan:
                 yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        count = OrcCount()
+        counts: dict[str, OrcCount] = {}
         left = self.cap
         for split in self.tasks[number].splits:
+            count = counts.setdefault(split.path, OrcCount())
             for batch in self._split(split, count):
                 if left is not None:
                     batch = batch.slice(0, left)
@@ -169,7 +169,7 @@ class OrcScan:
                     break
             if left == 0:
                 break
-        self.report(number, count)
+        self.report(number, counts)
 
     def _split(self, split: Split, count: OrcCount) -> Iterator[pa.RecordBatch]:
         with opened(split.path, split.storage, self.query, count) as file:

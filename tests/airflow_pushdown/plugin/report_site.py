@@ -25,6 +25,7 @@ from spark_jobs.contract import (
     ConjunctReport,
     ErrorCode,
     Exactness,
+    FileReport,
     JobError,
     JobResult,
     JoinReport,
@@ -162,6 +163,15 @@ def orc_result(bytes_read: int, seconds: float) -> JobResult:
         rows_returned=41,
         skipped={"bytes never read": 48_000_000 - bytes_read},
         units={"stripes": {"read": 2, "skipped by statistics": 30, "skipped by bloom filters": 8}},
+        files=(
+            FileReport(
+                path=f"s3a://lake/flights/{HOSTILE}.orc",
+                bytes_read=700_000,
+                rows_decoded=9_000,
+                units={"stripes": {"read": 1, "skipped by statistics": 3, "skipped by bloom filters": 0}},
+            ),
+            FileReport(path="s3a://lake/flights/2.orc", bytes_read=60_000, rows_decoded=3_000),
+        ),
         bytes_by_purpose={"footers": 9_000, "filter columns": 900_000, "select columns": bytes_read - 909_000},
         notes=(HOSTILE,),
     )

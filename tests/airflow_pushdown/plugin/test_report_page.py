@@ -156,6 +156,11 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
     assert page.locator("details.units table").first.is_hidden()
     page.locator("details.units summary").click()
     assert "skipped by bloom filters" in page.locator("details.units").inner_text()
+    assert page.locator("table.files tr").nth(1).inner_text().split("\t")[1:] == [
+        "683.6 KiB",
+        "9,000",
+        "stripes: 1 read, 3 skipped by statistics",
+    ]
     widths = [box["width"] for bar in page.locator("svg.funnel .bar").all() if (box := bar.bounding_box())]
     assert len(widths) == 4
     assert widths == sorted(widths, reverse=True)

@@ -17,8 +17,8 @@ from spark_jobs.predicates.pattern import BytePattern, Fields
 from spark_jobs.readers.candidates import CandidateScan, Finder, LineSyntax
 from spark_jobs.readers.files import Compression, Split, Task
 from spark_jobs.readers.lines import LineReader, Window
-from spark_jobs.readers.metrics import TaskCount
 from spark_jobs.readers.search import Searcher
+from spark_jobs.readers.text_counts import TextTask, total
 from spark_jobs.readers.text_options import unquoted_strings
 
 PATTERN = BytePattern(("x[^0-9]",))
@@ -131,14 +131,14 @@ def test_ordinary_lines_pass(line: bytes) -> None:
 
 def _scan(
     path: Path, tasks: int, skip: tuple[int, ...] = (), cap: int | None = None
-) -> tuple[list[str], list[TaskCount]]:
+) -> tuple[list[str], list[TextTask]]:
     """Candidates of a file cut into tasks, and the figures that the tasks report."""
     size = path.stat().st_size
     step = -(-size // tasks)
     cut = tuple(
         Task((Split(str(path), start, min(start + step, size), Compression.NONE),)) for start in range(0, size, step)
     )
-    counts: dict[int, TaskCount] = {}
+    counts: dict[int, TextTask] = {}
     scan = CandidateScan(cut, Searcher(PATTERN), None, LineSyntax(), counts.__setitem__, skip, cap)
 
     def numbers() -> Iterator[pa.RecordBatch]:
@@ -173,8 +173,10 @@ def test_a_scan_finds_every_line_once_and_counts_what_it_did(tmp_path: Path, tas
     path = _numbered(tmp_path, 300)
     found, counts = _scan(path, tasks)
     assert found == [f"{n} x" for n in range(0, 300, 3)]
-    assert sum(count.candidate_lines for count in counts) == 100
-    assert sum(count.bytes_searched for count in counts) == path.stat().st_size
+    done = total(count.files[str(path)] for count in counts)
+    assert done.candidate_lines == 100
+    assert done.candidate_bytes == sum(map(len, found))
+    assert done.bytes_searched == path.stat().st_size
     assert all(count.exhausted for count in counts)
 
 

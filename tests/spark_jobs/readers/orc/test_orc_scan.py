@@ -99,7 +99,6 @@ def test_a_file_is_pruned_by_its_statistics_alone() -> None:
     assert count.stripes == {Fate.TOTAL: 1, Fate.BY_STATISTICS: 1}
     assert count.groups == {Fate.TOTAL: 10, Fate.BY_STATISTICS: 10}
     assert set(count.bytes) == {Purpose.METADATA}
-    assert count.files == {"f.orc"}
     assert count.rows_decoded == 0
 
 
@@ -279,5 +278,4 @@ def test_figures_of_tasks_add_up() -> None:
     both = total(counts)
     assert both.stripes[Fate.TOTAL] == 2
     assert both.bytes_read == counts[0].bytes_read + counts[1].bytes_read
-    assert both.files == {"f.orc"}
     assert both.reads == counts[0].reads + counts[1].reads

@@ -1,0 +1,50 @@
+"""What each file of a source was read for is told one by one, as far as a small result has room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import FileReport
+from spark_jobs.readers.avro.provider import FILE_FORMAT
+from spark_jobs.readers.metrics import MOST_FILES, by_file, most_read
+from spark_jobs.session import PushdownSession
+
+_SPARK_S = {"avro": FILE_FORMAT}
+"""Formats that the session writes by another name."""
+
+
+@pytest.mark.parametrize(("source_format", "kind"), [("json", None), ("orc", "stripes"), ("avro", "blocks")])
+def test_files_are_told_one_by_one(spark: SparkSession, tmp_path: Path, source_format: str, kind: str | None) -> None:
+    place = tmp_path / "table"
+    frame = spark.range(4_000).selectExpr("id", "concat('text ', id) AS s").repartition(2)
+    frame.write.format(_SPARK_S.get(source_format, source_format)).save(str(place))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(place), format=source_format, reader="pushdown")
+    result = session.scan("t", where="id = 77")
+    assert [row.s for row in result.run(lambda frame: frame.collect())] == ["text 77"]
+    report = result.report()["t"]
+    assert sorted(file.path for file in report.files) == sorted(
+        str(path) for path in place.iterdir() if path.name.startswith("part-")
+    )
+    assert sum(file.bytes_read for file in report.files) == report.bytes_read
+    assert sum(file.rows_decoded for file in report.files) == report.rows_decoded
+    for file in report.files:
+        assert list(file.units) == ([kind, "row groups"] if kind == "stripes" else [kind] if kind else [])
+        for name, fates in report.units.items():
+            assert file.units[name].keys() == fates.keys()
+    for name, fates in report.units.items():
+        assert {fate: sum(file.units[name][fate] for file in report.files) for fate in fates} == fates
+
+
+def test_figures_of_splits_come_together_by_file() -> None:
+    assert by_file([{"a": 1, "b": 2}, {"a": 3}]) == {"a": [1, 3], "b": [2]}
+
+
+def test_of_many_files_those_are_told_that_most_was_read_of() -> None:
+    files = [FileReport(path=f"{number:03}", bytes_read=number // 2, rows_decoded=1) for number in range(200)]
+    told = most_read(files)
+    assert len(told) == MOST_FILES
+    assert [file.path for file in told[:3]] == ["198", "199", "196"]
