@@ -61,7 +61,7 @@ help:
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc measure lazy ORC scans against Spark's own reader"
 	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
-	@echo "make bench-joins count and measure the order of joins on TPC-H against Spark's (SF=10 for more data)"
+	@echo "make bench-joins count and measure the order of joins on TPC-H and TPC-DS against Spark's (SF=10 for more data)"
 	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
 	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
 	@echo "make docs      write the pages of the operators from their parameters and example DAGs"
@@ -190,6 +190,7 @@ bench-avro: $(SPARK)/.bench java
 bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.join_orders
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins --workload tpcds
 
 bench-remote: $(SPARK)/.bench java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \

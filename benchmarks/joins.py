@@ -1,8 +1,9 @@
-"""Join order: TPC-H queries in published and permuted FROM orders, by us, by Spark as it is, and by Spark's cost model.
+"""Join order: TPC-H or TPC-DS in published and permuted FROM orders, by us, by Spark as it is, and by its cost model.
 
-The latter has `spark.sql.cbo` on and every table analysed; the seconds of ANALYZE are told apart. Every round runs all
-once, in turn. `rows` are those that flow out of all joins of a run, which no noise changes; a run that takes longer
-than the limit is stopped, and counts as one that did not finish.
+The latter runs TPC-H alone, with `spark.sql.cbo` on and every table analysed; the seconds of ANALYZE are told apart.
+TPC-DS has its queries with four and more relations, without their LIMIT. Every round runs all once, in turn. `rows` are
+those that flow out of all joins of a run, which no noise changes; a run that takes longer than the limit is stopped,
+and counts as one that did not finish.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -27,7 +30,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from benchmarks.cpu import tree_seconds
-from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
+from benchmarks.tpch_joins import QUERIES, TABLES
+from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
 from spark_jobs.contract import JoinOptions
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.text import named_tables, parsed, written
@@ -35,6 +39,28 @@ from spark_jobs.session import PushdownSession
 
 _ANALYSED = "analysed"
 _COST_MODEL = ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled")
+
+
+class OrderedQuery(Protocol):
+    """A query whose FROM lists can be in several orders."""
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+
+    def text(self, permutation: int = 0) -> str:
+        """The query in one of its orders, 0 as published."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Tables, a Parquet file each in a directory, and queries over them; `analysed`: the cost model runs them too."""
+
+    name: str
+    data: Path
+    tables: tuple[str, ...]
+    queries: tuple[OrderedQuery, ...]
+    analysed: bool
 
 
 @dataclass
@@ -50,37 +76,49 @@ class Run:
 
 @dataclass(frozen=True)
 class Pair:
-    """The engines over one text."""
+    """The engines over one text; `costed` is empty where the cost model did not run."""
 
     query: str
     order: str
     ours: tuple[Run, ...]
     spark: tuple[Run, ...]
-    costed: tuple[Run, ...]
+    costed: tuple[Run, ...] = ()
+
+    @property
+    def others(self) -> tuple[tuple[Run, ...], ...]:
+        """The runs of the engines that are not ours."""
+        return (self.spark, self.costed) if self.costed else (self.spark,)
 
 
 class Bench:
-    """The engines over one directory of tables."""
+    """The engines over the tables of a workload."""
 
-    def __init__(self, spark: SparkSession, data: Path, limit: float) -> None:
+    def __init__(self, spark: SparkSession, workload: Workload, limit: float) -> None:
         self._spark = spark
-        self._data = data
+        self._data = workload.data
+        self._tables = workload.tables
         self._limit = limit
         self._session = PushdownSession(spark)
-        for table in TABLES:
-            self._session.add_source(table, path=str(data / f"{table}.parquet"), format="parquet", reader="spark")
-        self.analysing = self._analysed()
+        for table in self._tables:
+            path = str(self._data / f"{table}.parquet")
+            self._session.add_source(table, path=path, format="parquet", reader="spark")
+        self.analysing = self._analysed() if workload.analysed else None
 
     def _analysed(self) -> float:
         """Have all tables in a catalog with statistics of all columns; the seconds that these took."""
         started = time.perf_counter()
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {_ANALYSED}")
-        for table in TABLES:
+        for table in self._tables:
             place = self._data / f"{table}.parquet"
             name = f"{_ANALYSED}.{table}"
             self._spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING parquet LOCATION '{place.resolve()}'")
             self._spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS FOR ALL COLUMNS")
         return time.perf_counter() - started
+
+    @property
+    def engines(self) -> tuple[Callable[[str], Run], ...]:
+        """Ours, and the others in the order of a pair's."""
+        return (self.ours, self.spark) if self.analysing is None else (self.ours, self.spark, self.costed)
 
     def ours(self, text: str) -> Run:
         """The query through a session that has sampled the files before, as within one job."""
@@ -103,8 +141,16 @@ class Bench:
             for key in _COST_MODEL:
                 self._spark.conf.unset(key)
 
+    def runs(self, text: str) -> bool:
+        """Whether Spark takes a text for a query."""
+        try:
+            self._opened(text)
+        except PySparkException:
+            return False
+        return True
+
     def _opened(self, text: str) -> DataFrame:
-        for table in TABLES:
+        for table in self._tables:
             if table in text:
                 self._spark.read.parquet(str(self._data / f"{table}.parquet")).createOrReplaceTempView(table)
         return self._spark.sql(text)
@@ -119,7 +165,7 @@ class Bench:
         planning = time.perf_counter() - wall
         timer.start()
         try:
-            found = [str(row) for row in frame.collect()]
+            found = [str(tuple(map(_told, row))) for row in frame.collect()]
             rows = watch.rows_through_joins()
         except (PySparkException, Py4JJavaError):
             # Stopped at the limit: how Spark says so depends on what it was at.
@@ -129,18 +175,28 @@ class Bench:
         return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, found)
 
 
-def pairs(bench: Bench, queries: Sequence[JoinQuery], permutations: int, rounds: int) -> Iterator[Pair]:
-    """Every query in every order by both engines, after one run of each that is not counted."""
+def _told(value: object) -> object:
+    """A value as text that no order of joins changes: sums of floating point numbers agree in nine digits."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return str(value.normalize()) if isinstance(value, Decimal) else value
+
+
+def pairs(bench: Bench, queries: Sequence[OrderedQuery], permutations: int, rounds: int) -> Iterator[Pair]:
+    """Every query in every order by all engines, after one run of ours that is not counted."""
     for query in queries:
         for number in range(permutations + 1):
             text = query.text(number)
+            if not bench.runs(text):
+                continue
             bench.ours(text)
-            runs = [(bench.ours(text), bench.spark(text), bench.costed(text)) for _ in range(rounds)]
-            ours, spark, costed = zip(*runs, strict=True)
-            for theirs in (spark[0], costed[0]):
-                if ours[0].rows is not None and theirs.rows is not None and not _same(ours[0], theirs):
+            runs = zip(*([engine(text) for engine in bench.engines] for _ in range(rounds)), strict=True)
+            pair = Pair(query.name, f"permutation {number}" if number else "published", *runs)
+            ours = pair.ours[0]
+            for theirs in pair.others:
+                if ours.rows is not None and theirs[0].rows is not None and not _same(ours, theirs[0]):
                     raise SystemExit(f"{query.name}, order {number}: the rows are not the same")
-            yield Pair(query.name, f"permutation {number}" if number else "published", ours, spark, costed)
+            yield pair
 
 
 def _same(one: Run, two: Run) -> bool:
@@ -150,10 +206,10 @@ def _same(one: Run, two: Run) -> bool:
 
 def line(pair: Pair) -> str:
     """One line of the table."""
-    engines = (pair.ours, pair.spark, pair.costed)
+    engines = (pair.ours, *pair.others)
     rows = [f"{runs[0].rows:,}" if runs[0].rows is not None else "not finished" for runs in engines]
     planning = statistics.median(run.planning / run.wall for run in pair.ours)
-    ratios = [cell for runs in (pair.spark, pair.costed) for cell in _ratios(runs, pair.ours)]
+    ratios = [cell for runs in pair.others for cell in _ratios(runs, pair.ours)]
     return "| " + " | ".join([pair.query, pair.order, *rows, *ratios, f"{planning:.1%}"]) + " |"
 
 
@@ -165,21 +221,30 @@ def _ratios(theirs: Sequence[Run], ours: Sequence[Run]) -> tuple[str, str]:
     return f"{sign}{wall:.2f}", f"{sign}{cpu:.2f}"
 
 
-_TITLES = (
-    *("query", "order", "our rows", "Spark's rows", "cost model's rows"),
-    *("Spark / ours: wall", "CPU", "cost model / ours: wall", "CPU", "our planning, of the whole"),
-)
+def titles(*, analysed: bool) -> list[str]:
+    """The two lines above the table."""
+    others = ("Spark", "cost model") if analysed else ("Spark",)
+    cells = ["query", "order", "our rows", *(f"{name}'s rows" for name in others)]
+    cells += [cell for name in others for cell in (f"{name} / ours: wall", "CPU")]
+    cells.append("our planning, of the whole")
+    return ["| " + " | ".join(cells) + " |", "|" + "---|" * len(cells)]
 
 
-def summary(found: Sequence[Pair], analysing: float) -> str:
-    """Geometric means over the queries that both finished, for each of the others."""
-    return "\n\n".join(
-        [
-            _against("Spark", [(pair.ours, pair.spark) for pair in found]),
-            _against("Its cost model", [(pair.ours, pair.costed) for pair in found])
-            + f" ANALYZE took {analysing:.0f} s before, which is counted nowhere.",
-        ]
-    )
+def summary(found: Sequence[Pair], analysing: float | None) -> str:
+    """Geometric means over the queries that both finished, for each of the others and for the published orders."""
+    orders = {
+        "Published orders": [pair for pair in found if pair.order == "published"],
+        "Permuted orders": [pair for pair in found if pair.order != "published"],
+    }
+    said = [
+        f"{name}: {_against('Spark', [(pair.ours, pair.spark) for pair in chosen])}"
+        for name, chosen in orders.items()
+        if chosen
+    ]
+    if analysing is not None:
+        costed = _against("Its cost model", [(pair.ours, pair.costed) for pair in found])
+        said.append(f"{costed} ANALYZE took {analysing:.0f} s before, which is counted nowhere.")
+    return "\n\n".join(said)
 
 
 def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> str:
@@ -205,9 +270,30 @@ def prepare(scale: float, cache: Path) -> Path:
     return data
 
 
+def tpch(scale: float, cache: Path) -> Workload:
+    """Eight queries of TPC-H."""
+    return Workload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analysed=True)
+
+
+def tpcds(scale: float, cache: Path) -> Workload:
+    """The queries of TPC-DS that have four and more relations in a FROM list."""
+    made = TPCDS.workload(scale, cache)
+    queries = tuple(
+        PermutedQuery(f"Q{number}", without_limit(text))
+        for number, text in sorted(made.queries.items())
+        if most_relations(text) >= _FEWEST_RELATIONS
+    )
+    return Workload("TPC-DS", made.data, made.tables, queries, analysed=False)
+
+
+_WORKLOADS = {"tpch": tpch, "tpcds": tpcds}
+_FEWEST_RELATIONS = 4
+
+
 def main() -> None:
     """Run the queries and write the table as Markdown and the raw figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workload", choices=sorted(_WORKLOADS), default="tpch")
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--permutations", type=int, default=3)
@@ -225,36 +311,37 @@ def main() -> None:
         .config("spark.sql.shuffle.partitions", "8")
         .getOrCreate()
     )
-    bench = Bench(spark, prepare(arguments.scale, arguments.cache), arguments.limit)
-    queries = [query for query in QUERIES if not arguments.only or query.name in arguments.only]
-    lines = ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
+    workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache)
+    bench = Bench(spark, workload, arguments.limit)
+    queries = [query for query in workload.queries if not arguments.only or query.name in arguments.only]
+    lines = titles(analysed=workload.analysed)
     print(*lines, sep="\n", flush=True)
     found: list[Pair] = []
     for pair in pairs(bench, queries, arguments.permutations, arguments.rounds):
         found.append(pair)
         lines.append(line(pair))
         print(lines[-1], flush=True)
-        _write(
-            arguments.results, arguments.scale, arguments.rounds, [*lines, "", summary(found, bench.analysing)], found
-        )
+        file = arguments.results / f"{'joins' if workload.analysed else 'joins-tpcds'}-sf{arguments.scale:g}"
+        about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {arguments.rounds} interleaved rounds"
+        _write(file, about, [*lines, "", summary(found, bench.analysing)], found)
     print(summary(found, bench.analysing))
     spark.stop()
 
 
-def _write(results: Path, scale: float, rounds: int, lines: list[str], found: Sequence[Pair]) -> None:
+def _write(file: Path, about: str, lines: list[str], found: Sequence[Pair]) -> None:
     """After every query: a run that is stopped keeps what it measured."""
-    results.mkdir(parents=True, exist_ok=True)
-    about = (
-        f"TPC-H, scale {scale:g}, Parquet; {rounds} interleaved rounds, medians of ratios within rounds (above 1: ours "
-        f"takes less), rows of the first; {os.cpu_count()} processors ({platform.machine()}), Python "
-        f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+    file.parent.mkdir(parents=True, exist_ok=True)
+    about += (
+        f", medians of ratios within rounds (above 1: ours takes less), rows of the first; {os.cpu_count()} processors "
+        f"({platform.machine()}), Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}"
+        f"; {datetime.now(UTC):%Y-%m-%d}."
     )
-    (results / f"joins-sf{scale:g}.md").write_text("\n".join(["# Join order", "", about, "", *lines]) + "\n")
+    file.with_suffix(".md").write_text("\n".join(["# Join order", "", about, "", *lines]) + "\n")
     raw = [asdict(pair) for pair in found]
     for pair in raw:
         for run in (*pair["ours"], *pair["spark"], *pair["costed"]):
             del run["result"]
-    (results / f"joins-sf{scale:g}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    file.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":

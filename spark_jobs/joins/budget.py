@@ -22,17 +22,20 @@ _FRESH = 0.03
 _FAMILIAR = 0.015
 """Seconds for a relation before anything is known of this machine."""
 _FORGOTTEN = 0.1
+_WARMING = 2.0
+"""Seconds by which the first query of a session takes longer at least: the JVM loads and compiles what all need."""
 
 
 @dataclass
 class AnalysisClock:
     """Seconds that an analysis takes for each relation: `fresh` ones, of files not seen before, and `familiar` ones.
 
-    It starts with a guess, and follows what this machine takes.
+    It starts with a guess, and follows what this machine takes. `warming` is what the next query takes beyond its work.
     """
 
     fresh: float = _FRESH
     familiar: float = _FAMILIAR
+    warming: float = _WARMING
 
     def expected(self, relations: int, fresh: int) -> float:
         """Seconds for so many relations, some of them fresh."""

@@ -79,7 +79,11 @@ class JoinPlanner:
         views = {number: f"pushdown_{token}_{number}" for number in tables}
         text = swapped(sql, tables, views.__getitem__)
         tree = parsed(text)
-        opened = {source.name: open_source(self._spark, source) for source in declared.values()}
+        # Once for each source, however often the query names it.
+        opened = {
+            name: open_source(self._spark, source)
+            for name, source in {source.name: source for source in declared.values()}.items()
+        }
         places = places_of(tree, {views[number]: source for number, source in declared.items()}, opened)
         columns = {place.view: frozenset(map(str.lower, place.source.schema.fieldNames())) for place in places}
         names = OutputNames(columns)

@@ -42,10 +42,12 @@ class Prospects:
             return None if total >= options.min_bytes else f"the sources have {total:,} bytes, fewer than are analysed"
         read = [(source.format, size) for source, size in sizes if isinstance(source, Source)]
         seconds = query_seconds(read, spark.sparkContext.defaultParallelism)
-        return Outlook(self._clock.expected(self._relations, self._fresh), seconds).obstacle
+        analysis = self._clock.expected(self._relations, self._fresh)
+        return Outlook(analysis, seconds + self._clock.warming).obstacle
 
     def learn(self, seconds: float, joins: Sequence[JoinReport]) -> None:
         """Have the clock follow what an analysis took, if it came as far as comparing orders."""
+        self._clock.warming = 0.0
         if self.obstacle is not None:
             self._clock.skipped()
         elif any(report.method for report in joins):

@@ -42,6 +42,12 @@ def test_familiar_files_may_be_worth_an_analysis_that_fresh_ones_are_not() -> No
     assert Outlook(clock.expected(4, 4), query).obstacle is not None
 
 
+def test_the_first_query_of_a_session_takes_long_enough_for_a_look_at_a_few_fresh_files() -> None:
+    clock = AnalysisClock()
+    assert Outlook(clock.expected(3, 3), clock.warming).obstacle is None
+    assert Outlook(clock.expected(30, 30), clock.warming).obstacle is not None
+
+
 def test_the_clock_follows_what_analyses_take_and_forgets_it() -> None:
     clock, started = AnalysisClock(), AnalysisClock()
     clock.took(10.0, relations=4, fresh=2)

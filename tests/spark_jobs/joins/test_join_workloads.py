@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from workloads import TPCDS, TPCH, Generator, Workload, most_relations, permuted, without_limit
 
+from benchmarks.workloads import TPCDS, TPCH, Generator, Workload, most_relations, permuted, without_limit
 from spark_jobs.contract import JoinOptions
 from spark_jobs.session import PushdownSession
 

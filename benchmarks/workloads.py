@@ -76,6 +76,18 @@ def permuted(query: str, seed: int) -> str:
     return written(tree)
 
 
+@dataclass(frozen=True)
+class PermutedQuery:
+    """A query by its name: as published, or its FROM lists in an order that the number of a permutation decides."""
+
+    name: str
+    published: str
+
+    def text(self, permutation: int = 0) -> str:
+        """The query in one of its orders."""
+        return permuted(self.published, permutation) if permutation else self.published
+
+
 _NOT_COMMAS = ("on", "using", "side", "kind", "method", "hint")
 
 
