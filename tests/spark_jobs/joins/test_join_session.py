@@ -10,8 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError, UnknownColumnError
+from spark_jobs.joins import planner
+from spark_jobs.readers.protocol import AnySource
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
+from spark_jobs.source import OpenedSource, open_source
 
 SCHEMAS = {
     "orders": "id int, customer int, day date, total double, note string",
@@ -248,6 +251,18 @@ def test_small_sources_are_not_analysed(joins: JoinOptions, reason: str, answer:
     assert not report.reordered
     assert report.before == report.after
     assert {node.estimated for node in report.after.nodes()} == {None}
+
+
+def test_a_source_is_opened_once_however_often_it_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def noting(spark: SparkSession, source: AnySource) -> OpenedSource:
+        opened.append(source.name)
+        return open_source(spark, source)
+
+    monkeypatch.setattr(planner, "open_source", noting)
+    answer("SELECT a.id FROM nations a JOIN nations b ON a.id = b.region JOIN regions r ON r.id = a.region", NEVER)
+    assert sorted(opened) == ["nations", "regions"]
 
 
 def test_with_reordering_off_the_joins_are_told_as_they_are(answer: Answer) -> None:
