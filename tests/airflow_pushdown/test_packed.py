@@ -1,0 +1,68 @@
+"""A Spark environment is packed once for each set of libraries, without what executors have themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+import pytest
+
+from airflow_pushdown.packed import NotPackedError, environment_archive
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A small environment with a library, and with PySpark's jars."""
+    place = tmp_path / "environment"
+    venv.create(place, symlinks=True)
+    (libraries,) = place.glob("lib/python3.*/site-packages")
+    for name in ("library.py", "pyspark/__init__.py", "pyspark/jars/spark.jar"):
+        (libraries / name).parent.mkdir(parents=True, exist_ok=True)
+        (libraries / name).write_text("WHAT = 'packed'\n")
+    installed(place, "library", "1.0")
+    return place
+
+
+def installed(environment: Path, name: str, version: str) -> None:
+    """Note a library as installed, as pip does."""
+    (libraries,) = environment.glob("lib/python3.*/site-packages")
+    notes = libraries / f"{name}-{version}.dist-info"
+    notes.mkdir()
+    (notes / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (notes / "RECORD").write_text(f"{name}.py,,\n")
+
+
+def test_the_archive_is_an_environment_that_runs_elsewhere(environment: Path, tmp_path: Path) -> None:
+    archive = environment_archive(environment, tmp_path / "cache")
+    unpacked = tmp_path / "worker"
+    with tarfile.open(archive) as content:
+        content.extractall(unpacked, filter="fully_trusted")
+    said = "import library, sys; print(library.WHAT, sys.prefix)"
+    answer = subprocess.run([unpacked / "bin" / "python", "-c", said], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["packed", str(unpacked)]
+    assert list(unpacked.rglob("pyspark/__init__.py"))
+    assert not list(unpacked.rglob("*.jar"))
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [archive.name]
+
+
+def test_it_is_packed_once_for_each_set_of_libraries(environment: Path, tmp_path: Path) -> None:
+    first = environment_archive(environment, tmp_path)
+    written = first.stat().st_mtime_ns
+    assert environment_archive(environment, tmp_path) == first
+    assert first.stat().st_mtime_ns == written
+    installed(environment, "another", "2.0")
+    assert environment_archive(environment, tmp_path) != first
+    assert environment_archive(environment, tmp_path, "/usr") not in (first, environment_archive(environment, tmp_path))
+
+
+def test_what_cannot_be_packed_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotPackedError, match=r"is no virtual environment: it has no pyvenv\.cfg"):
+        environment_archive(tmp_path, tmp_path / "cache")
+    command = [sys.executable, "-m", "airflow_pushdown.packed", str(tmp_path), str(tmp_path / "cache")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr.endswith("it has no pyvenv.cfg\n")
+    assert not (tmp_path / "cache").exists()
