@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ def table(found: Sequence[Compared]) -> list[str]:
 def main() -> None:
     """Compare all queries and write the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
     parser.add_argument("--permutations", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[], help="names of queries")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
