@@ -54,6 +54,7 @@ class Programs:
         self._logs = run / "logs"
         self._logs.mkdir(exist_ok=True)
         self._started: list[Program] = []
+        self._sessions: set[int] = set()
 
     def start(self, name: str, command: Sequence[str], **variables: str) -> Program:
         """Start a program; `variables` are added to the environment of the run."""
@@ -70,6 +71,7 @@ class Programs:
             )
         program = Program(name, process, log)
         self._started.append(program)
+        self._sessions.add(process.pid)
         return program
 
     def run(self, name: str, command: Sequence[str], **variables: str) -> None:
@@ -106,9 +108,15 @@ class Programs:
     def members(self) -> Iterator[psutil.Process]:
         """Every living process of the run, whoever started it."""
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(RUN_VARIABLE) == str(self._run) and process.pid != os.getpid():
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                if process.pid != os.getpid() and self._is_ours(process):
                     yield process
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        """By its session, or by its environment: Airflow's processes write their title over the latter."""
+        if os.getsid(process.pid) in self._sessions:
+            return True
+        return bool(process.environ().get(RUN_VARIABLE) == str(self._run))
 
 
 def wait_for(
