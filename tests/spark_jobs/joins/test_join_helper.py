@@ -102,6 +102,33 @@ def test_a_frame_is_reordered_and_its_columns_keep_their_meaning(spark: SparkSes
     assert regions.columns == ["id", "name"]
 
 
+def strategies(frame: DataFrame) -> int:
+    """How many joins of the optimized plan have a hint of the query's own: to merge."""
+    return str(frame._jdf.queryExecution().optimizedPlan().toString()).count("strategy=merge")
+
+
+def test_a_hinted_relation_has_its_hint_wherever_it_comes(spark: SparkSession) -> None:
+    o, c, n, r = (spark.table(name) for name in SIZES)
+    hinted = o.join(c.hint("merge"), o.customer == c.id)
+    plain = hinted.join(n, c.nation == n.id).join(r, n.region == r.id).where(r.name == "region 1")
+    found = reorder_joins(spark, plain)
+    (join,) = found.joins
+    assert join.reordered
+    assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
+    assert strategies(found.df) == strategies(plain) == 1
+    assert rows(found.df) == rows(plain)
+
+
+def test_a_chain_below_a_hint_is_reordered_and_the_hint_stays(spark: SparkSession) -> None:
+    below = frame(spark)
+    others = spark.range(0, 3).withColumnRenamed("id", "other").hint("merge")
+    plain = below.join(others, below.kind == others.other)
+    found = reorder_joins(spark, plain)
+    assert [join.reordered for join in found.joins] == [True]
+    assert strategies(found.df) == strategies(plain) == 1
+    assert rows(found.df) == rows(plain)
+
+
 @pytest.mark.parametrize(
     "shaped",
     [
