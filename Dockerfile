@@ -2,7 +2,9 @@
 # The two cannot be one: Airflow's Spark provider installs pyspark-client, which overwrites files of pyspark.
 FROM python:3.11.13-slim-bookworm
 
-RUN apt-get update \
+# Slim images leave out the directory of manual pages, in which Java's package makes links.
+RUN mkdir --parents /usr/share/man/man1 \
+    && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
 
