@@ -30,6 +30,8 @@ _PASSWORDS = (
 )
 _PORTS = ("AIRFLOW_PORT", "SPARK_MASTER_UI_PORT", "SPARK_HISTORY_PORT")
 _HEALTHY_SECONDS = "900"
+# 64 characters: Airflow signs its tokens with HMAC of SHA-512, which asks for a key of as many bytes.
+_SECRET_BYTES = 48
 
 
 class Composition:
@@ -91,7 +93,7 @@ def main(_arguments: Sequence[str] = ()) -> int:
 
 def _write_secrets(path: Path) -> None:
     """An environment file that only its owner reads, with free ports and secrets that nobody has used before."""
-    values = {name: secrets.token_urlsafe(24) for name in _PASSWORDS}
+    values = {name: secrets.token_urlsafe(_SECRET_BYTES) for name in _PASSWORDS}
     values["AIRFLOW_FERNET_KEY"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
     values.update((name, str(free_port())) for name in _PORTS)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
