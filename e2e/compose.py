@@ -10,6 +10,7 @@ import base64
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 from e2e.ports import free_port
 
@@ -71,6 +73,17 @@ def main(_arguments: Sequence[str] = ()) -> int:
     if shutil.which("docker") is None:
         print("docker was not found; `make e2e-local` runs the same checks without containers", file=sys.stderr)
         return 1
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        return run_checks()
+    except KeyboardInterrupt:
+        print("\ne2e was interrupted; everything is taken down", file=sys.stderr)
+        return 130
+
+
+def run_checks() -> int:
+    """One run, taken down whatever happens; 0 when all is well."""
     (ROOT / ".e2e").mkdir(exist_ok=True)
     started = time.monotonic()
     with ExitStack() as stack:
@@ -89,6 +102,13 @@ def main(_arguments: Sequence[str] = ()) -> int:
             return 1
     print(f"e2e: all is well, {time.monotonic() - started:.0f} s")
     return 0
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """Take all down; a second Ctrl-C does not stop that half way."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _write_secrets(path: Path) -> None:
