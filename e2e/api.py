@@ -66,7 +66,7 @@ class AirflowApi:
         address = links.get(link) if isinstance(links, dict) else None
         if not isinstance(address, str):
             raise E2eError(f"{dag_id}.{task_id}: there is no link {link!r} beside the task, but {links}")
-        answer = self._client.get(address)
+        answer = self._answer("GET", address)
         if answer.status_code != httpx.codes.OK:
             raise E2eError(f"{dag_id}.{task_id}: {address} answers {answer.status_code}: {answer.text[:500]}")
         return answer.text
@@ -96,9 +96,17 @@ class AirflowApi:
 
     def _send(self, method: str, path: str, body: Json | None) -> httpx.Response:
         if "Authorization" not in self._client.headers:
-            answer = self._client.post("/auth/token", json={"username": self._user, "password": self._password})
+            answer = self._answer("POST", "/auth/token", {"username": self._user, "password": self._password})
             self._client.headers["Authorization"] = f"Bearer {self._checked(answer)['access_token']}"
-        return self._client.request(method, f"/api/v2{path}", json=body, headers={"Accept": "application/json"})
+        return self._answer(method, f"/api/v2{path}", body, {"Accept": "application/json"})
+
+    def _answer(
+        self, method: str, address: str, body: Json | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        try:
+            return self._client.request(method, address, json=body, headers=headers)
+        except httpx.TransportError as problem:
+            raise E2eError(f"{method} {address}: no answer from {self._client.base_url}: {problem!r}") from problem
 
     def _checked(self, answer: httpx.Response) -> Json:
         if answer.is_error:
