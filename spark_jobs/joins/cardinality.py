@@ -36,13 +36,15 @@ class ColumnFigures:
 class RelationFigures:
     """What is known of a relation: rows in all, rows that its own conditions keep, and columns.
 
-    `at_most` is a proven bound on the bytes of its rows in memory, None where there is none.
+    `at_most` is a proven bound on the bytes of its rows in memory, None where there is none; `stored` are the bytes of
+    its files, from which Spark tells whether a relation is small, None where it has no files.
     """
 
     rows: float
     kept: float
     columns: Mapping[Key, ColumnFigures] = field(default_factory=dict)
     at_most: float | None = None
+    stored: float | None = None
 
     def distinct(self, key: Key) -> float:
         """Distinct values of a column among the rows kept."""

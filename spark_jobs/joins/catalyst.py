@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.gateway import jvm
 from spark_jobs.joins.block import Block
+from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of, sequence
 from spark_jobs.joins.chooser import Chooser, Setting, tree_report
@@ -29,7 +30,6 @@ from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
 from spark_jobs.joins.text import KeptSpark
 
-_BROADCAST_BYTES = 64 << 20
 _THROUGH = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
 """Nodes below which an item's own relation may be found."""
 
@@ -44,9 +44,10 @@ class CatalystJoins:
         self._catalyst = jvm(spark).org.apache.spark.sql.catalyst
         self._reports: list[JoinReport] = []
         ansi = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
-        limit = spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or ""
+        limit = threshold_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
         self._ansi = ansi
-        self._broadcast_bytes = -1 if limit.startswith("-") else _BROADCAST_BYTES
+        self._broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
+        self._small_files = limit
 
     def reordered(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
         """The frame with its joins in order, or the very frame where they are best left alone; and the joins."""
@@ -105,7 +106,7 @@ class CatalystJoins:
             self._reports.append(JoinReport(before=tree, after=tree, reason=reason))
             return None
         setting = Setting(
-            self._options, lambda block, name: None, self._equated, self._broadcast_bytes, ansi=self._ansi
+            self._options, lambda block, name: None, self._equated, self._broadcast_bytes, self._ansi, self._small_files
         )
         known = [each for each in figures if each is not None]
         choice = Chooser(chain.block, chain.graph, known, setting).choice(before, started)
@@ -135,7 +136,7 @@ class CatalystJoins:
         if known is None:
             return None
         found = {(name, keys[key]): figures for (_, key), figures in known.columns.items() if key in keys}
-        return RelationFigures(known.rows, known.kept, found, known.at_most if as_stored else None)
+        return RelationFigures(known.rows, known.kept, found, known.at_most if as_stored else None, known.stored)
 
     def _joined(
         self, tree: Tree, chain: CatalystChain, items: Sequence[JavaObject], hinted: frozenset[str]

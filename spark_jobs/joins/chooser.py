@@ -51,7 +51,8 @@ Figures = Callable[[Block, str], RelationFigures | None]
 class Setting:
     """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode.
 
-    `idle` says why nothing is to be analysed, if that is so.
+    Relations in files of up to `small_files` bytes Spark broadcasts by itself. `idle` says why nothing is to be
+    analysed, if that is so.
     """
 
     options: JoinOptions
@@ -59,6 +60,7 @@ class Setting:
     equated: Callable[[Block], Equated]
     broadcast_bytes: int
     ansi: bool = True
+    small_files: int = 0
     idle: str | None = None
 
 
@@ -100,7 +102,7 @@ class Chooser:
     def choice(self, before: Ordered, started: float) -> Choice:
         """The cheapest order if it is worth it."""
         equal = self._equal_edges()
-        model = CostModel(self.estimate.rows, hashed=lambda left, right: are_adjacent(left, right, equal))
+        model = CostModel(self.estimate.rows, self._is_broadcast, lambda left, right: are_adjacent(left, right, equal))
         stars = star(self._relations, self._equalities) if self._setting.options.star_schema else ()
         edges = self._edges(equal)
         is_connected = len(components(edges)) == 1
@@ -115,7 +117,7 @@ class Chooser:
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
         after = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
         hinted = self._broadcast(after.tree)
-        rows = f"about {found.cost if is_better else old:,.0f} rows through joins"
+        rows = f"about {found.cost if is_better else old:,.0f} rows joined or moved"
         report = JoinReport(
             before=tree_report(before.tree, self._chain.items, self.estimate.rows, ()),
             after=tree_report(after.tree, self._chain.items, self.estimate.rows, hinted),
@@ -213,6 +215,15 @@ class Chooser:
             if isinstance(plan, Leaf) and at_most is not None and at_most <= self._setting.broadcast_bytes:
                 found |= {plan.name}
         return found
+
+    def _is_broadcast(self, mask: int) -> bool:
+        """Whether Spark broadcasts a set: a hinted relation, or one small by its files. Joins it takes for large."""
+        number = mask.bit_length() - 1
+        if mask.bit_count() != 1 or not isinstance(self._chain.items[number].plan, Leaf):
+            return False
+        figures, setting = self._relations[number], self._setting
+        is_bounded = figures.at_most is not None and figures.at_most <= setting.broadcast_bytes
+        return is_bounded or (figures.stored is not None and figures.stored <= setting.small_files)
 
 
 def _connect(edges: list[int], pair: int) -> None:

@@ -29,6 +29,8 @@ _TEXT_IN_MEMORY = 4
 """Bytes in memory for a byte of text, at most."""
 _UNPACKED = 8
 """Bytes in memory for a byte of a columnar file, where its texts are long."""
+_FIXED = 16
+"""Bytes of a number, date or time in memory, at most."""
 _LONGEST_TEXT = 64
 """Bytes taken for a text, array or struct in memory; about what such columns have."""
 
@@ -81,11 +83,15 @@ class Opened(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a query wants to know of a relation: its name, its conditions (without that name), its key columns."""
+    """What a query wants to know of a relation: its name, its conditions (without that name), its key columns.
+
+    `read` are the columns that the query reads at all, None for every column.
+    """
 
     name: str
     conditions: tuple[exp.Expr, ...]
     keys: frozenset[str]
+    read: frozenset[str] | None = None
 
 
 class SourceFigures:
@@ -123,7 +129,11 @@ class SourceFigures:
             if name in named
         }
         share = self._share(sample, schema, wanted, {key[1]: column.distinct for key, column in figures.items()})
-        return RelationFigures(sample.rows, sample.rows * share, figures, _at_most(source, files, sample, schema))
+        kinds = [each.dataType for each in schema.fields if wanted.read is None or each.name in wanted.read]
+        stored = sum(file.size for file in files)
+        return RelationFigures(
+            sample.rows, sample.rows * share, figures, _at_most(source, files, sample, kinds), float(stored)
+        )
 
     def _listed(self, source: AnySource, opened: Opened) -> tuple[InputFile, ...] | None:
         if not isinstance(source, Source):
@@ -192,18 +202,23 @@ def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
         return None
 
 
-def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, schema: t.StructType) -> float | None:
-    """Bytes that the relation has in memory at most: by its counted rows, or by the bytes of its text."""
+def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, kinds: Sequence[t.DataType]) -> float | None:
+    """Bytes that columns have in memory at most: by counted rows, or by the files' bytes where texts may be long."""
     size = sum(file.size for file in files)
     if sample.exact:
-        return max(sample.rows * sum(_width(field.dataType) for field in schema.fields), float(_UNPACKED * size))
+        counted = sample.rows * sum(map(_width, kinds))
+        return counted if all(map(_is_fixed, kinds)) else max(counted, float(_UNPACKED * size))
     if source.format in (SourceFormat.CSV, SourceFormat.JSON) and not any(file.compression for file in files):
         return float(_TEXT_IN_MEMORY * size)
     return None
 
 
 def _width(kind: t.DataType) -> int:
-    return 16 if isinstance(kind, t.NumericType | t.DateType | t.TimestampType | t.BooleanType) else _LONGEST_TEXT
+    return _FIXED if _is_fixed(kind) else _LONGEST_TEXT
+
+
+def _is_fixed(kind: t.DataType) -> bool:
+    return isinstance(kind, t.NumericType | t.DateType | t.TimestampType | t.BooleanType)
 
 
 def _product(shares: Sequence[float]) -> float:

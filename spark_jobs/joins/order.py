@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 
 Rows = Callable[[int], float]
 """Estimated rows of the join of a set of relations."""
 
 Hashed = Callable[[int, int], bool]
 """Whether an equality connects two sets of relations, so that the rows of one need not be compared with all others."""
+
+Broadcast = Callable[[int], bool]
+"""Whether Spark can send a set of relations to all executors, instead of shuffling what it is joined with."""
 
 MAX_PAIRS = 50_000
 """Pairs of sets that dynamic programming looks at; a third of a second in plain Python."""
@@ -36,22 +38,26 @@ Shape = int | Branch
 
 @dataclass(frozen=True)
 class CostModel:
-    """What a tree costs, in rows: what flows out of its joins, and what is moved for those that need a shuffle.
+    """What a tree costs, in rows: what flows out of its joins, and what is moved for them.
 
-    A join whose smaller side has at most `broadcast_rows` rows moves nothing to speak of. One that is not `hashed`
-    compares every row of a side with every one of the other.
+    A join with a side that is `broadcast` moves the rows of that side, any other shuffles both; without `broadcast`
+    nothing is taken to be moved. One that is not `hashed` compares every row of a side with every one of the other.
     """
 
     rows: Rows
-    broadcast_rows: float = inf
+    broadcast: Broadcast | None = None
     hashed: Hashed | None = None
 
     def step(self, left: int, right: int) -> float:
         """Cost of one join, without what its sides cost."""
         sides = self.rows(left), self.rows(right)
-        moved = sum(sides) if min(sides) > self.broadcast_rows else 0.0
+        moved = 0.0 if self.broadcast is None else self._moved(left, right)
         is_loop = self.hashed is not None and not self.hashed(left, right)
         return self.rows(left | right) + moved + (_COMPARED * sides[0] * sides[1] if is_loop else 0.0)
+
+    def _moved(self, left: int, right: int) -> float:
+        sent = [self.rows(side) for side in (left, right) if self.broadcast is not None and self.broadcast(side)]
+        return min([*sent, self.rows(left) + self.rows(right)])
 
     def cost(self, shape: Shape) -> float:
         """Cost of a whole tree."""

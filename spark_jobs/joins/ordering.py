@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.joins.block import Block, blocks, owner
+from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
 from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
@@ -22,8 +23,6 @@ from spark_jobs.joins.text import expression_of, parsed, written
 
 _GROUPED_POWER = 0.75
 """Groups of so many rows are taken to be this power of their number."""
-_BROADCAST_BYTES = 64 << 20
-"""Relations that may have more bytes in memory are never hinted."""
 
 TableFigures = Callable[[exp.Table, str, tuple[exp.Expr, ...], frozenset[str]], RelationFigures | None]
 """Figures of a table under a name, with conditions on it alone and the columns that are keys of joins."""
@@ -58,14 +57,14 @@ class Ordering:
         def is_on(key: str, default: str = "false") -> bool:
             return spark.conf.get(key, default) == "true"
 
-        limit = spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or ""
+        limit = threshold_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
         ansi = is_on("spark.sql.ansi.enabled", "true")
         self._refusal = _refusal(
             commas_bind_weaker=ansi and is_on("spark.sql.ansi.relationPrecedence"),
             case_sensitive=is_on("spark.sql.caseSensitive"),
         )
-        broadcast_bytes = -1 if limit.startswith("-") else _BROADCAST_BYTES
-        self._setting = Setting(options, self._of, equated, broadcast_bytes, ansi, idle)
+        broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
+        self._setting = Setting(options, self._of, equated, broadcast_bytes, ansi, limit, idle)
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
         """The text with its joins in order; `frame` has Spark analyse a text.

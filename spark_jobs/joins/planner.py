@@ -99,7 +99,8 @@ class JoinPlanner:
             prospects = Prospects(self._spark, self._options, self._samples.clock, figures, places)
             started = time.perf_counter()
             found = {} if prospects.obstacle else self._reductions(figures, scans, tree, places, names, where)
-            ordered = self._ordered(text, places, names, analysed, figures, prospects.obstacle)
+            read = {request.place.view: frozenset(request.columns) for request in requests}
+            ordered = self._ordered(text, places, names, analysed, figures, read, prospects.obstacle)
             prospects.learn(time.perf_counter() - started, ordered.joins)
         scans = [
             request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
@@ -135,6 +136,7 @@ class JoinPlanner:
         names: OutputNames,
         analysed: Framed,
         figures: SourceFigures,
+        read: Mapping[str, frozenset[str]],
         idle: str | None,
     ) -> OrderedQuery:
         """The query with its joins in order, unless there is nothing to order, or a reason to leave it."""
@@ -146,7 +148,8 @@ class JoinPlanner:
             place = by_view.get(table.name)
             if place is None:
                 return None
-            wanted = Wanted(name, tuple(each.transform(unqualified, name) for each in conditions), keys)
+            parts = tuple(each.transform(unqualified, name) for each in conditions)
+            wanted = Wanted(name, parts, keys, read[place.view])
             return figures.of(place.declared, place.source, wanted)
 
         def equated(block: Block) -> Equated:

@@ -77,7 +77,10 @@ def random_case(seed: int, size: int) -> tuple[Edges, CostModel]:
     edges += [tuple(chance.sample(range(size), 2)) for _ in range(chance.randrange(size))]  # type: ignore[misc]
     sizes: dict[int, float] = {}
     rows = lambda mask: sizes.setdefault(mask, chance.random() * 10 ** chance.randrange(8))  # noqa: E731
-    return graph(size, edges), CostModel(rows, broadcast_rows=chance.choice([0.0, 1e3, 1e9]))
+    small = chance.choice([0.0, 1e3, 1e9])
+    hashed = None if chance.random() < 0.5 else lambda left, right: rows(left | right) < 1e6
+    broadcast = None if chance.random() < 0.3 else lambda mask: rows(mask) < small
+    return graph(size, edges), CostModel(rows, broadcast, hashed)
 
 
 @pytest.mark.parametrize("size", range(2, 8))
