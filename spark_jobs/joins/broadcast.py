@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import re
 
+from spark_jobs.joins.cardinality import RelationFigures
+
 HINTED_BYTES = 64 << 20
-"""Relations that may have more bytes in memory are never hinted."""
+"""Relations that may have more bytes in memory are not hinted, unless conditions are expected to keep few of them."""
+_FILTERED = 2.0
+"""Those may have so many times as much at worst, should the expectation be wrong."""
+_MARGIN = 4.0
+"""And are expected to have so many times less than the limit."""
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgtp]?)i?b?\s*", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+
+
+def may_be_hinted(figures: RelationFigures, limit: int) -> bool:
+    """Whether a relation is small enough for a hint, by a bound that holds whatever its conditions keep."""
+    if figures.at_most is None:
+        return False
+    expected = figures.at_most * figures.kept / max(figures.rows, 1.0)
+    return figures.at_most <= limit or (figures.at_most <= _FILTERED * limit and expected * _MARGIN <= limit)
 
 
 def threshold_bytes(setting: str | None) -> int:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.join_spec import JoinTree
 from spark_jobs.joins.block import Block, owner
+from spark_jobs.joins.broadcast import may_be_hinted
 from spark_jobs.joins.cardinality import (
     Equality,
     Estimate,
@@ -211,8 +212,8 @@ class Chooser:
         sides = sorted((tree.left, tree.right), key=lambda side: self.estimate.rows(mask_of(_shape(side))))
         small = sides[0]
         if isinstance(small, int) and any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts):
-            plan, at_most = self._chain.items[small].plan, self._relations[small].at_most
-            if isinstance(plan, Leaf) and at_most is not None and at_most <= self._setting.broadcast_bytes:
+            plan = self._chain.items[small].plan
+            if isinstance(plan, Leaf) and may_be_hinted(self._relations[small], self._setting.broadcast_bytes):
                 found |= {plan.name}
         return found
 
@@ -222,8 +223,8 @@ class Chooser:
         if mask.bit_count() != 1 or not isinstance(self._chain.items[number].plan, Leaf):
             return False
         figures, setting = self._relations[number], self._setting
-        is_bounded = figures.at_most is not None and figures.at_most <= setting.broadcast_bytes
-        return is_bounded or (figures.stored is not None and figures.stored <= setting.small_files)
+        is_small = figures.stored is not None and figures.stored <= setting.small_files
+        return is_small or may_be_hinted(figures, setting.broadcast_bytes)
 
 
 def _connect(edges: list[int], pair: int) -> None:

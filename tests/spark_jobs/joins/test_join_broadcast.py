@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.joins.broadcast import threshold_bytes
+from spark_jobs.joins.broadcast import may_be_hinted, threshold_bytes
+from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.order import CostModel, cheapest
 
 
@@ -24,6 +25,16 @@ def test_the_threshold_is_read_as_spark_reads_it(spark: SparkSession, text: str)
 def test_what_is_no_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="'ten' is no size"):
         threshold_bytes("ten")
+
+
+@pytest.mark.parametrize(
+    ("at_most", "kept", "hinted"),
+    [(100, 1000, True), (101, 1000, False), (200, 126, False), (200, 124, True), (201, 1, False), (None, 1, False)],
+)
+def test_hints_need_a_bound_that_holds_whatever_conditions_keep(
+    at_most: float | None, kept: float, hinted: bool
+) -> None:
+    assert may_be_hinted(RelationFigures(1000, kept, at_most=at_most), 100) is hinted
 
 
 def test_a_large_relation_meets_small_ones_before_it_is_shuffled() -> None:
