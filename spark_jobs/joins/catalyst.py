@@ -106,7 +106,12 @@ class CatalystJoins:
             self._reports.append(JoinReport(before=tree, after=tree, reason=reason))
             return None
         setting = Setting(
-            self._options, lambda block, name: None, self._equated, self._broadcast_bytes, self._ansi, self._small_files
+            self._options,
+            lambda block, name: None,
+            self._equated,
+            self._hinted_bytes(chain),
+            self._ansi,
+            self._small_files,
         )
         known = [each for each in figures if each is not None]
         choice = Chooser(chain.block, chain.graph, known, setting).choice(before, started)
@@ -117,6 +122,11 @@ class CatalystJoins:
     def _equated(_block: Block) -> Equated:
         # What Spark infers by itself connects as well; an equality that nobody wrote is not added to a frame.
         return lambda _left, _right: False
+
+    def _hinted_bytes(self, chain: CatalystChain) -> int:
+        """What may be hinted: nothing where a relation has a hint of the query's, which Spark drops beside ours."""
+        has_hints = any("ResolvedHint" in str(item.toString()) for item in chain.items)
+        return -1 if has_hints else self._broadcast_bytes
 
     def _figures(self, chain: CatalystChain, place: int) -> RelationFigures | None:
         """Figures of an item: of the relation below its filters, by the conditions on it alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -220,6 +220,17 @@ def test_each_scan_of_a_source_is_reported_by_itself(answer: Answer) -> None:
     assert reports["customers as b"].rows_decoded == 20, "the other file has no such row"
 
 
+@pytest.fixture
+def no_broadcasts(spark: SparkSession) -> Iterator[None]:
+    """As with large tables: every join shuffles both of its sides."""
+    key = "spark.sql.autoBroadcastJoinThreshold"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "-1")
+    yield
+    spark.conf.set(key, before or "10MB")
+
+
+@pytest.mark.usefixtures("no_broadcasts")
 def test_a_chain_is_reordered_and_told_with_counts(answer: Answer, oracle: Oracle) -> None:
     query = CHAIN.replace("orders o, customers c, nations n, regions r", "orders o, customers c, regions r, nations n")
     result = answer(query, ALWAYS, "spark")
