@@ -147,7 +147,7 @@ def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroCoun
         if refused := refusal(read_header(file.path, LOCAL).schema, query):
             raise UnsafeInputError(f"{file.path}: {refused}")
     tasks = pack(files, Packing(split, 1_000, 2))
-    scan = AvroScan(tasks, query, lambda _, count: counts.append(count))
+    scan = AvroScan(tasks, query, lambda _, files: counts.extend(files.values()))
     numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     rows: Counter[Row] = Counter()
     for batch in scan(iter([numbers])):

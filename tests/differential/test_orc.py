@@ -203,7 +203,7 @@ def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcCount]
     """Rows of all tasks, run here."""
     files = local_files(sorted(str(path) for path in directory.glob("*.orc")))
     tasks = pack(files, Packing(split, 1_000, 2))
-    scan = OrcScan(tasks, query, lambda _, count: counts.append(count))
+    scan = OrcScan(tasks, query, lambda _, files: counts.extend(files.values()))
     numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     rows: Counter[Row] = Counter()
     for batch in scan(iter([numbers])):
