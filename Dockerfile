@@ -10,7 +10,7 @@ RUN mkdir --parents /usr/share/man/man1 \
 
 # A fixed number, so that volumes belong to the same user in every container.
 RUN useradd --create-home --uid 50000 pushdown \
-    && install --directory --owner pushdown /data /events /opt/airflow-home
+    && install --directory --owner pushdown /data /events /opt/airflow-home /opt/airflow-home/logs
 
 WORKDIR /opt/project
 
