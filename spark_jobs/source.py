@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+from pyspark import inheritable_thread_target
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
@@ -27,10 +29,14 @@ from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, input_uris, partition_columns
+from spark_jobs.readers.parquet_schema import with_footers_schema
 from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only
 from spark_jobs.readers.share import shares
 from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
 from spark_jobs.scans import leaner, listing_remarks, planned
+
+_OPENED_AT_ONCE = 4
+"""Sources of files that are opened side by side: mostly they wait for listings, footers and small jobs."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,8 @@ class OpenedSource:
                 reader = reader.schema(known)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
+            else:
+                reader = with_footers_schema(self._spark, reader, source)
         except (AnalysisException, ParseException) as problem:
             about = f"schema of source {source.name!r}"
             raise typed(problem, about=about, text_error=ErrorCode.BAD_SCHEMA) from problem
@@ -272,3 +280,20 @@ def open_source(spark: SparkSession, source: AnySource) -> OpenedSource:
     from spark_jobs.remote_source import OpenedRemote
 
     return OpenedRemote(spark, source)
+
+
+def open_sources(spark: SparkSession, sources: Iterable[AnySource]) -> dict[str, OpenedSource]:
+    """Several declared sources by name, opened side by side. Raises what opening the first bad one raises."""
+    found = list(sources)
+    files = [source for source in found if isinstance(source, Source)]
+    if len(files) < 2:
+        return {source.name: open_source(spark, source) for source in found}
+    opening = inheritable_thread_target(spark)(partial(open_source, spark))
+    with ThreadPoolExecutor(min(len(files), _OPENED_AT_ONCE)) as threads:
+        waiting = {source.name: threads.submit(opening, source) for source in files}
+        # Connections to databases stay in the thread that made them.
+        others = {source.name: open_source(spark, source) for source in found if source.name not in waiting}
+        return {
+            source.name: others[source.name] if source.name in others else waiting[source.name].result()
+            for source in found
+        }

@@ -139,8 +139,9 @@ class SourceFigures:
         if not isinstance(source, Source):
             return None
         if source.name not in self._files:
-            storage = storage_for(self._spark, input_uris(opened.native), source.options)
-            found = None if isinstance(storage, str) else input_files(opened.native, storage)
+            uris = input_uris(opened.native)
+            storage = storage_for(self._spark, uris, source.options)
+            found = None if isinstance(storage, str) else input_files(opened.native, storage, uris)
             self._files[source.name] = found
         return self._files[source.name]
 

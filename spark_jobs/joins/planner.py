@@ -30,7 +30,7 @@ from spark_jobs.joins.text import named_tables, parsed, swapped, written
 from spark_jobs.joins.used import Used
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.protocol import AnySource, Source, spark_only
-from spark_jobs.source import open_source
+from spark_jobs.source import open_sources
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,7 @@ class JoinPlanner:
         text = swapped(sql, tables, views.__getitem__)
         tree = parsed(text)
         # Once for each source, however often the query names it.
-        opened = {
-            name: open_source(self._spark, source)
-            for name, source in {source.name: source for source in declared.values()}.items()
-        }
+        opened = open_sources(self._spark, {source.name: source for source in declared.values()}.values())
         places = places_of(tree, {views[number]: source for number, source in declared.items()}, opened)
         columns = {place.view: frozenset(map(str.lower, place.source.schema.fieldNames())) for place in places}
         names = OutputNames(columns)
@@ -102,11 +99,12 @@ class JoinPlanner:
             read = {request.place.view: frozenset(request.columns) for request in requests}
             ordered = self._ordered(text, places, names, analysed, figures, read, prospects.obstacle)
             prospects.learn(time.perf_counter() - started, ordered.joins)
+            query = ViewQuery(self._spark, ordered.text, frames, analysed(ordered.text))
         scans = [
             request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
             for request, scan in zip(requests, scans, strict=True)
         ]
-        return JoinedResult(ViewQuery(self._spark, ordered.text), scans, ordered.joins)
+        return JoinedResult(query, scans, ordered.joins)
 
     def _reductions(
         self,

@@ -43,13 +43,20 @@ class NamedScan:
 
 @dataclass(frozen=True)
 class ViewQuery:
-    """SQL text over private views, which exist only while Spark analyses the text."""
+    """SQL text over private views, which exist only while Spark analyses the text.
+
+    `analysed` is what Spark made of the text over the frames in `over`, by view.
+    """
 
     spark: SparkSession
     text: str
+    over: Mapping[str, DataFrame]
+    analysed: DataFrame
 
     def frame(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The text's rows, lazily, with each view standing for a frame."""
+        if all(frame is self.over.get(view) for view, frame in frames.items()):
+            return self.analysed
         with private_views(self.spark, frames):
             return self.spark.sql(self.text)
 

@@ -118,13 +118,13 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
     return tuple(found)
 
 
-def input_files(frame: DataFrame, storage: Storage) -> tuple[InputFile, ...]:
-    """The files a frame of Spark's own reader reads, wherever they lie.
+def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None = None) -> tuple[InputFile, ...]:
+    """The files a frame of Spark's own reader reads, wherever they lie; `uris` are theirs where they are known.
 
     Sizes of local files are looked up now, those of others come from the listing that Spark made already: asking a
     store about each object would take longer than reading them. Raises OSError where a local file vanished.
     """
-    uris = input_uris(frame)
+    uris = input_uris(frame) if uris is None else uris
     local = local_files([uri for uri in uris if is_local(uri)])
     if len(local) == len(uris):
         return local

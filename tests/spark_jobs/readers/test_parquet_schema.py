@@ -1,0 +1,152 @@
+"""The schema that the driver takes from a footer is Spark's, and no job runs for it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import PushdownError
+from spark_jobs.session import PushdownSession
+
+ALL_KINDS = """
+    SELECT 1Y AS a, 2S AS b, 3 AS c, 4L AS d, 5.5F AS e, 6.5D AS f, true AS g, 'text' AS h, X'00ff' AS i, 1.25BD AS j,
+        CAST(1 AS DECIMAL(30, 4)) AS k, DATE '1500-01-01' AS l, TIMESTAMP '1800-01-01 00:00:00' AS m,
+        TIMESTAMP_NTZ '2024-01-01 00:00:00' AS n, array(1, null) AS o, map('k', named_struct('x', 1, 'Y', array('z'))) AS p,
+        INTERVAL '3' MONTH AS q, INTERVAL '4' DAY AS r, CAST('c' AS CHAR(3)) AS t, 1 AS `odd name, "x"`
+"""
+
+
+@pytest.fixture
+def count_jobs(spark: SparkSession) -> Iterator[CountedJobs]:
+    counted = CountedJobs(spark)
+    yield counted
+    spark.sparkContext._jsc.clearJobGroup()
+
+
+class CountedJobs:
+    """Jobs of this thread and of those that it starts."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._group = f"opening {id(self)}"
+        self._context.setJobGroup(self._group, "opening")
+
+    @property
+    def number(self) -> int:
+        return len(self._context.statusTracker().getJobIdsForGroup(self._group))
+
+
+def session_over(spark: SparkSession, path: Path | str, options: dict[str, str] | None = None) -> PushdownSession:
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(path), format="parquet", reader="spark", options=options or {})
+    return session
+
+
+def same_schema(spark: SparkSession, path: Path | str) -> None:
+    ours = session_over(spark, path).scan("t").df
+    assert ours.schema.json() == spark.read.parquet(str(path)).schema.json()
+    rows, expected = (
+        sorted(row[0] for row in frame.selectExpr("CAST(struct(*) AS STRING)").collect())
+        for frame in (ours, spark.read.parquet(str(path)))
+    )
+    assert rows == expected
+
+
+def test_files_of_sparks_with_all_types(spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs) -> None:
+    spark.sql(ALL_KINDS).coalesce(1).write.parquet(str(tmp_path / "t"))
+    before = count_jobs.number
+    session_over(spark, tmp_path / "t").scan("t").df.schema  # noqa: B018 - it is opened
+    assert count_jobs.number == before
+    same_schema(spark, tmp_path / "t")
+    same_schema(spark, next((tmp_path / "t").glob("*.parquet")))
+
+
+def test_files_that_say_nothing_of_spark(spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs) -> None:
+    rows = {
+        "small": pa.array([1, None], pa.int8()),
+        "unsigned": pa.array([1, 2], pa.uint32()),
+        "text": pa.array(["x", None], pa.large_string()),
+        "raw": pa.array([b"x", None]),
+        "nested": pa.array([[{"a": 1, "b": [Decimal("1.5")]}], None]),
+        "at": pa.array([dt.datetime(2024, 1, 1, tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+        "local": pa.array([dt.datetime(2024, 1, 1), None], pa.timestamp("us")),
+    }
+    file = tmp_path / "plain.parquet"
+    pq.write_table(pa.table(rows), file)
+    before = count_jobs.number
+    session_over(spark, file).scan("t").df.schema  # noqa: B018 - it is opened
+    assert count_jobs.number == before
+    same_schema(spark, file)
+    old = tmp_path / "old.parquet"
+    pq.write_table(pa.table({"at": rows["local"], "n": rows["small"]}), old, use_deprecated_int96_timestamps=True)
+    same_schema(spark, old)
+
+
+@pytest.mark.parametrize("setting", ["binaryAsString", "int96AsTimestamp", "inferTimestampNTZ.enabled"])
+def test_settings_that_types_depend_on(spark: SparkSession, tmp_path: Path, setting: str) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"raw": [b"x"], "local": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))}), file)
+    key = f"spark.sql.parquet.{setting}"
+    default = str(spark.conf.get(key))
+    spark.conf.set(key, "true" if default == "false" else "false")
+    try:
+        same_schema(spark, file)
+    finally:
+        spark.conf.unset(key)
+
+
+def test_directories_that_are_more_than_plain_files(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).selectExpr("id AS n", "id % 2 AS k").write.partitionBy("k").parquet(str(tmp_path / "parts"))
+    same_schema(spark, tmp_path / "parts")
+    same_schema(spark, tmp_path / "parts" / "k=1")
+    same_schema(spark, f"{tmp_path}/parts/k=*")
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    pq.write_table(pa.table({"n": [1]}), hidden / "b.parquet")
+    pq.write_table(pa.table({"other": ["x"]}), hidden / "_a.parquet")
+    pq.write_table(pa.table({"other": ["x"]}), hidden / ".a.parquet")
+    same_schema(spark, hidden)
+    odd = tmp_path / "odd %41 name"
+    odd.mkdir()
+    pq.write_table(pa.table({"n": [1]}), odd / "a.parquet")
+    shutil.copy(odd / "a.parquet", odd / "no suffix")
+    same_schema(spark, odd)
+
+
+def test_merged_schemas(spark: SparkSession, tmp_path: Path) -> None:
+    for name, rows in (("a", {"x": [1]}), ("b", {"x": [2], "y": ["more"]})):
+        pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
+    ours = session_over(spark, tmp_path, {"mergeSchema": "true"}).scan("t").df
+    assert ours.columns == ["x", "y"]
+
+
+def test_what_is_no_parquet_file_is_an_error_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 but nothing else")
+    with pytest.raises(Py4JJavaError, match=r"bad\.parquet"):
+        session_over(spark, tmp_path / "bad.parquet").scan("t").df.collect()
+    with pytest.raises(PushdownError, match="gone"):
+        session_over(spark, tmp_path / "gone.parquet").scan("t").df.collect()
+
+
+def test_sources_of_a_query_are_opened_side_by_side_and_the_first_bad_one_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    session = PushdownSession(spark)
+    for name in ("one", "two", "three", "four", "five"):
+        pq.write_table(pa.table({"k": [1, 2], name: ["x", "y"]}), tmp_path / f"{name}.parquet")
+        session.add_source(name, path=str(tmp_path / f"{name}.parquet"), format="parquet", reader="spark")
+    found = session.sql("SELECT count(*) AS n FROM one JOIN two USING (k) JOIN three USING (k) JOIN four USING (k)").df
+    assert found.collect()[0].n == 2
+    for name in ("three", "four"):
+        (tmp_path / f"{name}.parquet").unlink()
+    with pytest.raises(PushdownError, match="source 'three'"):
+        session.sql("SELECT 1 FROM one, two, three, four, five").df.collect()
