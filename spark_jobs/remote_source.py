@@ -19,9 +19,10 @@ from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified, classify
 from spark_jobs.readers.remote.client import connect
 from spark_jobs.readers.remote.jdbc import jdbc_route
-from spark_jobs.readers.remote.model import Dialect
+from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.rules import SparkRules, reads_alike
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
+from spark_jobs.readers.remote.stand_in import StandIn
 from spark_jobs.readers.remote.whole import AnswerScan, answered
 from spark_jobs.result import Shape
 from spark_jobs.scans import folding
@@ -51,8 +52,8 @@ class OpenedRemote(OpenedSource):
             self._route = jdbc_route(spark, client, self._address, source.spec, self._table)
         finally:
             client.close()
-        everything = self._request(tuple(self.schema.fieldNames()), None, None)
-        self.native = self._bare(everything, (), "nothing is pushed").frame()
+        self._stand_in = StandIn(spark, f"{self._address.place}: {_named(self._table)}", self.schema)
+        self.native = self._stand_in.frame()
 
     @property
     def schema(self) -> StructType:
@@ -89,11 +90,11 @@ class OpenedRemote(OpenedSource):
         return self._request(tuple(name for name in self.schema.fieldNames() if name in columns), where, predicate)
 
     def planned(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
-        """The scan with everything pushed that can be, and how to make one with nothing pushed."""
+        """The scan with everything pushed that can be; behind it only what Spark may analyse."""
         classified = self._classified(request)
         reason = "the table is in a database, which evaluates what means the same there"
         scan = self._scan(request, classified, notes, reason)
-        return PlannedRemoteScan(scan, lambda reason: self._bare(request, notes, reason))
+        return PlannedRemoteScan(scan, lambda _: self._stand_in)
 
     def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:
         """The first rows of an order, counts, extremes and groups, where the predicate is exact."""
@@ -109,13 +110,8 @@ class OpenedRemote(OpenedSource):
         scan = AnswerScan(self._spark, found, self._table, spec, self._address).planned(classified, notes)
         return WholeAnswer(scan, found.shaped)
 
-    def _bare(self, request: ScanRequest, notes: tuple[str, ...], reason: str) -> RemoteScan:
-        """A scan with nothing pushed; it stands for the table where its schema is all that matters."""
-        return self._scan(request, _nothing(self._table.dialect), notes, reason, in_one_piece=True)
-
     def _request(self, columns: tuple[str, ...], where: str | None, predicate: exp.Expr | None) -> ScanRequest:
-        empty = self._spark.createDataFrame([], self.schema)
-        return ScanRequest(self._source, empty, self.schema, columns, (), where, predicate)
+        return ScanRequest(self._source, self.native, self.schema, columns, (), where, predicate)
 
     def _classified(self, request: ScanRequest) -> Classified:
         """What the database can evaluate of the predicate as Spark would."""
@@ -130,22 +126,13 @@ class OpenedRemote(OpenedSource):
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=folding(self._spark))
         return classify(request.predicate, self._table, rules)
 
-    def _scan(
-        self,
-        request: ScanRequest,
-        classified: Classified,
-        notes: tuple[str, ...],
-        reason: str,
-        *,
-        in_one_piece: bool = False,
-    ) -> RemoteScan:
+    def _scan(self, request: ScanRequest, classified: Classified, notes: tuple[str, ...], reason: str) -> RemoteScan:
         # A statement without columns would leave its rows with no batch to count them in.
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
         exact = request.where is None or (bool(classified.conjuncts) and classified.is_exact)
         reports = classified.reports or self._left(request)
         plan = RemotePlan(
             *(self._table, columns, classified, reports, exact, self._remote.spec, self._address, reason, notes),
-            in_one_piece=in_one_piece,
             route=self._route,
         )
         return RemoteScan(self._spark, plan)
@@ -158,6 +145,11 @@ class OpenedRemote(OpenedSource):
             return (unsupported(request.where, "the predicate is beyond the parser, Spark alone evaluates it"),)
         parts = (part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
         return tuple(unsupported(part, "nothing is pushed") for part in parts)
+
+
+def _named(table: RemoteTable) -> str:
+    """A table by its names, a query by its text."""
+    return table.subquery or ".".join(filter(None, (table.catalog, table.schema, table.name)))
 
 
 def _nothing(dialect: Dialect) -> Classified:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
-from spark_jobs.readers.protocol import HoldingScan, LimitingScan, MixedScan, Scan
+from spark_jobs.readers.protocol import GatheringScan, HoldingScan, LimitingScan, MixedScan, Scan
 from spark_jobs.row_count import RowCount
 from spark_jobs.task_metrics import StageWatch
 
@@ -124,7 +124,8 @@ class ScanResult(PushdownResult):
         Counting the rows once more would cost a tenth of a scan that does nothing else.
         """
         with StageWatch(self._spark) as watch:
-            outcome = action(self.df)
+            rows = self._shape.gathered(None)
+            outcome = action(self.df if rows is None else rows)
         executed = self._completed(watch)
         self.rows = executed.rows_decoded
         self._executed = executed.model_copy(update={"rows_returned": self.rows})
@@ -133,10 +134,13 @@ class ScanResult(PushdownResult):
     @contextmanager
     def _bounded(self) -> Iterator[DataFrame]:
         """The frame to act on: with a limit, the rows themselves, gathered piece by piece until there are enough."""
-        if self._limit is None:
+        rows = self._shape.gathered(self._limit)
+        if rows is not None:
+            yield rows
+        elif self._limit is None:
             yield self.df
         elif self._limit <= MAX_COLLECTED_LIMIT:
-            yield _gathered(self._spark, self._shape, self._limit)
+            yield _collected(self._spark, self._shape, self._limit)
         else:
             kept: list[DataFrame] = []
             try:
@@ -163,6 +167,11 @@ def is_mixed(scan: Scan) -> bool:
     return isinstance(scan, MixedScan) and scan.is_mixed
 
 
+def counts_results(scan: Scan, *, filters: bool) -> bool:
+    """Whether the rows that a scan decodes are those of the query, which may have a predicate."""
+    return not is_mixed(scan) and (not filters or (scan.exact and isinstance(scan, GatheringScan)))
+
+
 def explained(name: str, report: SourceReport) -> Iterator[str]:
     """The plan of one source in words, line by line."""
     yield f"{name}: {report.reader} reader, because {report.reason}"
@@ -174,7 +183,7 @@ def explained(name: str, report: SourceReport) -> Iterator[str]:
     yield from (f"  note: {note}" for note in report.notes)
 
 
-def _gathered(spark: SparkSession, shape: Shape, limit: int) -> DataFrame:
+def _collected(spark: SparkSession, shape: Shape, limit: int) -> DataFrame:
     """At most `limit` rows, collected front to back."""
     pieces = shape.scan.limited(limit)
     if pieces is None:
@@ -218,6 +227,11 @@ class Shape:
             if limited is not None:
                 return self.shaped(limited)
         return self.frame().limit(limit)
+
+    def gathered(self, limit: int | None) -> DataFrame | None:
+        """The query's rows of now, at most `limit`, at hand on the driver; None where that is not worth it."""
+        rows = self.scan.gathered(limit) if isinstance(self.scan, GatheringScan) else None
+        return None if rows is None else self.shaped(rows)
 
     @contextmanager
     def held(self) -> Iterator[None]:

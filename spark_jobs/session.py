@@ -13,7 +13,7 @@ from spark_jobs.joins.figures import SampleCache
 from spark_jobs.projection.catalog import catalog_of
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
-from spark_jobs.result import PushdownResult, ScanResult, Shape, check, is_mixed
+from spark_jobs.result import PushdownResult, ScanResult, Shape, check, counts_results
 from spark_jobs.source import open_source
 from spark_jobs.sql import SqlPlanner
 
@@ -158,17 +158,16 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     opened = open_source(spark, source)
     projection = opened.projection(query.columns)
 
-    outputs = [output.select_item for output in projection.outputs]
+    def selected(frame: DataFrame) -> DataFrame:
+        # Spark's parser takes milliseconds for what is there already.
+        return frame if projection.is_of(frame.columns) else frame.selectExpr(*projection.select_items)
 
     def filtered(frame: DataFrame) -> DataFrame:
-        return (frame if query.where is None else frame.where(query.where)).selectExpr(*outputs)
-
-    def selected(frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(*outputs)
+        return selected(frame if query.where is None else frame.where(query.where))
 
     request = opened.request(projection, query.where)
     planned = opened.planned(request, projection.notes)
     shape = Shape(planned.scan, selected if planned.scan.exact else filtered)
     check(Shape(planned.native("check"), filtered), "where")
-    every_row = query.where is None and query.limit is None and not is_mixed(planned.scan)
+    every_row = query.limit is None and counts_results(planned.scan, filters=query.where is not None)
     return ScanResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)

@@ -59,6 +59,16 @@ class Projection:
     tree: ProjectionTree
     notes: tuple[str, ...] = ()
 
+    @property
+    def select_items(self) -> list[str]:
+        """What `DataFrame.selectExpr` makes the outputs of."""
+        return [output.select_item for output in self.outputs]
+
+    def is_of(self, columns: Sequence[str]) -> bool:
+        """Whether the outputs are just these columns, in their order."""
+        plain = [quote_name(name) for name in columns]
+        return plain == [output.expression for output in self.outputs] == [quote_name(o.name) for o in self.outputs]
+
 
 def _nowhere(column: str) -> str:
     return ""

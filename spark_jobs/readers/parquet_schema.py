@@ -20,7 +20,7 @@ _SUMMARIES = ("_metadata", "_common_metadata")
 
 
 def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
-    """The reader with the schema that Spark would find; as it is where Spark looks at more than one plain file's footer.
+    """The reader with the schema that Spark would find; as it is where that takes more than one plain file's footer.
 
     Spark's own code reads the footer and makes a schema of it (`ParquetFileFormat`). What goes wrong is left to Spark,
     which says so.
@@ -41,7 +41,7 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
 
 
 def _first_file(spark: SparkSession, path: str) -> JavaObject | None:
-    """The file whose footer Spark reads: the first of a directory that holds nothing but files, no summaries of them."""
+    """The file whose footer Spark reads: the first of a directory with nothing but files, no summaries of them."""
     place = jvm(spark).org.apache.hadoop.fs.Path(path)
     system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     known = system.getFileStatus(place)
@@ -58,7 +58,7 @@ def _first_file(spark: SparkSession, path: str) -> JavaObject | None:
 def _schema(spark: SparkSession, file: JavaObject) -> JavaObject | None:
     view = jvm(spark)
     made = getattr(view.org.apache.spark.sql.execution.datasources.parquet, "ParquetFileFormat$")
-    format_ = getattr(made, "MODULE$")  # noqa: B009 - no name that Python can spell
+    format_ = getattr(made, "MODULE$")
     files = view.java.util.ArrayList()
     files.add(file)
     chosen = view.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()

@@ -138,6 +138,14 @@ class LimitingScan(Protocol):
 
 
 @runtime_checkable
+class GatheringScan(Protocol):
+    """A scan whose rows the driver may fetch by itself, where they are so few that a job for them takes longer."""
+
+    def gathered(self, limit: int | None) -> DataFrame | None:
+        """The rows of now, at most `limit`, in a frame that reads nothing any more; None where there may be many."""
+
+
+@runtime_checkable
 class HoldingScan(Protocol):
     """A scan that holds something for its tasks while they run, such as a snapshot of a database."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -14,22 +15,30 @@ from spark_jobs.readers.remote.names import table_name
 from spark_jobs.readers.remote.postgresql import PostgresqlClient
 from spark_jobs.remote_spec import WideNumbers
 
-_COLUMNS = """
-SELECT a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull, c.collname, coalesce(c.collisdeterministic, true)
-FROM pg_catalog.pg_attribute a
-LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND c.collname <> 'default'
-WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY a.attnum
+_TYPE = """
+lower(pg_catalog.format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE {modifier} END)),
+b.typtype = 'e', pg_catalog.pg_encoding_to_char(d.encoding)
 """
-_TYPES = """
-SELECT lower(pg_catalog.format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE q.modifier END)),
-  b.typtype = 'e', pg_catalog.pg_encoding_to_char(d.encoding)
-FROM unnest(%s::oid[], %s::int[]) WITH ORDINALITY AS q(oid, modifier, place)
-JOIN pg_catalog.pg_type t ON t.oid = q.oid
+_NAMED = """
+JOIN pg_catalog.pg_type t ON t.oid = {oid}
 JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
 JOIN pg_catalog.pg_database d ON d.datname = current_database()
-ORDER BY q.place
 """
+_COLUMNS = f"""
+SELECT a.attname, NOT a.attnotnull, c.collname, coalesce(c.collisdeterministic, true),
+{_TYPE.format(modifier="a.atttypmod")}
+FROM pg_catalog.pg_attribute a
+LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND c.collname <> 'default'
+{_NAMED.format(oid="a.atttypid")}
+WHERE a.attrelid = to_regclass(%s)::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""  # noqa: S608 -- made of constants
+_TYPES = f"""
+SELECT {_TYPE.format(modifier="q.modifier")}
+FROM unnest(%s::oid[], %s::int[]) WITH ORDINALITY AS q(oid, modifier, place)
+{_NAMED.format(oid="q.oid")}
+ORDER BY q.place
+"""  # noqa: S608 -- made of constants
 _ALL_DETERMINISTIC = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_collation WHERE NOT collisdeterministic)"
 _NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?$")
 _ATOMS: dict[str, t.DataType] = {
@@ -56,26 +65,24 @@ def postgresql_table(
     if query is not None:
         described = client.types(query)
         ((deterministic,),) = client.rows(_ALL_DETERMINISTIC)
-        found: list[Row] = [(name, oid, modifier, True, None, deterministic) for name, oid, modifier in described]
-        return RemoteTable(Dialect.POSTGRES, "query", _columns(client, found, wide_numbers), subquery=query)
+        kinds = client.rows(_TYPES, [oid for _, oid, _ in described], [modifier for _, _, modifier in described])
+        found = [(row[0], True, None, deterministic, *kind) for row, kind in zip(described, kinds, strict=True)]
+        return RemoteTable(Dialect.POSTGRES, "query", _columns(found, wide_numbers), subquery=query)
     parts = table_name(table or "")
     name = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-    ((oid,),) = client.rows("SELECT to_regclass(%s)::oid", name)
-    if oid is None:
+    columns = _columns(client.rows(_COLUMNS, name), wide_numbers)
+    if not columns and client.rows("SELECT to_regclass(%s)::oid", name) == [(None,)]:
         raise RemoteRefusedError(f"there is no table {table} in the database; check `table` and the search path")
     schema, catalog = (*reversed(parts[:-1]), None, None)[:2]
-    columns = _columns(client, client.rows(_COLUMNS, oid), wide_numbers)
     return RemoteTable(Dialect.POSTGRES, parts[-1], columns, schema=schema, catalog=catalog)
 
 
-def _columns(client: PostgresqlClient, found: list[Row], wide_numbers: WideNumbers) -> tuple[RemoteColumn, ...]:
-    types = client.rows(_TYPES, [row[1] for row in found], [row[2] for row in found])
-    return tuple(_column(row, described, wide_numbers) for row, described in zip(found, types, strict=True))
+def _columns(found: Sequence[Row], wide_numbers: WideNumbers) -> tuple[RemoteColumn, ...]:
+    return tuple(_column(row, wide_numbers) for row in found)
 
 
-def _column(row: Row, described: Row, wide_numbers: WideNumbers) -> RemoteColumn:
-    name, _, _, nullable, collation, deterministic = row
-    remote_type, is_enum, encoding = described
+def _column(row: Row, wide_numbers: WideNumbers) -> RemoteColumn:
+    name, nullable, collation, deterministic, remote_type, is_enum, encoding = row
     reference = exp.Column(this=exp.to_identifier(str(name), quoted=True))
     spark_type, rendering = _delivered(str(remote_type), reference, wide_numbers)
     return RemoteColumn(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,13 +12,18 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_jobs.contract import RemoteSourceSpec, SourceReport
+from spark_jobs.errors import LostConnectionError
 from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.remote.address import Address, Settings
-from spark_jobs.readers.remote.arrow import REMOTE_TYPE
+from spark_jobs.readers.remote.arrow import REMOTE_TYPE, spark_batch
+from spark_jobs.readers.remote.client import Client, connect
 from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
 
 _SHOWN_STATEMENTS = 3
+_MOST_ROWS = 20_000
+_MOST_BYTES = 16 << 20
+"""What the driver fetches by itself; should more come than the database expected, tasks do it all."""
 _LONGEST = 2_000
 """Characters of a statement that a report shows."""
 
@@ -57,6 +63,37 @@ class RemoteRun:
         numbers = self._spark.range(0, len(statements), 1, len(statements))
         return numbers.mapInArrow(reader, schema)
 
+    def gathered(
+        self,
+        statement: str,
+        fields: Sequence[pa.Field],
+        schema: t.StructType,
+        is_worth_it: Callable[[Client], bool] = lambda _: True,
+    ) -> DataFrame | None:
+        """The rows of a statement, fetched here and now, if the open connection says that this is worth it.
+
+        None where it is not, where the rows come to be more than the driver should hold, and where the connection is
+        lost: tasks try again. SQLite's library is not asked: while it looks for rows, no signal reaches the driver.
+        """
+        if self._address.kind == "sqlite":
+            return None
+        spec = self._spec
+        settings = Settings(fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout, few=True)
+        try:
+            with closing(connect(self._address, settings)) as client:
+                batches = _few(client.batches(statement, fields)) if is_worth_it(client) else None
+        except LostConnectionError:
+            return None
+        if batches is None:
+            return None
+        read = RemoteCount(sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches))
+        self._counts.add({(self._waves, 0): read})
+        self._waves += 1
+        self._statements, self._how, self._counted_here = (statement,), "the driver fetched the few rows", True
+        kinds = pa.schema([field.remove_metadata() for field in fields])
+        rows = pa.Table.from_batches([spark_batch(batch, fields) for batch in batches], kinds)
+        return self._spark.createDataFrame(rows, schema)
+
     def carried(self, frame: DataFrame, statements: tuple[str, ...], how: str) -> DataFrame:
         """A frame that Spark reads by itself from some statements: it counts the rows, and no bytes."""
         self._statements, self._how, self._counted_here = statements, how, False
@@ -86,6 +123,18 @@ def wanted_field(field: t.StructField, table: RemoteTable) -> pa.Field:
     column = table.column(field.name, case_sensitive=True)
     remote_type = "" if column is None else column.remote_type
     return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata={REMOTE_TYPE: remote_type})
+
+
+def _few(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+    """All batches, None where there are too many; the others then are never asked for."""
+    found: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > _MOST_ROWS or size > _MOST_BYTES:
+            return None
+        found.append(batch)
+    return found
 
 
 def _shown(statements: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -21,7 +22,7 @@ from spark_jobs.readers.remote.jdbc import JdbcRoute
 from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
 from spark_jobs.readers.remote.run import RemoteRun, wanted_field
-from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, may_be_sliced, slices, whole
+from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, expects_few, may_be_sliced, slices, whole
 from spark_jobs.remote_spec import Transport
 
 
@@ -46,7 +47,6 @@ class RemotePlan:
     address: Address
     reason: str
     notes: tuple[str, ...] = ()
-    in_one_piece: bool = False
     route: JdbcRoute | str = ""
 
     def carried(self, *, few: bool) -> JdbcRoute | str:
@@ -81,8 +81,6 @@ class RemoteScan:
 
     def frame(self) -> DataFrame:
         """The rows that the database lets through, in partitions that all see one state where it can give one."""
-        if self._plan.in_one_piece:
-            return self._by_arrow((self._in_one_piece(),), Settings(), "")
         cut = self._cut()
         settings = Settings(snapshot=self._snapshot, few=cut.few)
         return self._reading(None, cut.conditions, settings, cut.how)
@@ -98,6 +96,18 @@ class RemoteScan:
             return None
         settings = Settings(few=limit <= FEW_ROWS)
         return self._reading(limit, (None,), settings, "a limited answer comes in one piece")
+
+    def gathered(self, limit: int | None) -> DataFrame | None:
+        """The rows at hand, where the database expects few. None where the user says how they are to come."""
+        plan = self._plan
+        spec, query = plan.spec, self._in_one_piece(limit)
+        if spec.transport is Transport.JDBC or spec.partition_column is not None or (spec.num_partitions or 1) > 1:
+            return None
+        if limit is not None and (limit > FEW_ROWS or not self.exact or not query.limited):
+            return None
+        return self._run.gathered(
+            query.sql, *_fields(plan), lambda client: limit is not None or expects_few(client, plan.table, query.sql)
+        )
 
     def release(self) -> None:
         """Give up the snapshot that the partitions share."""
@@ -167,9 +177,7 @@ class RemoteScan:
         return self._by_arrow(queries, settings, f"{how}; as Arrow: {route}" if route else how)
 
     def _by_arrow(self, queries: Sequence[RemoteQuery], settings: Settings, how: str) -> DataFrame:
-        schema = _schema(self._plan)
-        fields = [wanted_field(field, self._plan.table) for field in schema.fields]
-        return self._run.frame(tuple(query.sql for query in queries), fields, schema, settings, how)
+        return self._run.frame(tuple(query.sql for query in queries), *_fields(self._plan), settings, how)
 
 
 class _Once:
@@ -184,6 +192,8 @@ class _Once:
         return frame
 
 
-def _schema(plan: RemotePlan) -> t.StructType:
+def _fields(plan: RemotePlan) -> tuple[list[pa.Field], t.StructType]:
+    """The columns as they arrive, and as Spark has them."""
     wanted = set(plan.columns)
-    return t.StructType([field for field in plan.table.spark_schema.fields if field.name in wanted])
+    schema = t.StructType([field for field in plan.table.spark_schema.fields if field.name in wanted])
+    return [wanted_field(field, plan.table) for field in schema.fields], schema

@@ -23,6 +23,9 @@ _WORTH_BYTES = 32 << 20
 _PARTITION_BYTES = 16 << 20
 _CTID_SINCE = 140_000
 """The version of PostgreSQL from which on a range of pages is read without the pages around it."""
+_FEW_BYTES = 4 << 20
+_MYSQL_COLUMNS = 12
+"""What MySQL's EXPLAIN has; MariaDB's has 10."""
 FEW_ROWS = 10_000
 """So many rows are cheaper to take apart in Python than a connection of ADBC is to make: measured."""
 MOST_CONNECTIONS = 8
@@ -76,8 +79,18 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
     return _by_pages(client, table, spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES)))
 
 
+def expects_few(client: Client, table: RemoteTable, statement: str) -> bool:
+    """Whether a server expects a small answer, as far as it can tell before it runs the statement."""
+    if table.dialect is Dialect.POSTGRES:
+        rows, size = _expected(client, statement)
+        return rows <= FEW_ROWS and size <= _FEW_BYTES
+    # The rows that are looked at: of conditions that no index answers it expects nothing.
+    looked_at = [row[8 if len(row) < _MYSQL_COLUMNS else 9] for row in client.rows(f"EXPLAIN {statement}")]
+    return all(rows is not None and int(str(rows)) <= FEW_ROWS for rows in looked_at)
+
+
 def _expected(client: Client, statement: str) -> tuple[int, int]:
-    """Rows and bytes that the server itself expects of the answer."""
+    """Rows and bytes that PostgreSQL itself expects of the answer."""
     ((plan,),) = client.rows(f"EXPLAIN (FORMAT JSON) {statement}")
     assert isinstance(plan, list)
     rows = int(plan[0]["Plan"]["Plan Rows"])

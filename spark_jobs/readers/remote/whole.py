@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -248,12 +249,23 @@ class AnswerScan:
 
     def frame(self) -> DataFrame:
         """The rows."""
-        answer = self._answer
-        schema = t.StructType([t.StructField(name, kind) for name, kind in answer.types.items()])
-        fields = [wanted_field(field, self._table) for field in schema.fields]
-        limit = answer.query.select.args.get("limit")
-        few = answer.query.aggregated or (limit is not None and int(limit.expression.name) <= FEW_ROWS)
-        return self._run.frame((answer.query.sql,), fields, schema, Settings(few=few), "one answer")
+        return self._run.frame((self._answer.query.sql,), *self._fields(), Settings(few=self._is_small), "one answer")
+
+    def gathered(self, limit: int | None) -> DataFrame | None:
+        """The rows at hand, where there are few; None where there may be many."""
+        return self._run.gathered(self._answer.query.sql, *self._fields()) if self._is_small else None
+
+    @property
+    def _is_small(self) -> bool:
+        """Aggregates are taken to be few."""
+        query = self._answer.query
+        limit = query.select.args.get("limit")
+        return query.aggregated or (limit is not None and int(limit.expression.name) <= FEW_ROWS)
+
+    def _fields(self) -> tuple[list[pa.Field], t.StructType]:
+        """The columns as they arrive, and as Spark has them."""
+        schema = t.StructType([t.StructField(name, kind) for name, kind in self._answer.types.items()])
+        return [wanted_field(field, self._table) for field in schema.fields], schema
 
     def limited(self, limit: int) -> LimitedScan | None:
         """Nothing: the query's own limit is in the answer."""

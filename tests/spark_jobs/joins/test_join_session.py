@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs import source
 from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.joins import planner
 from spark_jobs.readers.protocol import AnySource
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -267,11 +267,11 @@ def test_small_sources_are_not_analysed(joins: JoinOptions, reason: str, answer:
 def test_a_source_is_opened_once_however_often_it_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def noting(spark: SparkSession, source: AnySource) -> OpenedSource:
-        opened.append(source.name)
-        return open_source(spark, source)
+    def noting(spark: SparkSession, declared: AnySource) -> OpenedSource:
+        opened.append(declared.name)
+        return open_source(spark, declared)
 
-    monkeypatch.setattr(planner, "open_source", noting)
+    monkeypatch.setattr(source, "open_source", noting)
     answer("SELECT a.id FROM nations a JOIN nations b ON a.id = b.region JOIN regions r ON r.id = a.region", NEVER)
     assert sorted(opened) == ["nations", "regions"]
 

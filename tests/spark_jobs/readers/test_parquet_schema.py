@@ -20,7 +20,8 @@ from spark_jobs.session import PushdownSession
 ALL_KINDS = """
     SELECT 1Y AS a, 2S AS b, 3 AS c, 4L AS d, 5.5F AS e, 6.5D AS f, true AS g, 'text' AS h, X'00ff' AS i, 1.25BD AS j,
         CAST(1 AS DECIMAL(30, 4)) AS k, DATE '1500-01-01' AS l, TIMESTAMP '1800-01-01 00:00:00' AS m,
-        TIMESTAMP_NTZ '2024-01-01 00:00:00' AS n, array(1, null) AS o, map('k', named_struct('x', 1, 'Y', array('z'))) AS p,
+        TIMESTAMP_NTZ '2024-01-01 00:00:00' AS n, array(1, null) AS o,
+        map('k', named_struct('x', 1, 'Y', array('z'))) AS p,
         INTERVAL '3' MONTH AS q, INTERVAL '4' DAY AS r, CAST('c' AS CHAR(3)) AS t, 1 AS `odd name, "x"`
 """
 

@@ -1,0 +1,47 @@
+"""What has a remote table's columns where Spark analyses a query, and can never be taken for its rows."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from hashlib import sha256
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceReport
+from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.protocol import LimitedScan
+
+
+class StandIn:
+    """A scan of which only the columns matter: reading it is an error. It asks no database anything."""
+
+    exact = False
+    spark_counts_bytes = False
+
+    def __init__(self, spark: SparkSession, place: str, schema: StructType) -> None:
+        """`place` tells a table from all others, for Spark as well: frames of two tables are never the same query."""
+        self._spark = spark
+        # A digest: names may hold anything that ends a text in SQL.
+        self._said = f"the stand-in for table {sha256(place.encode()).hexdigest()} was read"
+        self._schema = schema
+
+    def frame(self) -> DataFrame:
+        """The columns."""
+        return self._frame
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        columns = ", ".join(
+            f"CAST(NULL AS {field.dataType.simpleString()}) AS {quote_name(field.name)}"
+            for field in self._schema.fields
+        )
+        return self._spark.sql(f"SELECT {columns} WHERE raise_error('{self._said}') IS NULL")
+
+    def limited(self, limit: int) -> LimitedScan | None:
+        """Nothing."""
+        return None
+
+    def report(self) -> SourceReport:
+        """Nothing that was planned."""
+        return SourceReport(reader="remote", reason=self._said)
