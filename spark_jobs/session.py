@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.collector import paused_collector
 from spark_jobs.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteSourceSpec, SourceSpec
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.figures import SampleCache
@@ -143,9 +144,10 @@ class PushdownSession:
 
     def query(self, query: QuerySpec) -> PushdownResult:
         """Rows of a query as a job spec states it."""
-        if query.sql is not None:
-            return SqlPlanner(self._spark, self._sources, self._samples).plan(query.sql, query.joins)
-        return _plan(self._spark, self._source(query.source or ""), query)
+        with paused_collector():
+            if query.sql is not None:
+                return SqlPlanner(self._spark, self._sources, self._samples).plan(query.sql, query.joins)
+            return _plan(self._spark, self._source(query.source or ""), query)
 
     def _source(self, name: str) -> AnySource:
         if name not in self._sources:

@@ -78,6 +78,8 @@ _FOLDABLE = (
 )
 _EPOCH = date(1970, 1, 1).toordinal()
 MICROSECONDS = 1_000_000
+_SHORT = 18
+"""Characters of whole numbers that 64 bits always have room for."""
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 
 
@@ -179,6 +181,8 @@ def _days(text: str) -> int | None:
 
 def _number(text: str) -> Constant:
     """A number as Spark reads it: a double with an exponent, a decimal with a point, else as narrow as it fits."""
+    if len(text) <= _SHORT and text.isascii() and text.removeprefix("-").isdigit():
+        return _whole(int(text))
     if "e" in text.lower():
         return Constant(Type.DOUBLE, float(text), is_literal=True)
     try:
@@ -188,11 +192,15 @@ def _number(text: str) -> Constant:
     digits = len(value.as_tuple().digits) if value else 1
     scale = max(0, -int(value.as_tuple().exponent))
     if "." not in text and -(2**63) <= value < 2**63:
-        bits = 32 if -(2**31) <= value < 2**31 else 64
-        return Constant(Type.INTEGER, int(value), INTEGER_DIGITS[bits], 0, True)
+        return _whole(int(value))
     if max(digits, scale) > _MAX_PRECISION:
         raise UnsupportedError(f"{text} has more than {_MAX_PRECISION} digits")
     return Constant(Type.DECIMAL, value, max(digits, scale) - scale, scale, True)
+
+
+def _whole(value: int) -> Constant:
+    bits = 32 if -(2**31) <= value < 2**31 else 64
+    return Constant(Type.INTEGER, value, INTEGER_DIGITS[bits], 0, True)
 
 
 def _cast(literal: exp.Literal, to: exp.DataType, kind: Kind) -> Constant | None:

@@ -29,10 +29,12 @@ def read_alike(text: str) -> bool:
     """Whether Spark takes the text for the same words as sqlglot does.
 
     Spark puts settings in place of `${...}`, ends a `--` comment at a carriage return, though not behind a backslash,
-    and takes two quotes inside a literal for one where sqlglot sees two literals. Raises SqlglotError for no SQL.
+    and takes two quotes inside a literal for one where sqlglot sees two literals. May raise SqlglotError for no SQL.
     """
     if _READ_OTHERWISE.search(text):
         return False
+    if "'" not in text and '"' not in text:
+        return True
     strings = (token.token_type is sqlglot.TokenType.STRING for token in sqlglot.tokenize(text, dialect="spark"))
     return not any(one and other for one, other in pairwise(strings))
 

@@ -89,7 +89,7 @@ def classify(predicate: exp.Expr | None, table: RemoteTable, rules: SparkRules) 
 
 
 def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Conjunct:
-    sql = node.sql(dialect="spark")
+    sql = node.sql(dialect="spark", copy=False)
     refusal = _refusal(node, rules)
     if refusal is not None:
         return Conjunct(sql, node, Exactness.UNSUPPORTED, refusal, None)

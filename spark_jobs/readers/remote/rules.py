@@ -39,6 +39,8 @@ def reads_alike(text: str, *, escaped_literals: bool = False, double_quoted_name
     """
     if (escaped_literals and "\\" in text) or (double_quoted_names and '"' in text):
         return False
+    if "+" not in text:
+        return True
     try:
         tokens = Dialect.get_or_raise("spark").tokenize(text)
     except SqlglotError:

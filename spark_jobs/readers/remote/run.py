@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_jobs.contract import RemoteSourceSpec, SourceReport
-from spark_jobs.errors import LostConnectionError
 from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.arrow import REMOTE_TYPE, spark_batch
@@ -63,27 +61,21 @@ class RemoteRun:
         numbers = self._spark.range(0, len(statements), 1, len(statements))
         return numbers.mapInArrow(reader, schema)
 
-    def gathered(
-        self,
-        statement: str,
-        fields: Sequence[pa.Field],
-        schema: t.StructType,
-        is_worth_it: Callable[[Client], bool] = lambda _: True,
-    ) -> DataFrame | None:
-        """The rows of a statement, fetched here and now, if the open connection says that this is worth it.
-
-        None where it is not, where the rows come to be more than the driver should hold, and where the connection is
-        lost: tasks try again. SQLite's library is not asked: while it looks for rows, no signal reaches the driver.
-        """
+    def connected(self) -> Client | None:
+        """A connection for a small answer. None for SQLite: while its library looks for rows, no signal reaches us."""
         if self._address.kind == "sqlite":
             return None
         spec = self._spec
-        settings = Settings(fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout, few=True)
-        try:
-            with closing(connect(self._address, settings)) as client:
-                batches = _few(client.batches(statement, fields)) if is_worth_it(client) else None
-        except LostConnectionError:
-            return None
+        return connect(self._address, Settings(spec.fetch_size, spec.statement_timeout, few=True))
+
+    def gathered(
+        self, client: Client, statement: str, fields: Sequence[pa.Field], schema: t.StructType
+    ) -> DataFrame | None:
+        """The rows of a statement, fetched here and now; None where they come to be more than the driver should hold.
+
+        Raises what the client raises.
+        """
+        batches = _few(client.batches(statement, fields))
         if batches is None:
             return None
         read = RemoteCount(sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches))
@@ -100,8 +92,9 @@ class RemoteRun:
         return frame
 
     def report(self, planned: SourceReport, statement: str) -> SourceReport:
-        """The plan with what was sent, or would be (`statement`), and the figures of the tasks that have run."""
-        counts = list(self._counts.value.values())
+        """The plan with what was sent, or would be (`statement`), and the figures of what ran last."""
+        latest = max((wave for wave, _ in self._counts.value), default=0)
+        counts = [count for (wave, _), count in self._counts.value.items() if wave == latest]
         shown = planned.model_copy(update={"statements": _shown(self._statements or (statement,))})
         if not self._counted_here:
             return shown.model_copy(update={"notes": (*planned.notes, f"partitions: {self._how}")})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -13,13 +14,13 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, RemoteSourceSpec, SourceReport
-from spark_jobs.errors import BadSpecError, RemoteFailedError
+from spark_jobs.errors import BadSpecError, LostConnectionError, RemoteFailedError
 from spark_jobs.readers.protocol import LimitedScan
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.classify import Classified
-from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.client import Client, connect
 from spark_jobs.readers.remote.jdbc import JdbcRoute
-from spark_jobs.readers.remote.model import RemoteTable
+from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
 from spark_jobs.readers.remote.run import RemoteRun, wanted_field
 from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, expects_few, may_be_sliced, slices, whole
@@ -49,7 +50,7 @@ class RemotePlan:
     notes: tuple[str, ...] = ()
     route: JdbcRoute | str = ""
 
-    def carried(self, *, few: bool) -> JdbcRoute | str:
+    def carried(self, *, small: bool) -> JdbcRoute | str:
         """The way over JDBC, or why the rows come as Arrow. A small answer is there before Spark's source asks."""
         if isinstance(self.route, str):
             return self.route
@@ -58,7 +59,7 @@ class RemotePlan:
             if refusal is not None:
                 raise BadSpecError(f"transport: 'jdbc' is not possible: {refusal}; leave the column out")
             return self.route
-        return refusal or ("a small answer comes faster so" if few else self.route)
+        return refusal or ("a small answer comes faster so" if small else self.route)
 
 
 class RemoteScan:
@@ -72,6 +73,7 @@ class RemoteScan:
         self._run = RemoteRun(spark, plan.address, plan.spec)
         self._held: weakref.finalize[[], RemoteScan] | None = None
         self._snapshot: str | None = None
+        self._ahead: Slices | None = None
         self._uncut: dict[int | None, RemoteQuery] = {}
 
     @property
@@ -83,7 +85,7 @@ class RemoteScan:
         """The rows that the database lets through, in partitions that all see one state where it can give one."""
         cut = self._cut()
         settings = Settings(snapshot=self._snapshot, few=cut.few)
-        return self._reading(None, cut.conditions, settings, cut.how)
+        return self._reading(None, cut.conditions, settings, cut.how, small=cut.few or cut.small)
 
     def limited(self, limit: int) -> LimitedScan | None:
         """The limit in the statement itself; None where Spark still has to drop rows."""
@@ -95,22 +97,42 @@ class RemoteScan:
         if not self.exact or not self._in_one_piece(limit).limited:
             return None
         settings = Settings(few=limit <= FEW_ROWS)
-        return self._reading(limit, (None,), settings, "a limited answer comes in one piece")
+        return self._reading(limit, (None,), settings, "a limited answer comes in one piece", small=settings.few)
 
     def gathered(self, limit: int | None) -> DataFrame | None:
         """The rows at hand, where the database expects few. None where the user says how they are to come."""
         plan = self._plan
         spec, query = plan.spec, self._in_one_piece(limit)
-        if spec.transport is Transport.JDBC or spec.partition_column is not None or (spec.num_partitions or 1) > 1:
+        if spec.transport is Transport.JDBC or spec.partition_column is not None or spec.num_partitions is not None:
             return None
         if limit is not None and (limit > FEW_ROWS or not self.exact or not query.limited):
             return None
-        return self._run.gathered(
-            query.sql, *_fields(plan), lambda client: limit is not None or expects_few(client, plan.table, query.sql)
-        )
+        with suppress(LostConnectionError):
+            return self._gathered(query.sql, small=limit is not None)
+        return None
+
+    def _gathered(self, statement: str, *, small: bool) -> DataFrame | None:
+        """The rows, where they are known to be few or the database expects few. What else it told serves `frame`."""
+        plan = self._plan
+        client = self._run.connected()
+        if client is None:
+            return None
+        with ExitStack() as stack:
+            stack.callback(client.close)
+            if not small and plan.table.dialect is Dialect.POSTGRES and may_be_sliced(plan.table, plan.spec) is None:
+                cut = self._cut_by(client)
+                if not cut.few:
+                    self._ahead = cut
+                    if self._snapshot is not None:
+                        stack.pop_all()
+                    return None
+            elif not small and not expects_few(client, plan.table, statement):
+                return None
+            return self._run.gathered(client, statement, *_fields(plan))
 
     def release(self) -> None:
-        """Give up the snapshot that the partitions share."""
+        """Give up the snapshot that the partitions share, and what was found of them."""
+        self._ahead = None
         if self._held is not None:
             self._held()
         self._held = self._snapshot = None
@@ -138,31 +160,37 @@ class RemoteScan:
     def _cut(self) -> Slices:
         """How the scan is cut into partitions; with several, the state is held that all of them are to see."""
         plan = self._plan
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            return ahead
         reason = may_be_sliced(plan.table, plan.spec)
         if reason is not None:
             return whole(reason)
         client = connect(plan.address, Settings(statement_timeout=plan.spec.statement_timeout))
-        held = False
-        try:
-            cut = slices(
-                client, plan.table, plan.spec, self._in_one_piece().sql, self._spark.sparkContext.defaultParallelism
-            )
-            if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
-                self.release()
-                self._snapshot = client.export_snapshot()
-                held = True
-        finally:
-            if not held:
-                client.close()
-        if held:
+        with ExitStack() as stack:
+            stack.callback(client.close)
+            cut = self._cut_by(client)
+            if self._snapshot is not None:
+                stack.pop_all()
+        return cut
+
+    def _cut_by(self, client: Client) -> Slices:
+        """The same, by a connection that stays open where it holds the state."""
+        plan = self._plan
+        self.release()
+        cut = slices(
+            client, plan.table, plan.spec, self._in_one_piece().sql, self._spark.sparkContext.defaultParallelism
+        )
+        if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
+            self._snapshot = client.export_snapshot()
             self._held = weakref.finalize(self, client.close)
         return cut
 
     def _reading(
-        self, limit: int | None, conditions: Sequence[exp.Expr | None], settings: Settings, how: str
+        self, limit: int | None, conditions: Sequence[exp.Expr | None], settings: Settings, how: str, *, small: bool
     ) -> DataFrame:
         """The rows of the statements for some parts of the table, each of them a task."""
-        route = self._plan.carried(few=settings.few)
+        route = self._plan.carried(small=small)
         if isinstance(route, JdbcRoute):
             statements = tuple(route.statement(self._query(limit, part, route.selected).select) for part in conditions)
             try:

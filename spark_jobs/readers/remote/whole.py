@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from spark_jobs.contract import RemoteSourceSpec, SourceReport
+from spark_jobs.errors import LostConnectionError
 from spark_jobs.readers.protocol import LimitedScan
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.classify import Classified
@@ -252,8 +254,13 @@ class AnswerScan:
         return self._run.frame((self._answer.query.sql,), *self._fields(), Settings(few=self._is_small), "one answer")
 
     def gathered(self, limit: int | None) -> DataFrame | None:
-        """The rows at hand, where there are few; None where there may be many."""
-        return self._run.gathered(self._answer.query.sql, *self._fields()) if self._is_small else None
+        """The rows at hand, where there are few; None where there may be many, or tasks are to try again."""
+        client = self._run.connected() if self._is_small else None
+        if client is None:
+            return None
+        with closing(client), suppress(LostConnectionError):
+            return self._run.gathered(client, self._answer.query.sql, *self._fields())
+        return None
 
     @property
     def _is_small(self) -> bool:

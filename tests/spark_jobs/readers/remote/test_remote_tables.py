@@ -92,12 +92,13 @@ def assert_rows(rows: list[dict[str, object]], expected: EveryType) -> None:
 def test_every_type_arrives(
     kind: str, partitions: int | None, server: Server | None, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """With one partition asked for nothing is estimated, and the driver for many rows is taken."""
+    """In the driver and in tasks; with one partition asked for nothing is estimated, and ADBC is taken."""
     expected, connection = loaded(kind, server, tmp_path)
     result = scanned(spark, connection, table="every_type", num_partitions=partitions)()
     assert {field.name: field.dataType.simpleString() for field in result.df.schema} == expected.types
     assert_rows(collected(result), expected)
     assert result.rows == len(expected.rows)
+    assert_rows(result.df.toArrow().to_pylist(), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,6 +111,7 @@ def test_a_query_of_the_user_has_the_types_of_its_columns(
     wanted = {name: expected.types[name] for name in names}
     assert {field.name: field.dataType.simpleString() for field in result.df.schema} == wanted
     assert_rows(collected(result), EveryType((), {name: expected.columns[name] for name in names}))
+    assert_rows(result.df.toArrow().to_pylist(), EveryType((), {name: expected.columns[name] for name in names}))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,130 @@
+"""Small answers of servers are fetched by the driver when an action runs; everything else is as it is with tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from databases import Server
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from spark_jobs.readers.remote import run
+from spark_jobs.readers.remote.stand_in import StandIn
+from spark_jobs.result import PushdownResult
+from spark_jobs.session import PushdownSession
+
+FETCHED = "the driver fetched the few rows"
+ROWS = 1000
+
+
+@pytest.fixture(params=["postgresql_server", "mariadb_server"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each server in turn, with a table `t` of 1,000 rows: the key `k` with an index, `g` of 10 groups, text `s`."""
+    found: Server = request.getfixturevalue(request.param)
+    rows = ", ".join(
+        f"({k}, {k % 10}, {'NULL' if k % 7 == 0 else f's{k}'!r})".replace("'NULL'", "NULL") for k in range(ROWS)
+    )
+    found.execute(
+        "DROP TABLE IF EXISTS t",
+        "CREATE TABLE t (k int PRIMARY KEY, g int, s varchar(10))",
+        f"INSERT INTO t VALUES {rows}",
+        "ANALYZE TABLE t" if request.param == "mariadb_server" else "ANALYZE t",
+    )
+    return found
+
+
+@pytest.fixture
+def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
+    """A session that knows the table."""
+
+    def session(**options: object) -> PushdownSession:
+        made = PushdownSession(spark)
+        made.add_remote("t", server.connection(), table="t", **options)
+        return made
+
+    return session
+
+
+def fetched(result: PushdownResult) -> bool:
+    """Whether the driver read the rows of a result that has run."""
+    return any(FETCHED in note for note in result.report()["t"].notes)
+
+
+def rows_of(result: PushdownResult) -> list[str]:
+    return sorted(map(str, result.run(DataFrame.collect)))
+
+
+@pytest.mark.parametrize(
+    ("where", "limit"),
+    [
+        ("k = 77", None),
+        ("k IN (3, 5, 2000)", None),
+        ("k = -1", None),
+        ("k < 20 AND s LIKE 's%'", None),
+        ("k < 50 AND length(reverse(s)) = 3 AND rand(3) >= 0", None),
+        (None, 10_000),
+        ("g = 3", 2000),
+    ],
+)
+def test_rows_are_those_that_tasks_read(
+    where: str | None, limit: int | None, over: Callable[..., PushdownSession]
+) -> None:
+    here = over().scan("t", where=where, limit=limit)
+    there = over(num_partitions=1).scan("t", where=where, limit=limit)
+    assert rows_of(here) == rows_of(there)
+    assert fetched(here)
+    assert not fetched(there)
+    assert here.rows == there.rows
+    assert here.report()["t"].rows_decoded == there.report()["t"].rows_decoded
+
+
+def test_a_table_that_is_small_is_fetched_as_a_whole(over: Callable[..., PushdownSession]) -> None:
+    result = over().scan("t", columns=["s", "k"])
+    assert result.run(lambda frame: frame.columns) == ["s", "k"]
+    assert len(rows_of(result)) == ROWS == result.rows
+    assert fetched(result)
+
+
+def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
+    result = over().sql("SELECT g, count(*) AS n, max(k) AS last FROM t GROUP BY g")
+    assert rows_of(result) == sorted(f"Row(g={g}, n=100, last={990 + g})" for g in range(10))
+    assert fetched(result)
+
+
+def test_more_rows_than_were_expected_are_left_to_tasks(
+    over: Callable[..., PushdownSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_MOST_ROWS", 20)
+    result = over(fetch_size=7).scan("t")
+    assert len(rows_of(result)) == ROWS == result.rows
+    assert not fetched(result)
+
+
+def test_a_frame_reads_when_it_is_run_and_not_before(over: Callable[..., PushdownSession], server: Server) -> None:
+    frame = over().scan("t", where="k >= 990").df
+    server.execute("INSERT INTO t VALUES (5000, 1, 'new')")
+    assert frame.count() == 11
+
+
+def test_no_connection_stays_open(over: Callable[..., PushdownSession], postgresql_server: Server) -> None:
+    assert over().scan("t", where="k = 1").run(DataFrame.count) == 1
+    held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
+    assert postgresql_server.execute(held).strip() == "0"
+
+
+def test_what_stands_for_a_table_cannot_be_read(spark: SparkSession) -> None:
+    schema = t.StructType([t.StructField("a`b", t.LongType()), t.StructField("c", t.ArrayType(t.DecimalType(38, 18)))])
+    stand_in = StandIn(spark, "the table 'x'", schema)
+    assert stand_in.frame().schema.simpleString() == schema.simpleString()
+    for action in (DataFrame.collect, DataFrame.count, lambda frame: frame.limit(1).collect()):
+        with pytest.raises(PySparkException, match=r"the stand-in for table [0-9a-f]+ was read"):
+            action(stand_in.frame())
+
+
+def test_stand_ins_of_two_tables_are_not_the_same_query(spark: SparkSession) -> None:
+    schema = t.StructType([t.StructField("a", t.LongType())])
+    one, two = (StandIn(spark, name, schema).frame() for name in ("one", "two"))
+    assert one.sameSemantics(one.select("a"))
+    assert not one.sameSemantics(two)
