@@ -50,6 +50,8 @@ _TYPES = (
     ("l_shipmode", "varchar(10)"),
     ("l_comment", "varchar(44)"),
 )
+_SQLITE_SCHEMA = ", ".join(f"{name} bigint" for name, kind in _TYPES if kind == "bigint")
+"""Spark's source takes SQLite's bigint for decimals, of which it has no bits."""
 _DEFINITION = ", ".join(f"{name} {kind}" for name, kind in _TYPES)
 _TWO = ("l_orderkey", "l_comment")
 _INDEX = "CREATE INDEX by_order ON lineitem (l_orderkey)"
@@ -154,7 +156,11 @@ def fill_sqlite(table: pa.Table, directory: Path) -> Database:
         marks = ", ".join("?" * len(_TYPES))
         connection.executemany(f"INSERT INTO lineitem VALUES ({marks})", _rows(table))
         connection.execute(_INDEX)
-    jdbc = {"url": f"jdbc:sqlite:{path}", "driver": "org.sqlite.JDBC"}
+    jdbc = {
+        "url": f"jdbc:sqlite:{path}?date_string_format=yyyy-MM-dd",
+        "driver": "org.sqlite.JDBC",
+        "customSchema": _SQLITE_SCHEMA,
+    }
     return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc, ("arrow",))
 
 

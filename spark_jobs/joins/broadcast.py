@@ -18,10 +18,14 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 def may_be_hinted(figures: RelationFigures, limit: int) -> bool:
     """Whether a relation is small enough for a hint, by a bound that holds whatever its conditions keep."""
-    if figures.at_most is None:
+    return is_small(figures.at_most, figures.kept / max(figures.rows, 1.0), limit)
+
+
+def is_small(at_most: float | None, share: float, limit: int) -> bool:
+    """Whether what has so many bytes at most, of which so large a share is expected, is small enough for a hint."""
+    if at_most is None:
         return False
-    expected = figures.at_most * figures.kept / max(figures.rows, 1.0)
-    return figures.at_most <= limit or (figures.at_most <= _FILTERED * limit and expected * _MARGIN <= limit)
+    return at_most <= limit or (at_most <= _FILTERED * limit and at_most * share * _MARGIN <= limit)
 
 
 def threshold_bytes(setting: str | None) -> int:

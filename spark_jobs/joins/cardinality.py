@@ -26,10 +26,11 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class ColumnFigures:
-    """What is known of a column over the whole relation: distinct values, and the share of nulls."""
+    """What is known of a column over the whole relation: distinct values, the share of nulls, whether it is a key."""
 
     distinct: float
     null_share: float = 0.0
+    unique: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class RelationFigures:
     """What is known of a relation: rows in all, rows that its own conditions keep, and columns.
 
     `at_most` is a proven bound on the bytes of its rows in memory, None where there is none; `stored` are the bytes of
-    its files, from which Spark tells whether a relation is small, None where it has no files.
+    its files, from which Spark tells whether a relation is small, None where it has no files. `counted` tells that
+    `rows` is a count and no estimate.
     """
 
     rows: float
@@ -45,6 +47,7 @@ class RelationFigures:
     columns: Mapping[Key, ColumnFigures] = field(default_factory=dict)
     at_most: float | None = None
     stored: float | None = None
+    counted: bool = False
 
     def distinct(self, key: Key) -> float:
         """Distinct values of a column among the rows kept."""
@@ -107,6 +110,42 @@ class Estimate:
         if mask not in self._known:
             self._known[mask] = max(self._estimated(mask), 1.0)
         return self._known[mask]
+
+    def at_most(self, mask: int) -> float | None:
+        """A bound on the bytes of the join of a set in memory, None where keys prove none.
+
+        Relations whose keys are met by the others' columns cannot multiply rows: all joined have no more rows than the
+        one that they start from. Texts of a relation that repeats are taken to be as long as they are on average.
+        """
+        numbers = list(bits(mask))
+        if len(numbers) == 1:
+            return self._relations[numbers[0]].at_most
+        widths = [self._width(number) for number in numbers]
+        rows = [self._relations[start].rows for start in numbers if self._spans(start, mask)]
+        known = [width for width in widths if width is not None]
+        return min(rows) * sum(known) if rows and len(known) == len(widths) else None
+
+    def _width(self, number: int) -> float | None:
+        """Bytes of a row in memory."""
+        figures = self._relations[number]
+        if figures.at_most is None or not figures.counted:
+            return None
+        return figures.at_most / max(figures.rows, 1.0)
+
+    def _spans(self, start: int, mask: int) -> bool:
+        """Whether a set is a relation and others that each add at most one row to a row."""
+        joined, grown = 1 << start, True
+        while grown and joined != mask:
+            grown = False
+            for group in self._classes:
+                inside = [member for member in group if mask >> member.relation & 1]
+                if not any(joined >> member.relation & 1 for member in inside):
+                    continue
+                for member in inside:
+                    known = self._relations[member.relation].columns.get(member.key)
+                    if not joined >> member.relation & 1 and known is not None and known.unique:
+                        joined, grown = joined | 1 << member.relation, True
+        return joined == mask
 
     def _estimated(self, mask: int) -> float:
         rows = 1.0

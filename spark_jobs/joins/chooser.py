@@ -11,7 +11,7 @@ from sqlglot import exp
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.join_spec import JoinTree
 from spark_jobs.joins.block import Block, owner
-from spark_jobs.joins.broadcast import may_be_hinted
+from spark_jobs.joins.broadcast import is_small, may_be_hinted
 from spark_jobs.joins.cardinality import (
     Equality,
     Estimate,
@@ -36,10 +36,10 @@ from spark_jobs.joins.graph import (
     attached,
     places,
 )
-from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, cheapest, components, mask_of
+from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
 from spark_jobs.joins.push import Equated, column_equality
 from spark_jobs.joins.star import around, star
-from spark_jobs.joins.text import written
+from spark_jobs.joins.text import expression_of, written
 
 _GAIN = 0.9
 """Another order is taken where it promises at most this share of the rows."""
@@ -52,8 +52,8 @@ Figures = Callable[[Block, str], RelationFigures | None]
 class Setting:
     """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode.
 
-    Relations in files of up to `small_files` bytes Spark broadcasts by itself. `idle` says why nothing is to be
-    analysed, if that is so.
+    Relations in files of up to `small_files` bytes Spark broadcasts by itself. `hints_joins` tells that what comes out
+    of joins can be hinted too. `idle` says why nothing is to be analysed, if that is so.
     """
 
     options: JoinOptions
@@ -63,20 +63,22 @@ class Setting:
     ansi: bool = True
     small_files: int = 0
     idle: str | None = None
+    hints_joins: bool = False
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The order to run a chain in, the relations to broadcast, and the report; `changes` says whether it is another."""
+    """The order to run a chain in, the relations and the joined relations to broadcast, and the report."""
 
     after: Ordered
     hinted: frozenset[str]
+    joined: frozenset[frozenset[str]]
     report: JoinReport
 
     @property
     def changes(self) -> bool:
         """Whether anything is to be written anew."""
-        return self.report.reordered or bool(self.hinted)
+        return self.report.reordered or bool(self.hinted) or bool(self.joined)
 
 
 class Chooser:
@@ -99,6 +101,7 @@ class Chooser:
             if self._mask(each).bit_count() > 1 and self._equality(each) is None
         ]
         self.estimate = Estimate(relations, self._equalities, others)
+        self._small: dict[int, bool] = {}
 
     def choice(self, before: Ordered, started: float) -> Choice:
         """The cheapest order if it is worth it."""
@@ -117,18 +120,18 @@ class Chooser:
         is_better = len(self._chain.items) > 2 and found.cost < _GAIN * old
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
         after = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
-        hinted = self._broadcast(after.tree)
+        hinted, joined = self._broadcast(after.tree), self._broadcast_joins(after.tree)
         rows = f"about {found.cost if is_better else old:,.0f} rows joined or moved"
         report = JoinReport(
             before=tree_report(before.tree, self._chain.items, self.estimate.rows, ()),
-            after=tree_report(after.tree, self._chain.items, self.estimate.rows, hinted),
+            after=tree_report(after.tree, self._chain.items, self.estimate.rows, hinted, joined),
             reason=f"{rows} instead of {old:,.0f}" if is_better else f"{rows}, no order is much better",
             reordered=is_better,
             method=found.method,
             star=tuple(label(self._chain.items[number].plan) for number in stars),
             seconds=round(time.perf_counter() - started, 3),
         )
-        return Choice(after, hinted, report)
+        return Choice(after, hinted, joined, report)
 
     def _mask(self, condition: Conjunct) -> int:
         """The items that a condition refers to."""
@@ -217,14 +220,43 @@ class Chooser:
                 found |= {plan.name}
         return found
 
+    def _broadcast_joins(self, tree: Tree) -> frozenset[frozenset[str]]:
+        """Sets of relations whose joins are the smaller side of a join, and provably small: keys bound their rows."""
+        if isinstance(tree, int):
+            return frozenset()
+        found = self._broadcast_joins(tree.left) | self._broadcast_joins(tree.right)
+        small = min((tree.left, tree.right), key=lambda side: self.estimate.rows(mask_of(_shape(side))))
+        if isinstance(small, int) or not any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts):
+            return found
+        if not self._is_broadcast(mask_of(_shape(small))):
+            return found
+        return found | {frozenset(name for number in places(small) for name in self._chain.items[number].plan.names)}
+
     def _is_broadcast(self, mask: int) -> bool:
-        """Whether Spark broadcasts a set: a hinted relation, or one small by its files. Joins it takes for large."""
+        """Whether Spark broadcasts a set: what is hinted, or one relation that is small by its files."""
         number = mask.bit_length() - 1
-        if mask.bit_count() != 1 or not isinstance(self._chain.items[number].plan, Leaf):
+        if mask.bit_count() > 1:
+            return self._may_hint_joined(mask)
+        if not isinstance(self._chain.items[number].plan, Leaf):
             return False
         figures, setting = self._relations[number], self._setting
         is_small = figures.stored is not None and figures.stored <= setting.small_files
         return is_small or may_be_hinted(figures, setting.broadcast_bytes)
+
+    def _is_table(self, plan: Plan) -> bool:
+        """Whether an item is a table by its name, which Spark's plan of the query then has as well."""
+        node = self._block.relations[plan.name] if isinstance(plan, Leaf) else None
+        return isinstance(node, exp.Table) and expression_of(node) is None
+
+    def _may_hint_joined(self, mask: int) -> bool:
+        if not self._setting.hints_joins or not all(
+            self._is_table(self._chain.items[number].plan) for number in bits(mask)
+        ):
+            return False
+        if mask not in self._small:
+            known = [self._relations[number].kept / max(self._relations[number].rows, 1.0) for number in bits(mask)]
+            self._small[mask] = is_small(self.estimate.at_most(mask), min(known), self._setting.broadcast_bytes)
+        return self._small[mask]
 
 
 def _connect(edges: list[int], pair: int) -> None:
@@ -251,17 +283,23 @@ def label(plan: Plan) -> str:
 
 
 def tree_report(
-    tree: Tree, items: Sequence[Item], rows: Callable[[int], float] | None, hinted: Collection[str]
+    tree: Tree,
+    items: Sequence[Item],
+    rows: Callable[[int], float] | None,
+    hinted: Collection[str],
+    joined: Collection[frozenset[str]] = (),
 ) -> JoinTree:
     """A tree for the report."""
     estimated = None if rows is None else round(rows(mask_of(_shape(tree))), 1)
     if isinstance(tree, int):
         name = label(items[tree].plan)
         return JoinTree(relation=name, hint="BROADCAST" if name in hinted else None, estimated=estimated)
+    names = frozenset(name for number in places(tree) for name in items[number].plan.names)
     return JoinTree(
+        hint="BROADCAST" if names in joined else None,
         kind=tree.kind.value,
         condition=" AND ".join(written(conjunct.node) for conjunct in tree.conjuncts) or None,
         estimated=estimated,
-        left=tree_report(tree.left, items, rows, hinted),
-        right=tree_report(tree.right, items, rows, hinted),
+        left=tree_report(tree.left, items, rows, hinted, joined),
+        right=tree_report(tree.right, items, rows, hinted, joined),
     )

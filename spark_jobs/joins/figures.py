@@ -124,15 +124,19 @@ class SourceFigures:
         columns = frozenset(named[name] for name in wanted.keys | mentioned if name in named)
         sample = self._cache.sample(source, files, schema, columns)
         figures = {
-            (wanted.name, name): ColumnFigures(*sample.distinct(named[name]))
+            (wanted.name, name): ColumnFigures(*sample.distinct(named[name]), unique=sample.is_unique(named[name]))
             for name in wanted.keys | mentioned
             if name in named
         }
         share = self._share(sample, schema, wanted, {key[1]: column.distinct for key, column in figures.items()})
         kinds = [each.dataType for each in schema.fields if wanted.read is None or each.name in wanted.read]
-        stored = sum(file.size for file in files)
         return RelationFigures(
-            sample.rows, sample.rows * share, figures, _at_most(source, files, sample, kinds), float(stored)
+            sample.rows,
+            sample.rows * share,
+            figures,
+            _at_most(source, files, sample, kinds),
+            float(sum(file.size for file in files)),
+            counted=sample.exact,
         )
 
     def _listed(self, source: AnySource, opened: Opened) -> tuple[InputFile, ...] | None:

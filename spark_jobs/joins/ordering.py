@@ -30,10 +30,14 @@ TableFigures = Callable[[exp.Table, str, tuple[exp.Expr, ...], frozenset[str]], 
 
 @dataclass(frozen=True)
 class OrderedQuery:
-    """A query's text as it is run, and the joins of its SELECTs, outer ones first."""
+    """A query's text as it is run, and the joins of its SELECTs, outer ones first.
+
+    `broadcast` are sets of tables, by name: what comes out of their joins is to be broadcast.
+    """
 
     text: str
     joins: tuple[JoinReport, ...]
+    broadcast: frozenset[frozenset[str]] = frozenset()
 
 
 class Ordering:
@@ -47,8 +51,13 @@ class Ordering:
         tables: TableFigures,
         equated: Callable[[Block], Equated],
         idle: str | None = None,
+        *,
+        hints_joins: bool = False,
     ) -> None:
-        """`idle` says why no order is looked for, None to look for one."""
+        """`idle` says why no order is looked for, None to look for one.
+
+        `hints_joins` promises that every table has a name of its own, and that `OrderedQuery.broadcast` is heeded.
+        """
         self._names = names
         self._tables = tables
         self._blocks: dict[int, Block] = {}
@@ -64,7 +73,7 @@ class Ordering:
             case_sensitive=is_on("spark.sql.caseSensitive"),
         )
         broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
-        self._setting = Setting(options, self._of, equated, broadcast_bytes, ansi, limit, idle)
+        self._setting = Setting(options, self._of, equated, broadcast_bytes, ansi, limit, idle, hints_joins)
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
         """The text with its joins in order; `frame` has Spark analyse a text.
@@ -77,14 +86,15 @@ class Ordering:
         found = list(blocks(tree, self._names.of))
         self._blocks = {id(block.select): block for block in found}
         # Inner ones first: the SELECT around them copies them.
-        reports = [(block, reorder(block, self._setting)) for block in reversed(found)]
-        joins = tuple(report for _, report in reversed(reports) if report is not None)
+        chosen = [done for block in reversed(found) if (done := reorder(block, self._setting)) is not None]
+        joins = tuple(each.report for each in reversed(chosen))
+        broadcast = frozenset(names for each in chosen for names in each.joined)
         changed = written(tree)
         if changed == plain:
-            return OrderedQuery(text, joins)
+            return OrderedQuery(text, joins, broadcast)
         problem = self._refusal or _difference(text, plain, changed, frame, ansi=self._setting.ansi)
         if problem is None:
-            return OrderedQuery(changed, joins)
+            return OrderedQuery(changed, joins, broadcast)
         return OrderedQuery(text, tuple(_as_before(report, problem) for report in joins))
 
     def _of(self, block: Block, name: str) -> RelationFigures | None:

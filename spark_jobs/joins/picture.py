@@ -48,11 +48,11 @@ def _lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:
 
 
 def _told(tree: JoinTree) -> str:
+    hint = f" [{tree.hint}]" if tree.hint else ""
     if tree.relation is not None:
-        hint = f" [{tree.hint}]" if tree.hint else ""
         return f"{tree.relation}{hint}{_rows(tree)}"
     condition = f" ON {_short(tree.condition, _LONGEST_CONDITION)}" if tree.condition else ""
-    return f"{tree.kind} JOIN{condition}{_rows(tree)}"
+    return f"{tree.kind} JOIN{hint}{condition}{_rows(tree)}"
 
 
 def _rows(tree: JoinTree) -> str:

@@ -18,6 +18,7 @@ from spark_jobs.failures import typed
 from spark_jobs.joins.block import Block, blocks
 from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.figures import SampleCache, SourceFigures, Wanted
+from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.ordering import OrderedQuery, Ordering
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.places import Place, in_block, places_of, types_of, unqualified
@@ -99,7 +100,8 @@ class JoinPlanner:
             read = {request.place.view: frozenset(request.columns) for request in requests}
             ordered = self._ordered(text, places, names, analysed, figures, read, prospects.obstacle)
             prospects.learn(time.perf_counter() - started, ordered.joins)
-            query = ViewQuery(self._spark, ordered.text, frames, analysed(ordered.text))
+            frame = with_hints(analysed(ordered.text), ordered.broadcast)
+            query = ViewQuery(self._spark, ordered.text, ordered.broadcast, frames, frame)
         scans = [
             request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
             for request, scan in zip(requests, scans, strict=True)
@@ -153,7 +155,8 @@ class JoinPlanner:
         def equated(block: Block) -> Equated:
             return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive).spelt_once
 
-        return Ordering(self._spark, self._options, names, of, equated, idle).ordered(text, analysed)
+        ordering = Ordering(self._spark, self._options, names, of, equated, idle, hints_joins=True)
+        return ordering.ordered(text, analysed)
 
     def _declared(self, table: exp.Table) -> AnySource:
         """The source that a table's name stands for."""

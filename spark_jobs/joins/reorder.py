@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from spark_jobs.contract import JoinReport
 from spark_jobs.joins.block import Block
@@ -13,7 +14,15 @@ from spark_jobs.joins.rewrite import obstacle, write
 from spark_jobs.joins.rule import documented_order
 
 
-def reorder(block: Block, setting: Setting) -> JoinReport | None:
+@dataclass(frozen=True)
+class Reordered:
+    """What became of a SELECT's joins, and the tables, by name, whose joins are to be broadcast."""
+
+    report: JoinReport
+    joined: frozenset[frozenset[str]] = frozenset()
+
+
+def reorder(block: Block, setting: Setting) -> Reordered | None:
     """Order the joins of a block's SELECT, in place; None where it has no chain of joins.
 
     The SELECT gives the same rows, in columns of the same names and order. The report's `before` is the order in which
@@ -30,12 +39,14 @@ def reorder(block: Block, setting: Setting) -> JoinReport | None:
     unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
     if reason or unknown:
         tree = tree_report(before.tree, chain.items, None, ())
-        return JoinReport(before=tree, after=tree, reason=reason or f"nothing is known of {', '.join(unknown)}")
+        reason = reason or f"nothing is known of {', '.join(unknown)}"
+        return Reordered(JoinReport(before=tree, after=tree, reason=reason))
     chooser = Chooser(block, chain, [known for known in figures if known is not None], setting)
     choice = chooser.choice(before, started)
     if choice.changes:
         write(block, chain, choice.after, choice.hinted)
-    return choice.report
+    joined = frozenset(frozenset(block.relations[name].name for name in names) for names in choice.joined)
+    return Reordered(choice.report, joined)
 
 
 def estimated_rows(block: Block, setting: Setting) -> float | None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify
+from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.picture import joins_text
 from spark_jobs.readers.protocol import Scan
@@ -45,11 +46,13 @@ class NamedScan:
 class ViewQuery:
     """SQL text over private views, which exist only while Spark analyses the text.
 
-    `analysed` is what Spark made of the text over the frames in `over`, by view.
+    `broadcast` are sets of views whose joins Spark is to broadcast. `analysed` is what Spark made of all that over the
+    frames in `over`, by view.
     """
 
     spark: SparkSession
     text: str
+    broadcast: frozenset[frozenset[str]]
     over: Mapping[str, DataFrame]
     analysed: DataFrame
 
@@ -58,7 +61,7 @@ class ViewQuery:
         if all(frame is self.over.get(view) for view, frame in frames.items()):
             return self.analysed
         with private_views(self.spark, frames):
-            return self.spark.sql(self.text)
+            return with_hints(self.spark.sql(self.text), self.broadcast)
 
 
 @contextmanager

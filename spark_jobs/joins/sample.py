@@ -69,6 +69,13 @@ class Sample:
             self._distinct[name] = max(count, 1.0), nulls
         return self._distinct[name]
 
+    def is_unique(self, name: str) -> bool:
+        """Whether every row was seen, and no two have the same value of a column; nulls are none."""
+        if not self.exact or self.seen < self.rows:
+            return False
+        count, nulls = self.distinct(name)
+        return round(count) >= round(self.rows * (1.0 - nulls))
+
 
 def look(
     files: Sequence[InputFile],

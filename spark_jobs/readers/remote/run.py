@@ -61,10 +61,8 @@ class RemoteRun:
         numbers = self._spark.range(0, len(statements), 1, len(statements))
         return numbers.mapInArrow(reader, schema)
 
-    def connected(self) -> Client | None:
-        """A connection for a small answer. None for SQLite: while its library looks for rows, no signal reaches us."""
-        if self._address.kind == "sqlite":
-            return None
+    def connected(self) -> Client:
+        """A connection for a small answer. Raises what a new connection raises."""
         spec = self._spec
         return connect(self._address, Settings(spec.fetch_size, spec.statement_timeout, few=True))
 

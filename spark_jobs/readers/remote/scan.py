@@ -107,16 +107,16 @@ class RemoteScan:
             return None
         if limit is not None and (limit > FEW_ROWS or not self.exact or not query.limited):
             return None
+        # SQLite's library lets no signal through while it looks for rows: it is asked for what it finds at once.
+        is_server = plan.table.dialect is not Dialect.SQLITE
         with suppress(LostConnectionError):
-            return self._gathered(query.sql, small=limit is not None)
+            return self._gathered(query.sql, small=limit is not None and (is_server or not plan.classified.conjuncts))
         return None
 
     def _gathered(self, statement: str, *, small: bool) -> DataFrame | None:
         """The rows, where they are known to be few or the database expects few. What else it told serves `frame`."""
         plan = self._plan
         client = self._run.connected()
-        if client is None:
-            return None
         with ExitStack() as stack:
             stack.callback(client.close)
             if not small and plan.table.dialect is Dialect.POSTGRES and may_be_sliced(plan.table, plan.spec) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -26,6 +27,8 @@ _JDBC_BYTES = 64 << 20
 _CTID_SINCE = 140_000
 """The version of PostgreSQL from which on a range of pages is read without the pages around it."""
 _FEW_BYTES = 4 << 20
+_BY_EQUAL_KEYS = re.compile(r"SEARCH .* \((?:[^()<>]+=\?)(?: AND [^()<>]+=\?)*\)")
+"""A step of SQLite's plans that looks up values in an index, or row ids."""
 _MYSQL_COLUMNS = 12
 """What MySQL's EXPLAIN has; MariaDB's has 10."""
 FEW_ROWS = 10_000
@@ -85,10 +88,13 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
 
 
 def expects_few(client: Client, table: RemoteTable, statement: str) -> bool:
-    """Whether a server expects a small answer, as far as it can tell before it runs the statement."""
+    """Whether the database expects a small answer, as far as it can tell before it runs the statement."""
     if table.dialect is Dialect.POSTGRES:
         rows, size = _expected(client, statement)
         return rows <= FEW_ROWS and size <= _FEW_BYTES
+    if table.dialect is Dialect.SQLITE:
+        steps = [str(row[-1]) for row in client.rows(f"EXPLAIN QUERY PLAN {statement}")]
+        return all(map(_BY_EQUAL_KEYS.fullmatch, steps))
     # The rows that are looked at, NULL for none: of conditions that no index answers it expects nothing.
     looked_at = [row[8 if len(row) < _MYSQL_COLUMNS else 9] for row in client.rows(f"EXPLAIN {statement}")]
     return all(int(str(rows or 0)) <= FEW_ROWS for rows in looked_at)

@@ -17,7 +17,7 @@ from spark_jobs.errors import LostConnectionError
 from spark_jobs.readers.protocol import LimitedScan
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.classify import Classified
-from spark_jobs.readers.remote.model import RemoteTable
+from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.query import Aggregate, AggregateFunction, Ordering, RemoteQuery, remote_query
 from spark_jobs.readers.remote.run import RemoteRun, wanted_field
 from spark_jobs.readers.remote.slices import FEW_ROWS
@@ -255,10 +255,10 @@ class AnswerScan:
 
     def gathered(self, limit: int | None) -> DataFrame | None:
         """The rows at hand, where there are few; None where there may be many, or tasks are to try again."""
-        client = self._run.connected() if self._is_small else None
-        if client is None:
+        # While SQLite's library looks for rows, no signal reaches the driver.
+        if not self._is_small or self._table.dialect is Dialect.SQLITE:
             return None
-        with closing(client), suppress(LostConnectionError):
+        with suppress(LostConnectionError), closing(self._run.connected()) as client:
             return self._run.gathered(client, self._answer.query.sql, *self._fields())
         return None
 
