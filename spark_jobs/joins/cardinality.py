@@ -38,8 +38,8 @@ class RelationFigures:
     """What is known of a relation: rows in all, rows that its own conditions keep, and columns.
 
     `at_most` is a proven bound on the bytes of its rows in memory, None where there is none; `stored` are the bytes of
-    its files, from which Spark tells whether a relation is small, None where it has no files. `counted` tells that
-    `rows` is a count and no estimate.
+    its files, from which Spark tells whether a relation is small, None where it has no files. `row_bytes` is what a row
+    has in memory, at most or, of texts that nobody measured, on average; None where `rows` is no count.
     """
 
     rows: float
@@ -47,7 +47,7 @@ class RelationFigures:
     columns: Mapping[Key, ColumnFigures] = field(default_factory=dict)
     at_most: float | None = None
     stored: float | None = None
-    counted: bool = False
+    row_bytes: float | None = None
 
     def distinct(self, key: Key) -> float:
         """Distinct values of a column among the rows kept."""
@@ -104,6 +104,9 @@ class Estimate:
         self._classes = equal_columns(equalities)
         self._others = tuple(others)
         self._known: dict[int, float] = {}
+        self._bounds: dict[int, float] = {}
+        self._started: dict[int, int] = {}
+        self._met_keys = self._keys_met()
 
     def rows(self, mask: int) -> float:
         """Rows of the join of a set of relations, given as a bit mask; never less than one."""
@@ -112,40 +115,52 @@ class Estimate:
         return self._known[mask]
 
     def at_most(self, mask: int) -> float | None:
-        """A bound on the bytes of the join of a set in memory, None where keys prove none.
+        """A bound on the bytes of the join of a set in memory, None where nothing proves one.
 
-        Relations whose keys are met by the others' columns cannot multiply rows: all joined have no more rows than the
-        one that they start from. Texts of a relation that repeats are taken to be as long as they are on average.
+        Relations whose keys are met by columns of the others cannot multiply rows; any other does by its own.
         """
         numbers = list(bits(mask))
         if len(numbers) == 1:
             return self._relations[numbers[0]].at_most
-        widths = [self._width(number) for number in numbers]
-        rows = [self._relations[start].rows for start in numbers if self._spans(start, mask)]
+        widths = [self._relations[number].row_bytes for number in numbers]
         known = [width for width in widths if width is not None]
-        return min(rows) * sum(known) if rows and len(known) == len(widths) else None
+        return self._most_rows(mask) * sum(known) if len(known) == len(widths) else None
 
-    def _width(self, number: int) -> float | None:
-        """Bytes of a row in memory."""
-        figures = self._relations[number]
-        if figures.at_most is None or not figures.counted:
-            return None
-        return figures.at_most / max(figures.rows, 1.0)
+    def _most_rows(self, mask: int) -> float:
+        """Rows of the join of a set at most, if the relations' rows are counted."""
+        if mask not in self._bounds:
+            starts = self._starts(mask)
+            if starts:
+                self._bounds[mask] = min(self._relations[number].rows for number in bits(starts))
+            else:
+                self._bounds[mask] = min(
+                    self._relations[number].rows * self._most_rows(mask & ~(1 << number)) for number in bits(mask)
+                )
+        return self._bounds[mask]
 
-    def _spans(self, start: int, mask: int) -> bool:
-        """Whether a set is a relation and others that each add at most one row to a row."""
-        joined, grown = 1 << start, True
-        while grown and joined != mask:
-            grown = False
-            for group in self._classes:
-                inside = [member for member in group if mask >> member.relation & 1]
-                if not any(joined >> member.relation & 1 for member in inside):
-                    continue
-                for member in inside:
-                    known = self._relations[member.relation].columns.get(member.key)
-                    if not joined >> member.relation & 1 and known is not None and known.unique:
-                        joined, grown = joined | 1 << member.relation, True
-        return joined == mask
+    def _starts(self, mask: int) -> int:
+        """The relations of a set to each of whose rows the others add one row at most, by their keys."""
+        if mask & (mask - 1) == 0:
+            return mask
+        if mask not in self._started:
+            found = 0
+            for number in bits(mask):
+                rest = mask & ~(1 << number)
+                if self._met_keys[number] & rest:
+                    found |= self._starts(rest)
+            self._started[mask] = found
+        return self._started[mask]
+
+    def _keys_met(self) -> list[int]:
+        """For each relation, which others have a column that is equal to a key of it."""
+        met = [0] * len(self._relations)
+        for group in self._classes:
+            inside = mask_of_members(group)
+            for member in group:
+                known = self._relations[member.relation].columns.get(member.key)
+                if known is not None and known.unique:
+                    met[member.relation] |= inside & ~(1 << member.relation)
+        return met
 
     def _estimated(self, mask: int) -> float:
         rows = 1.0
@@ -200,6 +215,14 @@ class Estimate:
         """Distinct values that a relation has of a class, None where it has no column in it."""
         found = [self._relations[relation].distinct(member.key) for member in group if member.relation == relation]
         return max(found) if found else None
+
+
+def mask_of_members(group: Iterable[Member]) -> int:
+    """The relations that the columns of a class belong to."""
+    mask = 0
+    for member in group:
+        mask |= 1 << member.relation
+    return mask
 
 
 def share_kept(node: exp.Expr, distinct: Mapping[Key, float]) -> float:

@@ -31,6 +31,8 @@ _UNPACKED = 8
 """Bytes in memory for a byte of a columnar file, where its texts are long."""
 _FIXED = 16
 """Bytes of a number, date or time in memory, at most."""
+_TINY = 1 << 20
+"""Sources of up to so many bytes are looked at with all columns that are read, to know how long their texts are."""
 _LONGEST_TEXT = 64
 """Bytes taken for a text, array or struct in memory; about what such columns have."""
 
@@ -122,6 +124,9 @@ class SourceFigures:
         named = {field.name.lower(): field.name for field in schema.fields}
         mentioned = {column.parts[0].name.lower() for each in wanted.conditions for column in each.find_all(exp.Column)}
         columns = frozenset(named[name] for name in wanted.keys | mentioned if name in named)
+        stored = sum(file.size for file in files)
+        if stored <= _TINY and wanted.read is not None:
+            columns |= wanted.read
         sample = self._cache.sample(source, files, schema, columns)
         figures = {
             (wanted.name, name): ColumnFigures(*sample.distinct(named[name]), unique=sample.is_unique(named[name]))
@@ -129,14 +134,15 @@ class SourceFigures:
             if name in named
         }
         share = self._share(sample, schema, wanted, {key[1]: column.distinct for key, column in figures.items()})
-        kinds = [each.dataType for each in schema.fields if wanted.read is None or each.name in wanted.read]
+        read = [each for each in schema.fields if wanted.read is None or each.name in wanted.read]
+        at_most = _at_most(source, files, sample, read)
         return RelationFigures(
             sample.rows,
             sample.rows * share,
             figures,
-            _at_most(source, files, sample, kinds),
-            float(sum(file.size for file in files)),
-            counted=sample.exact,
+            at_most,
+            float(stored),
+            at_most / max(sample.rows, 1.0) if sample.exact and at_most is not None else None,
         )
 
     def _listed(self, source: AnySource, opened: Opened) -> tuple[InputFile, ...] | None:
@@ -207,19 +213,31 @@ def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
         return None
 
 
-def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, kinds: Sequence[t.DataType]) -> float | None:
+def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, read: Sequence[t.StructField]) -> float | None:
     """Bytes that columns have in memory at most: by counted rows, or by the files' bytes where texts may be long."""
     size = sum(file.size for file in files)
     if sample.exact:
-        counted = sample.rows * sum(map(_width, kinds))
-        return counted if all(map(_is_fixed, kinds)) else max(counted, float(_UNPACKED * size))
+        longest = [_longest(sample, field) for field in read]
+        known = [width for width in longest if width is not None]
+        if len(known) == len(longest):
+            return sample.rows * sum(known)
+        return max(sample.rows * sum(width or _LONGEST_TEXT for width in longest), float(_UNPACKED * size))
     if source.format in (SourceFormat.CSV, SourceFormat.JSON) and not any(file.compression for file in files):
         return float(_TEXT_IN_MEMORY * size)
     return None
 
 
-def _width(kind: t.DataType) -> int:
-    return _FIXED if _is_fixed(kind) else _LONGEST_TEXT
+def _longest(sample: Sample, field: t.StructField) -> float | None:
+    """Bytes of the longest value of a column; None where nobody has seen all of its texts."""
+    if _is_fixed(field.dataType):
+        return _FIXED
+    if not isinstance(field.dataType, t.StringType) or sample.seen < sample.rows:
+        return None
+    if field.name not in sample.table.column_names:
+        return None
+    # Writers may have noted views of texts, which Arrow does not measure.
+    texts = sample.table.column(field.name).cast(pa.large_string())
+    return float(_FIXED + (pc.max(pc.binary_length(texts)).as_py() or 0))
 
 
 def _is_fixed(kind: t.DataType) -> bool:

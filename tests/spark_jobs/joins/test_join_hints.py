@@ -1,0 +1,172 @@
+"""Joins of small relations are broadcast where keys prove that they stay small, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.contract import JoinOptions
+from spark_jobs.join_spec import JoinTree
+from spark_jobs.joins.broadcast import is_small
+from spark_jobs.joins.cardinality import ColumnFigures, Equality, Estimate, RelationFigures
+from spark_jobs.joins.hints import with_hints
+from spark_jobs.session import PushdownSession
+
+THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
+ALWAYS = JoinOptions(min_bytes=0)
+QUERY = """
+    SELECT s.amount, shop.name, city.name AS city FROM sales s JOIN shop ON s.shop = shop.id
+    JOIN city ON shop.city = city.id JOIN country c ON city.country = c.id WHERE c.name = 'country 1'
+"""
+
+
+def relation(
+    name: str, rows: float, *keys: str, columns: tuple[str, ...] = (), counted: bool = True
+) -> RelationFigures:
+    """Ten bytes a row; `keys` are unique, `columns` are not."""
+    known = {(name, key): ColumnFigures(rows, unique=True) for key in keys}
+    known |= {(name, column): ColumnFigures(rows / 10) for column in columns}
+    return RelationFigures(rows, rows, known, at_most=rows * 10, row_bytes=10 if counted else None)
+
+
+def equal(left: int, left_key: str, right: int, right_key: str) -> Equality:
+    names = "abc"
+    return Equality(left, (names[left], left_key), right, (names[right], right_key))
+
+
+def test_keys_bound_what_comes_out_of_joins() -> None:
+    relations = [relation("a", 1000, columns=("b",)), relation("b", 50, "id", columns=("c",)), relation("c", 5, "id")]
+    estimate = Estimate(relations, [equal(0, "b", 1, "id"), equal(1, "c", 2, "id")])
+    assert estimate.at_most(0b001) == 10_000
+    assert estimate.at_most(0b011) == 1000 * 20
+    assert estimate.at_most(0b110) == 50 * 20
+    assert estimate.at_most(0b111) == 1000 * 30
+    assert estimate.at_most(0b101) == 1000 * 5 * 20
+
+
+def test_without_a_key_rows_multiply_and_without_a_count_nothing_is_bounded() -> None:
+    many = [relation("a", 1000, columns=("b",)), relation("b", 50, columns=("id",))]
+    assert Estimate(many, [equal(0, "b", 1, "id")]).at_most(0b11) == 1000 * 50 * 20
+    guessed = [relation("a", 1000, columns=("b",), counted=False), relation("b", 50, "id")]
+    assert Estimate(guessed, [equal(0, "b", 1, "id")]).at_most(0b11) is None
+
+
+def test_a_key_on_either_side_bounds() -> None:
+    relations = [relation("a", 1000, "id", columns=("b",)), relation("b", 50, columns=("a",))]
+    assert Estimate(relations, [equal(0, "id", 1, "a")]).at_most(0b11) == 50 * 20
+
+
+@pytest.mark.parametrize(
+    ("at_most", "share", "small"), [(100, 1, True), (101, 1, False), (200, 0.1, True), (None, 0, False)]
+)
+def test_bounds_are_judged_like_those_of_relations(at_most: float | None, share: float, small: bool) -> None:
+    assert is_small(at_most, share, 100) is small
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sales of shops in cities in countries, each a Parquet file; `twin` is like `shop`, but no key is one."""
+    home = tmp_path_factory.mktemp("tables")
+    shops = {"id": list(range(200)), "city": [n % 20 for n in range(200)], "name": [f"shop {n}" for n in range(200)]}
+    made = {
+        "sales": {"shop": [n % 210 for n in range(30_000)], "amount": list(range(30_000))},
+        "shop": shops,
+        "twin": {**shops, "id": [n // 2 for n in range(200)]},
+        "city": {
+            "id": list(range(20)),
+            "country": [n % 4 for n in range(20)],
+            "name": [f"city {n}" for n in range(20)],
+        },
+        "country": {"id": list(range(4)), "name": [f"country {n}" for n in range(4)]},
+    }
+    for name, columns in made.items():
+        pq.write_table(pa.table(columns), home / f"{name}.parquet")
+    return home
+
+
+@pytest.fixture
+def session(spark: SparkSession, tables: Path) -> Iterator[PushdownSession]:
+    """A session over the tables in which Spark broadcasts nothing by itself."""
+    made = PushdownSession(spark)
+    for file in tables.glob("*.parquet"):
+        made.add_source(file.stem, path=str(file), format="parquet", reader="spark")
+        spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+    before = spark.conf.get(THRESHOLD)
+    spark.conf.set(THRESHOLD, "1b")
+    yield made
+    spark.conf.set(THRESHOLD, before or "10MB")
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def hinted_joins(tree: JoinTree) -> list[set[str]]:
+    """The relations of each join that is hinted."""
+    return [
+        {leaf.relation for leaf in node.nodes() if leaf.relation is not None}
+        for node in tree.nodes()
+        if node.relation is None and node.hint == "BROADCAST"
+    ]
+
+
+def shuffled(frame: DataFrame) -> bool:
+    return "SortMergeJoin" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_joined_dimensions_are_broadcast(session: PushdownSession, spark: SparkSession) -> None:
+    result = session.sql(QUERY, ALWAYS)
+    (report,) = result.joins()
+    assert {"shop", "city", "c"} in hinted_joins(report.after)
+    assert not shuffled(result.df)
+    assert shuffled(spark.sql(QUERY))
+    assert result.run(rows) == rows(spark.sql(QUERY))
+    assert "JOIN [BROADCAST]" in result.explain()
+
+
+def test_hints_are_there_also_where_the_frame_is_made_anew(session: PushdownSession, tables: Path) -> None:
+    session.add_source("sales", path=str(tables / "sales.parquet"), format="parquet", reader="spark")
+    result = session.sql(QUERY.replace("c.name =", "s.amount < 20000 AND c.name ="), ALWAYS)
+    assert result.run(DataFrame.count)
+    assert not shuffled(result.df)
+
+
+def test_rows_stay_where_keys_repeat(session: PushdownSession, spark: SparkSession) -> None:
+    query = QUERY.replace("JOIN shop ON", "JOIN twin AS shop ON")
+    assert session.sql(query, ALWAYS).run(rows) == rows(spark.sql(query))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT count(*) AS n, max(city) AS m FROM ({QUERY}) GROUP BY name",
+        f"WITH found AS ({QUERY}) SELECT * FROM found UNION ALL SELECT * FROM found WHERE amount < 100",
+        f"SELECT * FROM country WHERE id IN (SELECT id FROM city) AND EXISTS (SELECT 1 FROM ({QUERY}))",
+        f"SELECT a.amount FROM ({QUERY}) a LEFT JOIN country b ON a.amount = b.id",
+    ],
+)
+def test_queries_around_joins_keep_their_rows(query: str, session: PushdownSession, spark: SparkSession) -> None:
+    assert session.sql(query, ALWAYS).run(rows) == rows(spark.sql(query))
+
+
+def test_spark_broadcasts_nothing_where_it_is_told_so(session: PushdownSession, spark: SparkSession) -> None:
+    spark.conf.set(THRESHOLD, "-1")
+    result = session.sql(QUERY, ALWAYS)
+    assert not hinted_joins(result.joins()[0].after)
+    assert result.run(rows) == rows(spark.sql(QUERY))
+
+
+def test_a_hint_that_is_there_stays(spark: SparkSession, tables: Path) -> None:
+    for name in ("shop", "city", "country"):
+        spark.read.parquet(str(tables / f"{name}.parquet")).createOrReplaceTempView(name)
+    frame = spark.sql("SELECT /*+ SHUFFLE_HASH(city) */ * FROM shop JOIN city ON shop.city = city.id")
+    told: Callable[[DataFrame], str] = lambda each: each._jdf.queryExecution().analyzed().toString()  # noqa: E731
+    assert "strategy=shuffle_hash" in told(with_hints(frame, frozenset({frozenset({"city"})})))
+    assert "strategy=broadcast" in told(with_hints(frame, frozenset({frozenset({"shop"})})))
+    assert with_hints(frame, frozenset()) is frame
+    assert told(with_hints(frame, frozenset({frozenset({"elsewhere"})}))) == told(frame)
