@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -183,20 +184,31 @@ def _told(value: object) -> object:
 
 
 def pairs(bench: Bench, queries: Sequence[OrderedQuery], permutations: int, rounds: int) -> Iterator[Pair]:
-    """Every query in every order by all engines, after one run of ours that is not counted."""
+    """Every query in every order by all engines, after one run of each that is not counted."""
     for query in queries:
         for number in range(permutations + 1):
             text = query.text(number)
             if not bench.runs(text):
                 continue
-            bench.ours(text)
-            runs = zip(*([engine(text) for engine in bench.engines] for _ in range(rounds)), strict=True)
+            runs = _rounds([partial(engine, text) for engine in bench.engines], rounds)
             pair = Pair(query.name, f"permutation {number}" if number else "published", *runs)
             ours = pair.ours[0]
             for theirs in pair.others:
                 if ours.rows is not None and theirs[0].rows is not None and not _same(ours, theirs[0]):
                     raise SystemExit(f"{query.name}, order {number}: the rows are not the same")
             yield pair
+
+
+def _rounds(engines: Sequence[Callable[[], Run]], rounds: int) -> list[tuple[Run, ...]]:
+    """The runs of each engine. Each round begins with another: who comes later meets better compiled code."""
+    runs: list[list[Run]] = [[] for _ in engines]
+    for engine in engines:
+        engine()
+    for number in range(rounds):
+        for place in range(len(engines)):
+            chosen = (number + place) % len(engines)
+            runs[chosen].append(engines[chosen]())
+    return [tuple(each) for each in runs]
 
 
 def _same(one: Run, two: Run) -> bool:
@@ -248,12 +260,14 @@ def summary(found: Sequence[Pair], analysing: float | None) -> str:
 
 
 def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> str:
-    both = [(ours[0], theirs[0]) for ours, theirs in runs if ours[0].rows is not None and theirs[0].rows is not None]
+    both = [(ours, theirs) for ours, theirs in runs if ours[0].rows is not None and theirs[0].rows is not None]
     stopped = sum(theirs[0].rows is None and ours[0].rows is not None for ours, theirs in runs)
     if not both:
         return f"{name}: no run that both finish; {stopped} are finished by us alone."
-    walls = [theirs.wall / ours.wall for ours, theirs in both]
-    rows = [max(theirs.rows or 0, 1) / max(ours.rows or 0, 1) for ours, theirs in both]
+    walls = [
+        statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True)) for ours, theirs in both
+    ]
+    rows = [max(theirs[0].rows or 0, 1) / max(ours[0].rows or 0, 1) for ours, theirs in both]
     return (
         f"{len(both)} runs that both finish: {name} takes {statistics.geometric_mean(walls):.2f} times our wall time "
         f"(least {min(walls):.2f}) and {statistics.geometric_mean(rows):.2f} times our rows through joins, both in "

@@ -35,6 +35,16 @@ from spark_jobs.readers.remote.operands import Operand, bare_operand, operand, r
 from spark_jobs.readers.remote.render import all_of, any_of, binary, cast, is_null, is_true, negated, one_of
 from spark_jobs.readers.remote.texts import OPERATORS, Test, TextForm, column_text, nothing
 
+_EXACT_DOUBLES = 2**53 - 1
+_REACH: dict[Op, tuple[int | None, int | None]] = {
+    Op.EQ: (-1, 1),
+    Op.LT: (None, 0),
+    Op.LE: (None, 1),
+    Op.GT: (0, None),
+    Op.GE: (-1, None),
+}
+"""Between which numbers, counted from a whole one, a number lies that compares with that one once it is cut off."""
+
 
 class Want(StrEnum):
     """Which rows a condition is to be true for, and so where it may be true for others as well.
@@ -130,7 +140,27 @@ class Conditions:
             decided = _decided(op, float(value), has_infinity=self.dialect is Dialect.SQLITE)
             if decided is not None:
                 return Test(negated(nothing(found.value())) if decided else nothing(found.value()))
-        return Test(binary(OPERATORS[op], found.value(), self._literal(found, value)))
+        hint = self._index_hint(found, op, [value])
+        return Test(binary(OPERATORS[op], found.value(), self._literal(found, value)), hint=hint)
+
+    def _index_hint(self, found: Operand, op: Op, values: Sequence[Value]) -> exp.Expr | None:
+        """What is true for all rows of a test and lets SQLite use an index; None where nothing of the sort is needed.
+
+        A column declared as integer is compared by its cast, since it may hold reals and texts: reals are cut off
+        towards zero, and texts and blobs are greater than every number.
+        """
+        if self.dialect is not Dialect.SQLITE or found.kind is not Kind.INTEGER or found.column.uniform:
+            return None
+        if any(int(value) != value or abs(int(value)) > _EXACT_DOUBLES for value in values):
+            return None
+        below, above = _REACH[op]
+        parts = []
+        if below is not None:
+            parts.append(binary(exp.GT, found.bare, literals.number(min(map(int, values)) + below)))
+        if above is None:
+            return parts[0]
+        parts.append(binary(exp.LT, found.bare, literals.number(max(map(int, values)) + above)))
+        return any_of([all_of(parts), binary(exp.GTE, found.bare, exp.Literal.string(""))])
 
     def _check_equality(self, found: Operand, op: Op, values: Sequence[Value]) -> None:
         """What compares equal only if nothing was lost on the way there."""
@@ -150,7 +180,8 @@ class Conditions:
         if found.kind is Kind.STRING:
             return self.text(found).one_of([str(value) for value in values], has_null=node.null)
         items = [self._literal(found, value) for value in (*values, *([math.nan] if has_nan else []))]
-        return Test(one_of(found.value(), [*items, *([exp.Null()] if node.null else [])]))
+        hint = self._index_hint(found, Op.EQ, values) if values else None
+        return Test(one_of(found.value(), [*items, *([exp.Null()] if node.null else [])]), hint=hint)
 
     def _is_impossible(self, found: Operand, value: Value) -> bool:
         """Whether no row can hold the value, because the database has no such number."""

@@ -27,8 +27,10 @@ _JDBC_BYTES = 64 << 20
 _CTID_SINCE = 140_000
 """The version of PostgreSQL from which on a range of pages is read without the pages around it."""
 _FEW_BYTES = 4 << 20
-_BY_EQUAL_KEYS = re.compile(r"SEARCH .* \((?:[^()<>]+=\?)(?: AND [^()<>]+=\?)*\)")
-"""A step of SQLite's plans that looks up values in an index, or row ids."""
+_BY_INDEX = re.compile(r"SEARCH .*|MULTI-INDEX OR|INDEX \d+")
+"""Steps of SQLite's plans that look into an index or at row ids."""
+_SOON_BYTES = 256 << 20
+"""A database of fewer bytes is searched within seconds, whatever the statement."""
 _MYSQL_COLUMNS = 12
 """What MySQL's EXPLAIN has; MariaDB's has 10."""
 FEW_ROWS = 10_000
@@ -94,7 +96,8 @@ def expects_few(client: Client, table: RemoteTable, statement: str) -> bool:
         return rows <= FEW_ROWS and size <= _FEW_BYTES
     if table.dialect is Dialect.SQLITE:
         steps = [str(row[-1]) for row in client.rows(f"EXPLAIN QUERY PLAN {statement}")]
-        return all(map(_BY_EQUAL_KEYS.fullmatch, steps))
+        ((stored,),) = client.rows("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
+        return int(str(stored)) <= _SOON_BYTES and all(map(_BY_INDEX.fullmatch, steps))
     # The rows that are looked at, NULL for none: of conditions that no index answers it expects nothing.
     looked_at = [row[8 if len(row) < _MYSQL_COLUMNS else 9] for row in client.rows(f"EXPLAIN {statement}")]
     return all(int(str(rows or 0)) <= FEW_ROWS for rows in looked_at)
