@@ -11,6 +11,7 @@ from spark_jobs.collector import paused_collector
 from spark_jobs.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteSourceSpec, SourceSpec
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.figures import SampleCache
+from spark_jobs.predicates.long_lists import shortened
 from spark_jobs.projection.catalog import catalog_of
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
@@ -167,9 +168,12 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     def filtered(frame: DataFrame) -> DataFrame:
         return selected(frame if query.where is None else frame.where(query.where))
 
+    def checked(frame: DataFrame) -> DataFrame:
+        return selected(frame if query.where is None else frame.where(shortened(query.where)))
+
     request = opened.request(projection, query.where)
     planned = opened.planned(request, projection.notes)
     shape = Shape(planned.scan, selected if planned.scan.exact else filtered)
-    check(Shape(planned.native("check"), filtered), "where")
+    check(Shape(planned.native("check"), checked), "where")
     every_row = query.limit is None and counts_results(planned.scan, filters=query.where is not None)
     return ScanResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)

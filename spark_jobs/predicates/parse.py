@@ -9,6 +9,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from spark_jobs.predicates.long_lists import LongLists
+
 _READ_OTHERWISE = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)")
 _OF_ITS_FILE = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
 
@@ -19,8 +21,12 @@ def parse_predicate(text: str) -> exp.Expr | None:
     None is no verdict on the text: Spark's own parser has the last word, and a predicate that only Spark can read is
     evaluated by Spark alone.
     """
+    lists = LongLists(text)
     try:
-        return sqlglot.parse_one(text, dialect="spark", into=exp.Condition) if read_alike(text) else None
+        if not read_alike(text):
+            return None
+        tree = sqlglot.parse_one(lists.text, dialect="spark", into=exp.Condition)
+        return tree if lists.put_back(tree) else sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except SqlglotError:
         return None
 

@@ -1,0 +1,63 @@
+"""Long lists of numbers are parsed apart from their predicate, and make the same tree."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from spark_jobs.predicates.long_lists import LongLists, shortened
+from spark_jobs.predicates.parse import parse_predicate
+
+MANY = ", ".join(str(number * 7) for number in range(150))
+FEW = ", ".join(map(str, range(20)))
+TEXTS = [
+    f"a IN ({MANY})",
+    f"a in( {MANY} ) AND b NOT IN ({MANY}) OR c = 1",
+    f"NOT (a IN ({MANY.replace(', ', chr(10) + ',')}))",
+    f"a IN ({FEW}) AND b.c IN ({MANY}) AND d IN ({MANY}, -1)",
+    f"a IN ({MANY}, 12345678901) OR a IN ({MANY}, 1.5)",
+    f"a IN ({MANY}) AND b = 'IN ({MANY})'",
+    f"`a IN (1)` = 1 AND a IN ({MANY}) -- IN ({MANY})",
+    f"abs(a) IN ({MANY}) AND CASE WHEN b IN ({MANY}) THEN c ELSE d END IN ({MANY})",
+    f"a = 100000000000000000 AND b IN ({MANY})",
+    f"{'a IN (' + MANY + ') OR '}" * 3 + "b > 0",
+    f"a IN (007, {MANY})",
+    f"main IN ({MANY})",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_tree_is_that_of_the_whole_text(text: str) -> None:
+    tree = parse_predicate(text)
+    assert tree == sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+    assert tree is not None
+    assert all(item.parent is node for node in tree.find_all(exp.In) for item in node.expressions)
+
+
+def test_only_long_lists_of_small_numbers_are_taken_out() -> None:
+    assert LongLists(TEXTS[0]).text == "a IN (100000000000000000)"
+    assert LongLists(f"a IN ({FEW})").text == f"a IN ({FEW})"
+    for text in (TEXTS[4].partition(" OR ")[0], TEXTS[5], TEXTS[6], TEXTS[8]):
+        assert LongLists(text).text == text
+
+
+def test_a_text_that_is_no_predicate_has_no_tree() -> None:
+    assert parse_predicate(f"a IN ({MANY}) AND AND") is None
+
+
+@pytest.mark.parametrize(
+    "column", ["id", "CAST(id AS STRING)", "CAST(id AS DECIMAL(5, 2))", "CAST(id AS DATE)", "array(id)", "nothing"]
+)
+def test_spark_finds_the_same_mistakes_in_less(column: str, spark: SparkSession) -> None:
+    frame = spark.range(3)
+    outcomes = []
+    for predicate in (f"{column} IN ({MANY})", shortened(f"{column} IN ({MANY})")):
+        try:
+            outcomes.append(frame.where(predicate).schema.simpleString())
+        except AnalysisException as problem:
+            outcomes.append(problem.getCondition())
+    assert outcomes[0] == outcomes[1]
+    assert len(shortened(f"{column} IN ({MANY})")) < 50
