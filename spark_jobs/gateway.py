@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from py4j.java_gateway import JavaObject, JVMView
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,19 @@ def elements(collection: JavaObject) -> Iterator[JavaObject]:
     iterator = collection.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def indexed(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:
+    """A Scala sequence of objects."""
+    gathered = jvm(spark).java.util.ArrayList()
+    for each in objects:
+        gathered.add(each)
+    return jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(gathered).toIndexedSeq()
+
+
+def frame_of(spark: SparkSession, plan: JavaObject) -> DataFrame:
+    """The frame of a logical plan of Spark's."""
+    return DataFrame(jvm(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def wait_for_events(spark: SparkSession) -> None:

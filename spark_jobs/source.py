@@ -283,7 +283,10 @@ def open_source(spark: SparkSession, source: AnySource) -> OpenedSource:
 
 
 def open_sources(spark: SparkSession, sources: Iterable[AnySource]) -> dict[str, OpenedSource]:
-    """Several declared sources by name, opened side by side. Raises what opening the first bad one raises."""
+    """Several declared sources by name, opened side by side.
+
+    Raises what opening a bad one raises: a table of a database before files, these in their order.
+    """
     found = list(sources)
     files = [source for source in found if isinstance(source, Source)]
     if len(files) < 2:
@@ -293,7 +296,4 @@ def open_sources(spark: SparkSession, sources: Iterable[AnySource]) -> dict[str,
         waiting = {source.name: threads.submit(opening, source) for source in files}
         # Connections to databases stay in the thread that made them.
         others = {source.name: open_source(spark, source) for source in found if source.name not in waiting}
-        return {
-            source.name: others[source.name] if source.name in others else waiting[source.name].result()
-            for source in found
-        }
+        return others | {name: opened.result() for name, opened in waiting.items()}

@@ -155,7 +155,7 @@ class Estimate:
         """For each relation, which others have a column that is equal to a key of it."""
         met = [0] * len(self._relations)
         for group in self._classes:
-            inside = mask_of_members(group)
+            inside = sum(1 << number for number in {member.relation for member in group})
             for member in group:
                 known = self._relations[member.relation].columns.get(member.key)
                 if known is not None and known.unique:
@@ -215,14 +215,6 @@ class Estimate:
         """Distinct values that a relation has of a class, None where it has no column in it."""
         found = [self._relations[relation].distinct(member.key) for member in group if member.relation == relation]
         return max(found) if found else None
-
-
-def mask_of_members(group: Iterable[Member]) -> int:
-    """The relations that the columns of a class belong to."""
-    mask = 0
-    for member in group:
-        mask |= 1 << member.relation
-    return mask
 
 
 def share_kept(node: exp.Expr, distinct: Mapping[Key, float]) -> float:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.gateway import jvm
+from spark_jobs.gateway import frame_of, indexed, jvm
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import RelationFigures
@@ -25,6 +25,7 @@ from spark_jobs.joins.chooser import Chooser, Setting, tree_report
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
 from spark_jobs.joins.graph import Ordered, Tree, attached
+from spark_jobs.joins.hints import broadcast_hint
 from spark_jobs.joins.push import Equated
 from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
@@ -57,8 +58,7 @@ class CatalystJoins:
         changed = None if may_fail or plan.isStreaming() else self._rewritten(plan)
         if changed is None:
             return frame, tuple(self._reports)
-        made = jvm(self._spark).org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, changed)
-        found = DataFrame(made, self._spark)
+        found = frame_of(self._spark, changed)
         if found.schema != frame.schema:
             reason = "the columns would not be the same"
             return frame, tuple(
@@ -77,7 +77,7 @@ class CatalystJoins:
         if all(each is None for each in found):
             return None
         taken = [old if new is None else new for old, new in zip(children, found, strict=True)]
-        return plan.withNewChildren(self._indexed(taken))
+        return plan.withNewChildren(indexed(self._spark, taken))
 
     def _chain(self, plan: JavaObject, chain: CatalystChain) -> JavaObject | None:
         items = [self._rewritten(item) for item in chain.items]
@@ -141,8 +141,8 @@ class CatalystJoins:
         keys = {columns[key].lower(): key for key in chain.keys_of(place) if key in columns}
         parts = (_parsed(condition, frozenset(columns)) for condition in conditions)
         wanted = Wanted(name, tuple(part for part in parts if part is not None), frozenset(keys))
-        made = jvm(self._spark).org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, relation)
-        known = self._facts.of(f"{name} {made.semanticHash()}", DataFrame(made, self._spark), wanted)
+        made = frame_of(self._spark, relation)
+        known = self._facts.of(f"{name} {made.semanticHash()}", made, wanted)
         if known is None:
             return None
         found = {(name, keys[key]): figures for (_, key), figures in known.columns.items() if key in keys}
@@ -164,21 +164,12 @@ class CatalystJoins:
         )
 
     def _hint(self, side: Tree, chain: CatalystChain, hinted: frozenset[str]) -> JavaObject:
-        scala, logical = jvm(self._spark).scala, self._catalyst.plans.logical
         if not isinstance(side, int) or chain.names[side] not in hinted:
-            return scala.Option.empty()
-        broadcast = getattr(logical, "BROADCAST$").__getattr__("MODULE$")
-        return scala.Some(logical.HintInfo(scala.Some(broadcast)))
+            return jvm(self._spark).scala.Option.empty()
+        return broadcast_hint(self._spark)
 
     def _all_of(self, conditions: Sequence[JavaObject]) -> JavaObject:
         return reduce(self._catalyst.expressions.And, conditions)
-
-    def _indexed(self, plans: Sequence[JavaObject]) -> JavaObject:
-        view = jvm(self._spark)
-        gathered = view.java.util.ArrayList()
-        for plan in plans:
-            gathered.add(plan)
-        return view.scala.jdk.javaapi.CollectionConverters.asScala(gathered).toIndexedSeq()
 
 
 def _parsed(condition: JavaObject, columns: frozenset[str]) -> exp.Expr | None:

@@ -68,17 +68,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Choice:
-    """The order to run a chain in, the relations and the joined relations to broadcast, and the report."""
+    """The order to run a chain in, the sets of relations that are to be broadcast once they are joined, the report."""
 
     after: Ordered
-    hinted: frozenset[str]
-    joined: frozenset[frozenset[str]]
+    broadcast: frozenset[frozenset[str]]
     report: JoinReport
 
     @property
     def changes(self) -> bool:
         """Whether anything is to be written anew."""
-        return self.report.reordered or bool(self.hinted) or bool(self.joined)
+        return self.report.reordered or bool(self.broadcast)
+
+    @property
+    def hinted(self) -> frozenset[str]:
+        """The relations that are broadcast by themselves."""
+        return frozenset(name for names in self.broadcast if len(names) == 1 for name in names)
+
+    @property
+    def joined(self) -> frozenset[frozenset[str]]:
+        """The sets of several."""
+        return frozenset(names for names in self.broadcast if len(names) > 1)
 
 
 class Chooser:
@@ -120,18 +129,18 @@ class Chooser:
         is_better = len(self._chain.items) > 2 and found.cost < _GAIN * old
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
         after = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
-        hinted, joined = self._broadcast(after.tree), self._broadcast_joins(after.tree)
+        broadcast = self._broadcast(after.tree)
         rows = f"about {found.cost if is_better else old:,.0f} rows joined or moved"
         report = JoinReport(
             before=tree_report(before.tree, self._chain.items, self.estimate.rows, ()),
-            after=tree_report(after.tree, self._chain.items, self.estimate.rows, hinted, joined),
+            after=tree_report(after.tree, self._chain.items, self.estimate.rows, broadcast),
             reason=f"{rows} instead of {old:,.0f}" if is_better else f"{rows}, no order is much better",
             reordered=is_better,
             method=found.method,
             star=tuple(label(self._chain.items[number].plan) for number in stars),
             seconds=round(time.perf_counter() - started, 3),
         )
-        return Choice(after, hinted, joined, report)
+        return Choice(after, broadcast, report)
 
     def _mask(self, condition: Conjunct) -> int:
         """The items that a condition refers to."""
@@ -207,30 +216,22 @@ class Chooser:
         ]
         return Conjunct(exp.EQ(this=columns[0], expression=columns[1]), frozenset({left.key[0], right.key[0]}))
 
-    def _broadcast(self, tree: Tree) -> frozenset[str]:
-        """Relations on the smaller side of a join that are provably small enough for every executor to hold."""
+    def _broadcast(self, tree: Tree) -> frozenset[frozenset[str]]:
+        """Relations, and sets whose joins, are the smaller side of a join and provably small enough for a hint."""
         if isinstance(tree, int):
             return frozenset()
         found = self._broadcast(tree.left) | self._broadcast(tree.right)
-        sides = sorted((tree.left, tree.right), key=lambda side: self.estimate.rows(mask_of(_shape(side))))
-        small = sides[0]
-        if isinstance(small, int) and any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts):
-            plan = self._chain.items[small].plan
-            if isinstance(plan, Leaf) and may_be_hinted(self._relations[small], self._setting.broadcast_bytes):
-                found |= {plan.name}
-        return found
-
-    def _broadcast_joins(self, tree: Tree) -> frozenset[frozenset[str]]:
-        """Sets of relations whose joins are the smaller side of a join, and provably small: keys bound their rows."""
-        if isinstance(tree, int):
-            return frozenset()
-        found = self._broadcast_joins(tree.left) | self._broadcast_joins(tree.right)
         small = min((tree.left, tree.right), key=lambda side: self.estimate.rows(mask_of(_shape(side))))
-        if isinstance(small, int) or not any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts):
+        if not any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts) or not self._may_hint(small):
             return found
-        if not self._is_broadcast(mask_of(_shape(small))):
-            return found
-        return found | {frozenset(name for number in places(small) for name in self._chain.items[number].plan.names)}
+        return found | {_names(small, self._chain.items)}
+
+    def _may_hint(self, tree: Tree) -> bool:
+        """Whether a side of a join may be hinted."""
+        if not isinstance(tree, int):
+            return self._may_hint_joined(mask_of(_shape(tree)))
+        is_leaf = isinstance(self._chain.items[tree].plan, Leaf)
+        return is_leaf and may_be_hinted(self._relations[tree], self._setting.broadcast_bytes)
 
     def _is_broadcast(self, mask: int) -> bool:
         """Whether Spark broadcasts a set: what is hinted, or one relation that is small by its files."""
@@ -240,8 +241,8 @@ class Chooser:
         if not isinstance(self._chain.items[number].plan, Leaf):
             return False
         figures, setting = self._relations[number], self._setting
-        is_small = figures.stored is not None and figures.stored <= setting.small_files
-        return is_small or may_be_hinted(figures, setting.broadcast_bytes)
+        has_few_bytes = figures.stored is not None and figures.stored <= setting.small_files
+        return has_few_bytes or may_be_hinted(figures, setting.broadcast_bytes)
 
     def _is_table(self, plan: Plan) -> bool:
         """Whether an item is a table by its name, which Spark's plan of the query then has as well."""
@@ -273,6 +274,11 @@ def _shape(tree: Tree) -> Shape:
     return tree if isinstance(tree, int) else Branch(_shape(tree.left), _shape(tree.right))
 
 
+def _names(tree: Tree, items: Sequence[Item]) -> frozenset[str]:
+    """The relations of a tree."""
+    return frozenset(name for number in places(tree) for name in items[number].plan.names)
+
+
 def label(plan: Plan) -> str:
     """A plan in a few words: its relation, or the relations that it joins."""
     if isinstance(plan, Leaf):
@@ -286,20 +292,19 @@ def tree_report(
     tree: Tree,
     items: Sequence[Item],
     rows: Callable[[int], float] | None,
-    hinted: Collection[str],
-    joined: Collection[frozenset[str]] = (),
+    broadcast: Collection[frozenset[str]],
 ) -> JoinTree:
-    """A tree for the report."""
+    """A tree for the report; `broadcast` are the relations of each part that is hinted."""
+    hint = "BROADCAST" if _names(tree, items) in broadcast else None
     estimated = None if rows is None else round(rows(mask_of(_shape(tree))), 1)
     if isinstance(tree, int):
         name = label(items[tree].plan)
-        return JoinTree(relation=name, hint="BROADCAST" if name in hinted else None, estimated=estimated)
-    names = frozenset(name for number in places(tree) for name in items[number].plan.names)
+        return JoinTree(relation=name, hint=hint, estimated=estimated)
     return JoinTree(
-        hint="BROADCAST" if names in joined else None,
+        hint=hint,
         kind=tree.kind.value,
         condition=" AND ".join(written(conjunct.node) for conjunct in tree.conjuncts) or None,
         estimated=estimated,
-        left=tree_report(tree.left, items, rows, hinted, joined),
-        right=tree_report(tree.right, items, rows, hinted, joined),
+        left=tree_report(tree.left, items, rows, broadcast),
+        right=tree_report(tree.right, items, rows, broadcast),
     )

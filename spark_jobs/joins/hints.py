@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.gateway import elements, jvm
+from spark_jobs.gateway import elements, frame_of, indexed, jvm
 
 
 def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame:
@@ -17,12 +15,16 @@ def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame
     """
     if not joined:
         return frame
-    plan = frame._jdf.queryExecution().analyzed()
-    hinted, _ = _Hints(frame.sparkSession, joined).hinted(plan)
-    made = jvm(frame.sparkSession).org.apache.spark.sql.classic.Dataset.ofRows(
-        frame.sparkSession._jsparkSession, hinted
-    )
-    return DataFrame(made, frame.sparkSession)
+    spark = frame.sparkSession
+    hinted, _ = _Hints(spark, joined).hinted(frame._jdf.queryExecution().analyzed())
+    return frame_of(spark, hinted)
+
+
+def broadcast_hint(spark: SparkSession) -> JavaObject:
+    """What the side of a join has in Spark's plan that is to be broadcast."""
+    scala, logical = jvm(spark).scala, jvm(spark).org.apache.spark.sql.catalyst.plans.logical
+    broadcast = getattr(logical, "BROADCAST$").__getattr__("MODULE$")
+    return scala.Some(logical.HintInfo(scala.Some(broadcast)))
 
 
 class _Hints:
@@ -31,8 +33,8 @@ class _Hints:
     def __init__(self, spark: SparkSession, joined: frozenset[frozenset[str]]) -> None:
         self._views = frozenset[str]().union(*joined)
         self._joined = joined
-        self._jvm = jvm(spark)
-        self._logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
+        self._spark = spark
+        self._logical = jvm(spark).org.apache.spark.sql.catalyst.plans.logical
 
     def hinted(self, plan: JavaObject) -> tuple[JavaObject, frozenset[str]]:
         """The plan with its hints, and the views in it."""
@@ -45,7 +47,7 @@ class _Hints:
         if not views:
             return plan, views
         if any(new is not old for (new, _), old in zip(found, children, strict=True)):
-            plan = plan.withNewChildren(self._indexed([new for new, _ in found]))
+            plan = plan.withNewChildren(indexed(self._spark, [new for new, _ in found]))
         if kind == "Join" and any(names in self._joined for _, names in found):
             hints = [self._hint(names, known) for (_, names), known in zip(found, _known(plan.hint()), strict=True)]
             plan = self._logical.Join(
@@ -56,14 +58,7 @@ class _Hints:
     def _hint(self, names: frozenset[str], known: JavaObject) -> JavaObject:
         if names not in self._joined or known.isDefined():
             return known
-        broadcast = getattr(self._logical, "BROADCAST$").__getattr__("MODULE$")
-        return self._jvm.scala.Some(self._logical.HintInfo(self._jvm.scala.Some(broadcast)))
-
-    def _indexed(self, plans: Sequence[JavaObject]) -> JavaObject:
-        gathered = self._jvm.java.util.ArrayList()
-        for plan in plans:
-            gathered.add(plan)
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(gathered).toIndexedSeq()
+        return broadcast_hint(self._spark)
 
 
 def _known(hint: JavaObject) -> tuple[JavaObject, JavaObject]:

@@ -51,12 +51,14 @@ class CostModel:
     def step(self, left: int, right: int) -> float:
         """Cost of one join, without what its sides cost."""
         sides = self.rows(left), self.rows(right)
-        moved = 0.0 if self.broadcast is None else self._moved(left, right)
         is_loop = self.hashed is not None and not self.hashed(left, right)
-        return self.rows(left | right) + moved + (_COMPARED * sides[0] * sides[1] if is_loop else 0.0)
+        compared = _COMPARED * sides[0] * sides[1] if is_loop else 0.0
+        return self.rows(left | right) + self._moved(left, right) + compared
 
     def _moved(self, left: int, right: int) -> float:
-        sent = [self.rows(side) for side in (left, right) if self.broadcast is not None and self.broadcast(side)]
+        if self.broadcast is None:
+            return 0.0
+        sent = [self.rows(side) for side in (left, right) if self.broadcast(side)]
         return min([*sent, self.rows(left) + self.rows(right)])
 
     def cost(self, shape: Shape) -> float:

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameReader, SparkSession
 
 from spark_jobs.contract import SourceFormat
-from spark_jobs.gateway import elements, jvm
+from spark_jobs.gateway import elements, indexed, jvm
 from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.protocol import Source
 
@@ -25,14 +25,16 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
     Spark's own code reads the footer and makes a schema of it (`ParquetFileFormat`). What goes wrong is left to Spark,
     which says so.
     """
-    merges = conf(spark, "spark.sql.parquet.mergeSchema", "false") != "false"
-    if source.format is not SourceFormat.PARQUET or len(source.paths) != 1 or merges:
+    if source.format is not SourceFormat.PARQUET or len(source.paths) != 1:
+        return reader
+    if conf(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
         return reader
     if not _HARMLESS.issuperset(source.options) or not _WILD.isdisjoint(source.paths[0]):
         return reader
     try:
-        file = _first_file(spark, source.paths[0])
-        schema = None if file is None else _schema(spark, file)
+        hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+        file = _first_file(spark, source.paths[0], hadoop)
+        schema = None if file is None else _schema(spark, file, hadoop)
         if schema is not None:
             reader._jreader.schema(schema)
     except Py4JError:
@@ -40,10 +42,10 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
     return reader
 
 
-def _first_file(spark: SparkSession, path: str) -> JavaObject | None:
+def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:
     """The file whose footer Spark reads: the first of a directory with nothing but files, no summaries of them."""
     place = jvm(spark).org.apache.hadoop.fs.Path(path)
-    system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    system = place.getFileSystem(hadoop)
     known = system.getFileStatus(place)
     if known.isFile():
         return known if path.endswith(".parquet") else None
@@ -55,14 +57,8 @@ def _first_file(spark: SparkSession, path: str) -> JavaObject | None:
     return names[seen[0]] if seen and all(name.endswith(".parquet") for name in seen) else None
 
 
-def _schema(spark: SparkSession, file: JavaObject) -> JavaObject | None:
-    view = jvm(spark)
-    made = getattr(view.org.apache.spark.sql.execution.datasources.parquet, "ParquetFileFormat$")
+def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
+    made = getattr(jvm(spark).org.apache.spark.sql.execution.datasources.parquet, "ParquetFileFormat$")
     format_ = getattr(made, "MODULE$")
-    files = view.java.util.ArrayList()
-    files.add(file)
-    chosen = view.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    footers = format_.readParquetFootersInParallel(hadoop, chosen, False, False)
-    found = format_.readSchema(footers, spark._jsparkSession)
-    return next(elements(found), None)
+    footers = format_.readParquetFootersInParallel(hadoop, indexed(spark, [file]), False, False)
+    return next(elements(format_.readSchema(footers, spark._jsparkSession)), None)

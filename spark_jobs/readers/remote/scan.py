@@ -120,11 +120,9 @@ class RemoteScan:
         with ExitStack() as stack:
             stack.callback(client.close)
             if not small and plan.table.dialect is Dialect.POSTGRES and may_be_sliced(plan.table, plan.spec) is None:
-                cut = self._cut_by(client)
+                cut = self._cut_by(client, stack)
                 if not cut.few:
                     self._ahead = cut
-                    if self._snapshot is not None:
-                        stack.pop_all()
                     return None
             elif not small and not expects_few(client, plan.table, statement):
                 return None
@@ -169,13 +167,10 @@ class RemoteScan:
         client = connect(plan.address, Settings(statement_timeout=plan.spec.statement_timeout))
         with ExitStack() as stack:
             stack.callback(client.close)
-            cut = self._cut_by(client)
-            if self._snapshot is not None:
-                stack.pop_all()
-        return cut
+            return self._cut_by(client, stack)
 
-    def _cut_by(self, client: Client) -> Slices:
-        """The same, by a connection that stays open where it holds the state."""
+    def _cut_by(self, client: Client, stack: ExitStack) -> Slices:
+        """The same, by a connection that `stack` closes, but for one that holds the state."""
         plan = self._plan
         self.release()
         cut = slices(
@@ -184,6 +179,7 @@ class RemoteScan:
         if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
             self._snapshot = client.export_snapshot()
             self._held = weakref.finalize(self, client.close)
+            stack.pop_all()
         return cut
 
     def _reading(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from hashlib import sha256
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,22 +20,14 @@ class StandIn:
 
     def __init__(self, spark: SparkSession, place: str, schema: StructType) -> None:
         """`place` tells a table from all others, for Spark as well: frames of two tables are never the same query."""
-        self._spark = spark
         # A digest: names may hold anything that ends a text in SQL.
         self._said = f"the stand-in for table {sha256(place.encode()).hexdigest()} was read"
-        self._schema = schema
+        columns = [f"CAST(NULL AS {each.dataType.simpleString()}) AS {quote_name(each.name)}" for each in schema.fields]
+        self._frame = spark.sql(f"SELECT {', '.join(columns)} WHERE raise_error('{self._said}') IS NULL")
 
     def frame(self) -> DataFrame:
         """The columns."""
         return self._frame
-
-    @cached_property
-    def _frame(self) -> DataFrame:
-        columns = ", ".join(
-            f"CAST(NULL AS {field.dataType.simpleString()}) AS {quote_name(field.name)}"
-            for field in self._schema.fields
-        )
-        return self._spark.sql(f"SELECT {columns} WHERE raise_error('{self._said}') IS NULL")
 
     def limited(self, limit: int) -> LimitedScan | None:
         """Nothing."""

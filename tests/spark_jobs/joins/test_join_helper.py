@@ -63,16 +63,6 @@ def test_sql_text_is_reordered_and_its_rows_stay(spark: SparkSession) -> None:
     assert rows(spark.sql(found.sql)) == rows(spark.sql(QUERY))
 
 
-@pytest.fixture
-def no_broadcasts(spark: SparkSession) -> Iterator[None]:
-    """As with large tables: every join shuffles both of its sides."""
-    key = "spark.sql.autoBroadcastJoinThreshold"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "-1")
-    yield
-    spark.conf.set(key, before or "10MB")
-
-
 @pytest.mark.usefixtures("no_broadcasts")
 @pytest.mark.parametrize("permutation", range(4))
 def test_sparks_optimizer_keeps_the_order(spark: SparkSession, permutation: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -218,16 +218,6 @@ def test_each_scan_of_a_source_is_reported_by_itself(answer: Answer) -> None:
     assert [conjunct.sql for conjunct in reports["customers as b"].conjuncts] == ["id < 5"]
     assert reports["customers as a"].rows_decoded == 40
     assert reports["customers as b"].rows_decoded == 20, "the other file has no such row"
-
-
-@pytest.fixture
-def no_broadcasts(spark: SparkSession) -> Iterator[None]:
-    """As with large tables: every join shuffles both of its sides."""
-    key = "spark.sql.autoBroadcastJoinThreshold"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "-1")
-    yield
-    spark.conf.set(key, before or "10MB")
 
 
 @pytest.mark.usefixtures("no_broadcasts")

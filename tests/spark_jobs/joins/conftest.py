@@ -1,0 +1,18 @@
+"""What tests of joins share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def no_broadcasts(spark: SparkSession) -> Iterator[None]:
+    """As with large tables: every join shuffles both of its sides."""
+    key = "spark.sql.autoBroadcastJoinThreshold"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "-1")
+    yield
+    spark.conf.set(key, before or "10MB")
