@@ -53,7 +53,8 @@ class Setting:
     """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode.
 
     Relations in files of up to `small_files` bytes Spark broadcasts by itself. `hints_joins` tells that what comes out
-    of joins can be hinted too. `idle` says why nothing is to be analysed, if that is so.
+    of joins can be hinted too. `idle` says why nothing is to be analysed, if that is so; where the written order
+    compares all rows of two sides, it is.
     """
 
     options: JoinOptions

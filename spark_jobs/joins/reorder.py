@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from sqlglot import exp
 
 from spark_jobs.contract import JoinReport
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.chooser import Chooser, Figures, Setting, label, tree_report
-from spark_jobs.joins.graph import Filter, Join, JoinKind, Leaf, Plan, extract
+from spark_jobs.joins.graph import Chain, Filter, Item, Join, JoinKind, Leaf, Plan, Tree, extract, names_at
 from spark_jobs.joins.rewrite import obstacle, write
 from spark_jobs.joins.rule import documented_order
 
@@ -33,7 +36,8 @@ def reorder(block: Block, setting: Setting) -> Reordered | None:
         return None
     started = time.perf_counter()
     before = documented_order(chain)
-    reason = setting.idle or (None if setting.options.reorder else "join_reorder is off")
+    reason = None if setting.options.reorder else "join_reorder is off"
+    reason = reason or (None if _must_be_looked_at(before.tree, chain, setting) else setting.idle)
     reason = reason or obstacle(block, chain, ansi=setting.ansi)
     figures = [] if reason else [_item_figures(block, item.plan, setting.figures) for item in chain.items]
     unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
@@ -47,6 +51,26 @@ def reorder(block: Block, setting: Setting) -> Reordered | None:
         write(block, chain, choice.after, choice.hinted)
     joined = frozenset(frozenset(block.relations[name].name for name in names) for names in choice.joined)
     return Reordered(choice.report, joined)
+
+
+def _must_be_looked_at(tree: Tree, chain: Chain, setting: Setting) -> bool:
+    """Whether another order is looked for whatever that takes: this one compares all rows of two sides, unboundedly.
+
+    A number of bytes that the user has set is left to mean what it says.
+    """
+    return len(chain.items) > 2 and setting.options.min_bytes is None and _has_loop(tree, chain.items)
+
+
+def _has_loop(tree: Tree, items: Sequence[Item]) -> bool:
+    """Whether no equality connects the sides of a join, so that Spark cannot hash them."""
+    if isinstance(tree, int):
+        return False
+    left, right = names_at(tree.left, items), names_at(tree.right, items)
+    hashed = any(
+        isinstance(each.node, exp.EQ | exp.NullSafeEQ) and each.names & left and each.names & right
+        for each in tree.conjuncts
+    )
+    return not hashed or _has_loop(tree.left, items) or _has_loop(tree.right, items)
 
 
 def estimated_rows(block: Block, setting: Setting) -> float | None:

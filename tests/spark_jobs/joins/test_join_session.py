@@ -254,6 +254,25 @@ def test_small_sources_are_not_analysed(joins: JoinOptions, reason: str, answer:
     assert {node.estimated for node in report.after.nodes()} == {None}
 
 
+LOOP = """SELECT o.id, n.id FROM orders o, nations n, customers c
+    WHERE o.customer = c.id AND c.nation = n.id AND (n.name = 'nation 3' OR o.total > 45)"""
+"""As written, Spark compares all orders with all nations."""
+
+
+def test_where_all_rows_would_be_compared_small_sources_are_analysed_too(answer: Answer, oracle: Oracle) -> None:
+    result = answer(LOOP, JoinOptions(), "spark")
+    (report,) = result.joins()
+    assert report.reordered
+    assert [node.relation for node in report.before.nodes() if node.relation] == ["o", "n", "c"]
+    assert all(" = " in (node.condition or " = ") for node in report.after.nodes())
+    assert result.run(rows) == oracle(LOOP)[0]
+
+
+def test_bytes_that_the_user_sets_hold_where_all_rows_are_compared(answer: Answer) -> None:
+    (report,) = answer(LOOP, JoinOptions(min_bytes=1 << 30)).joins()
+    assert "fewer than are analysed" in report.reason
+
+
 def test_a_source_is_opened_once_however_often_it_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
