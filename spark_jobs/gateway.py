@@ -9,6 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import PushdownError
 
+_PIECE = 2000
+"""Characters that fit into one write, whatever they are."""
+
 
 def jvm(spark: SparkSession) -> JVMView:
     """The JVM's packages. Raises PushdownError on Spark Connect, which has no JVM to talk to."""
@@ -23,6 +26,22 @@ def elements(collection: JavaObject) -> Iterator[JavaObject]:
     iterator = collection.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def text_of(spark: SparkSession, thing: JavaObject) -> str:
+    """The text of an object of the JVM, in pieces.
+
+    An answer of more than 8 KiB takes the JVM two writes, and the second waits 40 ms for the first to be acknowledged
+    (py4j issue 516).
+    """
+    text = jvm(spark).java.lang.StringBuilder().append(thing)
+    pieces, start = [], 0
+    left = int(text.codePointCount(0, text.length()))
+    while left:
+        end = text.offsetByCodePoints(start, min(left, _PIECE))
+        pieces.append(str(text.substring(start, end)))
+        start, left = end, left - min(left, _PIECE)
+    return "".join(pieces)
 
 
 def indexed(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:

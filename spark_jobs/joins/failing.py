@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from spark_jobs.gateway import jvm
+from spark_jobs.gateway import elements, jvm, text_of
 from spark_jobs.joins.text import is_typed_literal
 
 _NEVER_FAIL = (
@@ -21,6 +21,11 @@ _NEVER_FAIL = (
 )
 _CONDITION = re.compile(r"^\W*(?:Join|Filter)\b")
 _CAST = re.compile(r"\bcast\([^'\d]")
+_HARMLESS = re.compile(
+    r"\bcast\((?:(?:[\d.-]+|null) as [a-z]+(?:\(\d+,\d+\))?|\w+#\d+L as decimal\(20,0\))\)|\(0 [-+*/] 0\)"
+)
+"""Texts of casts and sums of constants, and of long integers as the decimals that hold them all."""
+_CAST_FIRST = re.compile(r"^[ :+-]*cast\(")
 _WITH_CONDITIONS = frozenset({"Join", "Filter"})
 
 
@@ -35,18 +40,15 @@ def casts_may_fail(frame: DataFrame) -> bool:
     if not isinstance(session, SparkSession):
         return _told_to_cast(frame)
     plan = frame._jdf.queryExecution().analyzed()
-    if _CAST.search(str(plan.toString())) is None:
-        # Asking every node of a plan takes a while.
-        return False
     can_widen = jvm(session).org.apache.spark.sql.catalyst.expressions.Cast.canUpCast
     return any(
         expression.getClass().getSimpleName() == "Cast"
         and not expression.child().foldable()
         and not can_widen(expression.child().dataType(), expression.dataType())
-        for node in _plans(plan)
+        for node in _found(plan, _lines(text_of(session, plan)), _may_cast_rows)
         if node.nodeName() in _WITH_CONDITIONS
-        for condition in _each(node.expressions())
-        for expression in _nodes(condition)
+        for condition in elements(node.expressions())
+        for expression in _found(condition, _lines(str(condition.treeString())), _CAST_FIRST.match)
     )
 
 
@@ -60,20 +62,34 @@ def _told_to_cast(frame: DataFrame) -> bool:
     return not analysed or any(_CAST.search(line) for line in lines)
 
 
-def _plans(plan: JavaObject) -> Iterator[JavaObject]:
-    """A plan and all plans in it, those of sub-queries too."""
-    for node in _nodes(plan):
-        yield node
-        for query in _each(node.subqueries()):
-            yield from _plans(query)
+def _found(tree: JavaObject, lines: list[str], wanted: Callable[[str], object]) -> Iterator[JavaObject]:
+    """The nodes of a tree of Spark's, sub-queries included, whose lines in its text are wanted.
+
+    Spark numbers the nodes by the lines of the tree's text, so that not each has to be asked, which takes a while.
+    Where a text has more lines than nodes, because of a constant in it, all nodes are taken.
+    """
+    if tree.apply(len(lines) - 1) is None:
+        yield from _nodes(tree)
+        return
+    yield from (tree.apply(number) for number, line in enumerate(lines) if wanted(line))
+
+
+def _may_cast_rows(line: str) -> bool:
+    """Whether a line of a plan's text is a condition with casts of more than constants, or of what fits anyhow."""
+    if _CONDITION.match(line) is None:
+        return False
+    before = ""
+    while before != line:
+        before, line = line, _HARMLESS.sub("0", line)
+    return "cast(" in line
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
 
 
 def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
     """A tree of Spark's, and all trees in it."""
     yield tree
-    for child in _each(tree.children()):
+    for child in (*elements(tree.innerChildren()), *elements(tree.children())):
         yield from _nodes(child)
-
-
-def _each(sequence: JavaObject) -> Iterator[JavaObject]:
-    yield from (sequence.apply(place) for place in range(sequence.size()))

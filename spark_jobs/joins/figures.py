@@ -19,7 +19,7 @@ from spark_jobs.joins.budget import AnalysisClock
 from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures, share_kept
 from spark_jobs.joins.sample import Sample, look
 from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Fold, Scope
+from spark_jobs.predicates.derive import Scope
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import InputFile, input_files, input_uris
 from spark_jobs.readers.protocol import AnySource, Source
@@ -36,18 +36,37 @@ _TINY = 1 << 20
 _LONGEST_TEXT = 64
 """Bytes taken for a text, array or struct in memory; about what such columns have."""
 
+_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+"""What the value of a constant depends on."""
+_MOST_CONSTANTS = 1000
+
 _CacheKey = tuple[object, ...]
 
 
 class SampleCache:
     """What was seen of sets of files; a set that is asked for again, with no more columns, is not looked at again.
 
-    A set is known by the files' names, sizes and times. `clock` tells what looking costs.
+    A set is known by the files' names, sizes and times. `clock` tells what looking costs. Constants that Spark has
+    worked out for conditions are kept too.
     """
 
     def __init__(self) -> None:
         self._samples: dict[_CacheKey, tuple[frozenset[str], Sample]] = {}
+        self._constants: dict[_CacheKey, object] = {}
         self.clock = AnalysisClock()
+
+    def constant(self, spark: SparkSession, sql: str) -> object:
+        """The value of a constant expression, the same at any time in sessions set alike; None where it has none."""
+        key = (*(spark.conf.get(setting, None) for setting in _MEANING), sql)
+        if key not in self._constants:
+            try:
+                row = spark.sql(f"SELECT {sql}").head()
+            except (PySparkException, ValueError, OverflowError):
+                row = None
+            if len(self._constants) >= _MOST_CONSTANTS:
+                self._constants.clear()
+            self._constants[key] = None if row is None else row[0]
+        return self._constants[key]
 
     def knows(self, source: Source, files: Sequence[InputFile]) -> bool:
         """Whether these files of a source were looked at."""
@@ -102,7 +121,6 @@ class SourceFigures:
     def __init__(self, spark: SparkSession, cache: SampleCache) -> None:
         self._spark = spark
         self._cache = cache
-        self._folded: dict[str, object] = {}
         self._files: dict[str, tuple[InputFile, ...] | None] = {}
 
     def bytes(self, source: AnySource, opened: Opened) -> int | None:
@@ -186,18 +204,8 @@ class SourceFigures:
         except (KeyError, pa.ArrowException):
             return None
 
-    @property
-    def _fold(self) -> Fold:
-        def fold(sql: str) -> object:
-            if sql not in self._folded:
-                try:
-                    row = self._spark.sql(f"SELECT {sql}").head()
-                except (PySparkException, ValueError, OverflowError):
-                    row = None
-                self._folded[sql] = None if row is None else row[0]
-            return self._folded[sql]
-
-        return fold
+    def _fold(self, sql: str) -> object:
+        return self._cache.constant(self._spark, sql)
 
 
 def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:

@@ -92,7 +92,9 @@ class Ordering:
         changed = written(tree)
         if changed == plain:
             return OrderedQuery(text, joins, broadcast)
-        problem = self._refusal or _difference(text, plain, changed, frame, ansi=self._setting.ansi)
+        # Hints alone show no condition rows that it would not have met.
+        may_cast = not self._setting.ansi or not any(report.reordered for report in joins)
+        problem = self._refusal or _difference(text, plain, changed, frame, may_cast=may_cast)
         if problem is None:
             return OrderedQuery(changed, joins, broadcast)
         return OrderedQuery(text, tuple(_as_before(report, problem) for report in joins))
@@ -171,11 +173,13 @@ def _refusal(*, commas_bind_weaker: bool, case_sensitive: bool) -> str | None:
     return "names may differ by case alone (spark.sql.caseSensitive)" if case_sensitive else None
 
 
-def _difference(text: str, plain: str, changed: str, frame: Callable[[str], DataFrame], *, ansi: bool) -> str | None:
+def _difference(
+    text: str, plain: str, changed: str, frame: Callable[[str], DataFrame], *, may_cast: bool
+) -> str | None:
     """Why a changed text must not stand for the original, None where it may."""
     try:
         original = frame(text)
-        if ansi and casts_may_fail(original):
+        if not may_cast and casts_may_fail(original):
             return "a comparison casts, and could fail in another order on rows that it never met before"
         if not is_same_query(original, frame(plain)):
             return "Spark reads the query differently once it is written anew"
