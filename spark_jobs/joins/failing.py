@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from spark_jobs.gateway import elements, jvm, text_of
+from spark_jobs.joins.outline import outline
 from spark_jobs.joins.text import is_typed_literal
 
 _NEVER_FAIL = (
@@ -25,8 +26,7 @@ _HARMLESS = re.compile(
     r"\bcast\((?:(?:[\d.-]+|null) as [a-z]+(?:\(\d+,\d+\))?|\w+#\d+L as decimal\(20,0\))\)|\(0 [-+*/] 0\)"
 )
 """Texts of casts and sums of constants, and of long integers as the decimals that hold them all."""
-_CAST_FIRST = re.compile(r"^[ :+-]*cast\(")
-_WITH_CONDITIONS = frozenset({"Join", "Filter"})
+_WITH_CONDITIONS = ("Join", "Filter")
 
 
 def may_fail(condition: exp.Expr) -> bool:
@@ -45,10 +45,10 @@ def casts_may_fail(frame: DataFrame) -> bool:
         expression.getClass().getSimpleName() == "Cast"
         and not expression.child().foldable()
         and not can_widen(expression.child().dataType(), expression.dataType())
-        for node in _found(plan, _lines(text_of(session, plan)), _may_cast_rows)
+        for node in _found(plan, text_of(session, plan), _may_cast_rows)
         if node.nodeName() in _WITH_CONDITIONS
         for condition in elements(node.expressions())
-        for expression in _found(condition, _lines(str(condition.treeString())), _CAST_FIRST.match)
+        for expression in _found(condition, str(condition.treeString()), _is_cast)
     )
 
 
@@ -62,21 +62,14 @@ def _told_to_cast(frame: DataFrame) -> bool:
     return not analysed or any(_CAST.search(line) for line in lines)
 
 
-def _found(tree: JavaObject, lines: list[str], wanted: Callable[[str], object]) -> Iterator[JavaObject]:
-    """The nodes of a tree of Spark's, sub-queries included, whose lines in its text are wanted.
-
-    Spark numbers the nodes by the lines of the tree's text, so that not each has to be asked, which takes a while.
-    Where a text has more lines than nodes, because of a constant in it, all nodes are taken.
-    """
-    if tree.apply(len(lines) - 1) is None:
-        yield from _nodes(tree)
-        return
-    yield from (tree.apply(number) for number, line in enumerate(lines) if wanted(line))
+def _found(tree: JavaObject, text: str, wanted: Callable[[str], object]) -> Iterator[JavaObject]:
+    """The nodes of a tree, sub-queries included, whose lines in its text are wanted."""
+    return (tree.apply(number) for number, line in enumerate(outline(tree, text)) if wanted(line.text))
 
 
 def _may_cast_rows(line: str) -> bool:
     """Whether a line of a plan's text is a condition with casts of more than constants, or of what fits anyhow."""
-    if _CONDITION.match(line) is None:
+    if not line.startswith(_WITH_CONDITIONS):
         return False
     before = ""
     while before != line:
@@ -84,12 +77,5 @@ def _may_cast_rows(line: str) -> bool:
     return "cast(" in line
 
 
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n")
-
-
-def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
-    """A tree of Spark's, and all trees in it."""
-    yield tree
-    for child in (*elements(tree.innerChildren()), *elements(tree.children())):
-        yield from _nodes(child)
+def _is_cast(line: str) -> bool:
+    return line.startswith("cast(")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.gateway import elements, frame_of, indexed, jvm
+from spark_jobs.gateway import frame_of, indexed, jvm, text_of
+from spark_jobs.joins.outline import children, outline
 
 
 def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame:
@@ -16,8 +17,7 @@ def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame
     if not joined:
         return frame
     spark = frame.sparkSession
-    hinted, _ = _Hints(spark, joined).hinted(frame._jdf.queryExecution().analyzed())
-    return frame_of(spark, hinted)
+    return frame_of(spark, _Hints(spark, frame._jdf.queryExecution().analyzed(), joined).hinted())
 
 
 def broadcast_hint(spark: SparkSession) -> JavaObject:
@@ -30,33 +30,53 @@ def broadcast_hint(spark: SparkSession) -> JavaObject:
 class _Hints:
     """Writes hints into a plan that Spark has analysed."""
 
-    def __init__(self, spark: SparkSession, joined: frozenset[frozenset[str]]) -> None:
-        self._views = frozenset[str]().union(*joined)
-        self._joined = joined
+    def __init__(self, spark: SparkSession, plan: JavaObject, joined: frozenset[frozenset[str]]) -> None:
         self._spark = spark
+        self._plan = plan
+        self._joined = joined
         self._logical = jvm(spark).org.apache.spark.sql.catalyst.plans.logical
+        self._lines = outline(plan, text_of(spark, plan))
+        self._children = children(self._lines)
+        self._reads = self._read_below()
+        self._changes = self._changed()
 
-    def hinted(self, plan: JavaObject) -> tuple[JavaObject, frozenset[str]]:
-        """The plan with its hints, and the views in it."""
-        kind = str(plan.nodeName())
-        if kind == "SubqueryAlias" and (name := str(plan.alias())) in self._views:
-            return plan, frozenset({name})
-        children = list(elements(plan.children()))
-        found = [self.hinted(child) for child in children]
-        views = frozenset[str]().union(*(names for _, names in found))
-        if not views:
-            return plan, views
-        if any(new is not old for (new, _), old in zip(found, children, strict=True)):
-            plan = plan.withNewChildren(indexed(self._spark, [new for new, _ in found]))
-        if kind == "Join" and any(names in self._joined for _, names in found):
-            hints = [self._hint(names, known) for (_, names), known in zip(found, _known(plan.hint()), strict=True)]
-            plan = self._logical.Join(
-                plan.left(), plan.right(), plan.joinType(), plan.condition(), self._logical.JoinHint(*hints)
-            )
-        return plan, views
+    def hinted(self, number: int = 0) -> JavaObject:
+        """A node of the plan with the hints for it and for what is below."""
+        node, below = self._plan.apply(number), self._children[number]
+        if not self._changes[number]:
+            return node
+        sides = [self.hinted(child) for child in below]
+        if not self._has_side(number):
+            return node.withNewChildren(indexed(self._spark, sides))
+        hints = [self._hint(child, known) for child, known in zip(below, _known(node.hint()), strict=True)]
+        return self._logical.Join(*sides, node.joinType(), node.condition(), self._logical.JoinHint(*hints))
 
-    def _hint(self, names: frozenset[str], known: JavaObject) -> JavaObject:
-        if names not in self._joined or known.isDefined():
+    def _read_below(self) -> list[frozenset[str]]:
+        """For each node what it reads: the names of views in the sets, and numbers of other leaves."""
+        named = frozenset[str]().union(*self._joined)
+        found: list[frozenset[str]] = [frozenset()] * len(self._lines)
+        for number in reversed(range(len(self._lines))):
+            kind, _, alias = self._lines[number].text.partition(" ")
+            below = self._children[number]
+            if kind == "SubqueryAlias" and alias in named:
+                found[number] = frozenset({alias})
+            else:
+                found[number] = frozenset[str]().union(*(found[child] for child in below)) or frozenset({str(number)})
+        return found
+
+    def _changed(self) -> list[bool]:
+        """For each node whether it is a join with a side to hint, or above one."""
+        found = [False] * len(self._lines)
+        for number in reversed(range(len(self._lines))):
+            found[number] = self._has_side(number) or any(found[child] for child in self._children[number])
+        return found
+
+    def _has_side(self, number: int) -> bool:
+        is_join = self._lines[number].text.startswith("Join ")
+        return is_join and any(self._reads[child] in self._joined for child in self._children[number])
+
+    def _hint(self, side: int, known: JavaObject) -> JavaObject:
+        if self._reads[side] not in self._joined or known.isDefined():
             return known
         return broadcast_hint(self._spark)
 

@@ -170,3 +170,16 @@ def test_a_hint_that_is_there_stays(spark: SparkSession, tables: Path) -> None:
     assert "strategy=broadcast" in told(with_hints(frame, frozenset({frozenset({"shop"})})))
     assert with_hints(frame, frozenset()) is frame
     assert told(with_hints(frame, frozenset({frozenset({"elsewhere"})}))) == told(frame)
+
+
+def test_a_side_that_reads_more_than_a_set_is_not_hinted(spark: SparkSession, tables: Path) -> None:
+    for name in ("shop", "twin", "city", "country"):
+        spark.read.parquet(str(tables / f"{name}.parquet")).createOrReplaceTempView(name)
+    frame = spark.sql(
+        "SELECT count(*) FROM shop JOIN city ON shop.city = city.id JOIN twin ON twin.id = shop.id "
+        "JOIN country ON city.country = country.id WHERE shop.id IN (SELECT id FROM city)"
+    )
+    plan = with_hints(frame, frozenset({frozenset({"shop", "city"})}))._jdf.queryExecution().analyzed()
+    (join,) = [line for line in str(plan.treeString()).splitlines() if "strategy=broadcast" in line]
+    assert "leftHint=(strategy=broadcast)" in join
+    assert "Inner, (id#" in join, "the join with twin"
