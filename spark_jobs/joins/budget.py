@@ -19,7 +19,7 @@ Guessed from the seconds of TPC-H's join queries over Parquet at scale 1; texts 
 
 
 _FRESH = 0.03
-_FAMILIAR = 0.015
+_FAMILIAR = 0.01
 """Seconds for a relation before anything is known of this machine."""
 _FORGOTTEN = 0.1
 _WARMING = 2.0

@@ -99,8 +99,8 @@ class JoinPlanner:
             found = {} if prospects.obstacle else self._reductions(figures, scans, tree, places, names, where)
             read = {request.place.view: frozenset(request.columns) for request in requests}
             ordered = self._ordered(text, places, names, analysed, figures, read, prospects.obstacle)
-            prospects.learn(time.perf_counter() - started, ordered.joins)
             frame = with_hints(analysed(ordered.text), ordered.broadcast)
+            prospects.learn(time.perf_counter() - started, ordered.joins)
             query = ViewQuery(self._spark, ordered.text, ordered.broadcast, frames, frame)
         scans = [
             request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
