@@ -16,6 +16,8 @@ _COMPARISONS = frozenset(
     {
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
         *("And", "Or", "Not", "In", "IsNull", "IsNotNull", "AttributeReference", "Literal", "Cast"),
+        *("Lower", "Upper", "StringTrim", "Substring", "Concat", "Length", "StartsWith", "EndsWith", "Contains"),
+        *("Coalesce", "CaseWhen", "If", "Greatest", "Least"),
     }
 )
 """What never fails on any value; casts are judged by their types elsewhere."""

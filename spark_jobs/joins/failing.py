@@ -16,9 +16,11 @@ from spark_jobs.joins.outline import outline
 from spark_jobs.joins.text import is_typed_literal
 
 _NEVER_FAIL = (
-    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg),
+    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null),
     *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Is),
-    *(exp.Like, exp.Lower, exp.Upper, exp.Coalesce, exp.DataType),
+    *(exp.Lower, exp.Upper, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.Concat, exp.DPipe, exp.Length),
+    *(exp.StartsWith, exp.EndsWith, exp.Contains),
+    *(exp.Coalesce, exp.Case, exp.If, exp.Nullif, exp.Greatest, exp.Least, exp.DataType),
 )
 _CONDITION = re.compile(r"^\W*(?:Join|Filter)\b")
 _CAST = re.compile(r"\bcast\([^'\d]")
@@ -31,7 +33,18 @@ _WITH_CONDITIONS = ("Join", "Filter")
 
 def may_fail(condition: exp.Expr) -> bool:
     """Whether a condition does more than compare columns and constants; casts that Spark adds are not seen here."""
-    return any(not isinstance(node, _NEVER_FAIL) and not is_typed_literal(node) for node in condition.walk())
+    return any(not _takes_any_value(node) for node in condition.walk())
+
+
+def _takes_any_value(node: exp.Expr) -> bool:
+    """Whether a step of a condition fails on no value."""
+    if isinstance(node, exp.Neg):
+        # The least integer has no opposite.
+        return isinstance(node.this, exp.Literal)
+    if isinstance(node, exp.Like | exp.ILike):
+        # Patterns must not end in their escape character.
+        return isinstance(node.expression, exp.Literal)
+    return isinstance(node, _NEVER_FAIL) or is_typed_literal(node)
 
 
 def casts_may_fail(frame: DataFrame) -> bool:

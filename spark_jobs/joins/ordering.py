@@ -87,7 +87,7 @@ class Ordering:
         self._blocks = {id(block.select): block for block in found}
         # Inner ones first: the SELECT around them copies them.
         chosen = [done for block in reversed(found) if (done := reorder(block, self._setting)) is not None]
-        joins = tuple(each.report for each in reversed(chosen))
+        joins = tuple(report for each in reversed(chosen) for report in each.reports)
         broadcast = frozenset(names for each in chosen for names in each.joined)
         changed = written(tree)
         if changed == plain:

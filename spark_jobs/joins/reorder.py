@@ -4,53 +4,148 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from spark_jobs.contract import JoinReport
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.cardinality import RelationFigures
-from spark_jobs.joins.chooser import Chooser, Figures, Setting, label, tree_report
-from spark_jobs.joins.graph import Chain, Filter, Item, Join, JoinKind, Leaf, Plan, Tree, extract, names_at
-from spark_jobs.joins.rewrite import obstacle, write
+from spark_jobs.joins.chooser import Choice, Chooser, Figures, Setting, label, tree_report
+from spark_jobs.joins.graph import (
+    Chain,
+    Conjunct,
+    Filter,
+    Item,
+    Join,
+    JoinKind,
+    Leaf,
+    Ordered,
+    Plan,
+    Tree,
+    extract,
+    names_at,
+)
+from spark_jobs.joins.rewrite import join_on, obstacle, write
 from spark_jobs.joins.rule import documented_order
+
+_KEEPING = frozenset({JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
+"""Kinds of joins that look at each row of their left side by itself: what chooses among these may do so before."""
 
 
 @dataclass(frozen=True)
 class Reordered:
-    """What became of a SELECT's joins, and the tables, by name, whose joins are to be broadcast."""
+    """What became of a SELECT's chains of joins, and the tables, by name, whose joins are to be broadcast."""
 
-    report: JoinReport
+    reports: tuple[JoinReport, ...]
     joined: frozenset[frozenset[str]] = frozenset()
 
 
 def reorder(block: Block, setting: Setting) -> Reordered | None:
     """Order the joins of a block's SELECT, in place; None where it has no chain of joins.
 
-    The SELECT gives the same rows, in columns of the same names and order. The report's `before` is the order in which
+    The SELECT gives the same rows, in columns of the same names and order. A report's `before` is the order in which
     Spark would run the joins: as written, with relations that no condition connects put off.
     """
-    chain = extract(block.plan)
-    if chain is None:
+    chains = _Chains(block, setting)
+    plan = chains.ordered()
+    if not chains.reports:
         return None
-    started = time.perf_counter()
-    before = documented_order(chain)
-    reason = None if setting.options.reorder else "join_reorder is off"
-    reason = reason or (None if _must_be_looked_at(before.tree, chain, setting) else setting.idle)
-    reason = reason or obstacle(block, chain, ansi=setting.ansi)
-    figures = [] if reason else [_item_figures(block, item.plan, setting.figures) for item in chain.items]
-    unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
-    if reason or unknown:
-        tree = tree_report(before.tree, chain.items, None, ())
-        reason = reason or f"nothing is known of {', '.join(unknown)}"
-        return Reordered(JoinReport(before=tree, after=tree, reason=reason))
-    chooser = Chooser(block, chain, [known for known in figures if known is not None], setting)
-    choice = chooser.choice(before, started)
-    if choice.changes:
-        write(block, chain, choice.after, choice.hinted)
-    joined = frozenset(frozenset(block.relations[name].name for name in names) for names in choice.joined)
-    return Reordered(choice.report, joined)
+    if chains.choices:
+        hinted = frozenset[str]().union(*(choice.hinted for choice in chains.choices))
+        write(replace(block, plan=plan, joins=chains.joins), hinted)
+    joined = frozenset(
+        frozenset(block.relations[name].name for name in names) for choice in chains.choices for names in choice.joined
+    )
+    return Reordered(tuple(reversed(chains.reports)), joined)
+
+
+class _Chains:
+    """The chains of a SELECT: the one that its FROM ends with, and those to the left of joins that keep their rows.
+
+    `reports` tell of all, innermost first; `choices` are those that change something; `joins` has the syntax trees of
+    the joins of the ordered plan.
+    """
+
+    def __init__(self, block: Block, setting: Setting) -> None:
+        self._block = block
+        self._setting = setting
+        self.reports: list[JoinReport] = []
+        self.choices: list[Choice] = []
+        self.joins = dict(block.joins)
+
+    def ordered(self) -> Plan:
+        """The plan with its chains in order."""
+        plan = self._below(self._block.plan, ())
+        chain = extract(plan)
+        after = None if chain is None else self._chosen(chain)
+        return plan if chain is None or after is None else Filter(after.above, self._joined(after.tree, chain))
+
+    def _below(self, plan: Plan, above: tuple[Conjunct, ...]) -> Plan:
+        """The plan with the chains below its left, semi and anti joins in order; `above` holds for rows of its left."""
+        if isinstance(plan, Filter):
+            child = self._below(plan.child, plan.conjuncts)
+            return replace(plan, child=child)
+        if not isinstance(plan, Join) or plan.hinted:
+            return plan
+        if plan.kind.is_inner:
+            left = self._below(plan.left, (*above, *plan.conjuncts))
+        elif plan.kind in _KEEPING:
+            left = self._chain_below(plan.left, above)
+        else:
+            return plan
+        if left is plan.left:
+            return plan
+        rejoined = replace(plan, left=left)
+        self.joins[id(rejoined)] = self.joins[id(plan)]
+        return rejoined
+
+    def _chain_below(self, plan: Plan, above: tuple[Conjunct, ...]) -> Plan:
+        """The left side of a join that keeps its rows, in order: conditions above that join may connect it too."""
+        plan = self._below(plan, above)
+        chain = extract(plan)
+        if chain is None:
+            return plan
+        more = tuple(each for each in above if each.joinable and len(each.names) > 1 and each.names <= plan.names)
+        after = self._chosen(replace(chain, conjuncts=(*chain.conjuncts, *more)))
+        if after is None or isinstance(after.tree, int):
+            return plan
+        top = replace(after.tree, conjuncts=(*after.tree.conjuncts, *after.above))
+        return self._joined(top, chain)
+
+    def _chosen(self, chain: Chain) -> Ordered | None:
+        """The order that is chosen for a chain, None where it is best left as it is."""
+        started = time.perf_counter()
+        before = documented_order(chain)
+        reason = None if self._setting.options.reorder else "join_reorder is off"
+        reason = reason or (None if _must_be_looked_at(before.tree, chain, self._setting) else self._setting.idle)
+        reason = reason or obstacle(self._block, chain, ansi=self._setting.ansi)
+        figures = [] if reason else [self._figures(item) for item in chain.items]
+        unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
+        if reason or unknown:
+            tree = tree_report(before.tree, chain.items, None, ())
+            reason = reason or f"nothing is known of {', '.join(unknown)}"
+            self.reports.append(JoinReport(before=tree, after=tree, reason=reason))
+            return None
+        chooser = Chooser(self._block, chain, [known for known in figures if known is not None], self._setting)
+        choice = chooser.choice(before, started)
+        self.reports.append(choice.report)
+        if not choice.changes:
+            return None
+        self.choices.append(choice)
+        return choice.after
+
+    def _figures(self, item: Item) -> RelationFigures | None:
+        return _item_figures(self._block, item.plan, self._setting.figures)
+
+    def _joined(self, tree: Tree, chain: Chain) -> Plan:
+        """A tree of a chain as a plan."""
+        if isinstance(tree, int):
+            return chain.items[tree].plan
+        left, right = self._joined(tree.left, chain), self._joined(tree.right, chain)
+        joined = Join(left, right, tree.kind, tree.conjuncts)
+        self.joins[id(joined)] = join_on(tree.conjuncts)
+        return joined
 
 
 def _must_be_looked_at(tree: Tree, chain: Chain, setting: Setting) -> bool:

@@ -1,4 +1,4 @@
-"""Writes a chain of joins into its SELECT again, in another order and with hints for Spark."""
+"""Writes joins into their SELECT again, in another order and with hints for Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.failing import may_fail
-from spark_jobs.joins.graph import Chain, Join, JoinKind, Leaf, Ordered, Pair, Plan, Project, Tree
+from spark_jobs.joins.graph import Chain, Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
 from spark_jobs.joins.text import KeptSpark
 from spark_jobs.projection.paths import quote_name
 
@@ -36,8 +36,8 @@ def obstacle(block: Block, chain: Chain, *, ansi: bool) -> str | None:
     return None
 
 
-def write(block: Block, chain: Chain, ordered: Ordered, broadcast: Collection[str]) -> None:
-    """Put the joins of an ordered chain into the block's SELECT, in place; `broadcast` names relations to hint.
+def write(block: Block, broadcast: Collection[str]) -> None:
+    """Put the plan of a block into its SELECT, in place; `broadcast` names relations to hint.
 
     The SELECT list keeps its columns: a bare star becomes one star for each relation, in the order of the text.
     """
@@ -47,62 +47,47 @@ def write(block: Block, chain: Chain, ordered: Ordered, broadcast: Collection[st
     items: list[exp.Expr] = []
     for item in select.expressions:
         items += [star.copy() for star in stars] if isinstance(item, exp.Star) else [item]
-    writer = _Writer(block, chain)
-    first, joins = writer.joined(ordered.tree)
+    above, plan = (block.plan.conjuncts, block.plan.child) if isinstance(block.plan, Filter) else ((), block.plan)
+    first, joins = _written(plan, block)
     select.set("expressions", items)
     select.set("from_", exp.From(this=first))
     select.set("joins", joins or None)
-    above = [conjunct.node for conjunct in ordered.above]
-    select.set("where", exp.Where(this=exp.and_(*above)) if above else None)
+    select.set("where", exp.Where(this=_all(above)) if above else None)
     if broadcast:
         hinted = ", ".join(quote_name(block.relations[name].alias_or_name) for name in sorted(broadcast))
         model = sqlglot.parse_one(f"SELECT /*+ BROADCAST({hinted}) */ 1", dialect=KeptSpark)
         select.set("hint", model.args["hint"])
 
 
-class _Writer:
-    """Turns trees of a chain into syntax trees."""
-
-    def __init__(self, block: Block, chain: Chain) -> None:
-        self._block = block
-        self._chain = chain
-
-    def joined(self, tree: Tree) -> tuple[exp.Expr, list[exp.Join]]:
-        """A tree as the first relation of a FROM clause, and the joins behind it."""
-        if isinstance(tree, int):
-            return self._relation(self._chain.items[tree].plan), []
-        first, joins = self.joined(tree.left)
-        return first, [*joins, _join(tree, self._side(tree.right))]
-
-    def _side(self, tree: Tree) -> exp.Expr:
-        """A tree as the right side of a join: a relation, or joins in parentheses."""
-        first, joins = self.joined(tree)
-        return _group(first, joins) if joins else first
-
-    def _relation(self, plan: Plan) -> exp.Expr:
-        """An item of the chain as it was: a relation, or joins of other kinds in parentheses."""
-        first, joins = self._written(plan)
-        return _group(first, joins) if joins else first
-
-    def _written(self, plan: Plan) -> tuple[exp.Expr, list[exp.Join]]:
-        if isinstance(plan, Leaf):
-            node = self._block.relations[plan.name].copy()
-            node.set("joins", None)
-            return node, []
-        if isinstance(plan, Project):
-            return self._written(plan.child)
-        if not isinstance(plan, Join):
-            raise ValueError("a filter stands inside a FROM clause")
-        first, joins = self._written(plan.left)
-        join = self._block.joins[id(plan)].copy()
-        join.set("this", self._relation(plan.right))
-        return first, [*joins, join]
+def join_on(conditions: Sequence[Conjunct]) -> exp.Join:
+    """An inner join on conditions, a cross join where there are none; what it joins is set later."""
+    return exp.Join(on=_all(conditions)) if conditions else exp.Join(kind=JoinKind.CROSS.value)
 
 
-def _join(pair: Pair, right: exp.Expr) -> exp.Join:
-    if not pair.conjuncts:
-        return exp.Join(this=right, kind=JoinKind.CROSS.value)
-    return exp.Join(this=right, on=exp.and_(*(conjunct.node for conjunct in pair.conjuncts)))
+def _all(conditions: Sequence[Conjunct]) -> exp.Expr:
+    return exp.and_(*(condition.node for condition in conditions))
+
+
+def _written(plan: Plan, block: Block) -> tuple[exp.Expr, list[exp.Join]]:
+    """A plan as the first relation of a FROM clause, and the joins behind it."""
+    if isinstance(plan, Leaf):
+        node = block.relations[plan.name].copy()
+        node.set("joins", None)
+        return node, []
+    if isinstance(plan, Project):
+        return _written(plan.child, block)
+    if not isinstance(plan, Join):
+        raise ValueError("a filter stands inside a FROM clause")
+    first, joins = _written(plan.left, block)
+    join = block.joins[id(plan)].copy()
+    join.set("this", _side(plan.right, block))
+    return first, [*joins, join]
+
+
+def _side(plan: Plan, block: Block) -> exp.Expr:
+    """A plan as the right side of a join: a relation, or joins in parentheses."""
+    first, joins = _written(plan, block)
+    return _group(first, joins) if joins else first
 
 
 def _group(first: exp.Expr, joins: Sequence[exp.Join]) -> exp.Subquery:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import sqlglot
 from pyspark.sql import SparkSession
 
-from spark_jobs.joins.failing import casts_may_fail
+from spark_jobs.joins.failing import casts_may_fail, may_fail
 
 NUMBERS = "range(3) a"
 TEXTS = "(SELECT cast(id AS string) AS word, id FROM range(3)) t"
@@ -33,3 +34,22 @@ TEXTS = "(SELECT cast(id AS string) AS word, id FROM range(3)) t"
 )
 def test_casts_in_conditions(spark: SparkSession, query: str, may_fail: bool) -> None:
     assert casts_may_fail(spark.sql(query)) is may_fail
+
+
+@pytest.mark.parametrize(
+    ("condition", "fails"),
+    [
+        ("a.x = b.x OR a.y IN (1, -2)", False),
+        ("substring(a.s, 1, 5) <> left(b.s, 5)", False),
+        ("concat(a.s, b.s) || 'x' = 'yx' AND length(trim(a.s)) > 3", False),
+        ("CASE WHEN a.x > b.x THEN a.s ELSE nullif(b.s, 'z') END = 'y'", False),
+        ("a.s LIKE 'x%'", False),
+        ("a.s LIKE b.pattern", True),
+        ("-a.x > b.x", True),
+        ("a.x / b.x > 1", True),
+        ("CASE WHEN b.x > 0 THEN a.x / b.x END > 1", True),
+        ("element_at(a.list, b.x) = 1", True),
+    ],
+)
+def test_what_takes_any_value(condition: str, fails: bool) -> None:
+    assert may_fail(sqlglot.parse_one(condition, dialect="spark")) is fails

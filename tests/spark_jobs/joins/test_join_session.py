@@ -273,6 +273,32 @@ def test_bytes_that_the_user_sets_hold_where_all_rows_are_compared(answer: Answe
     assert "fewer than are analysed" in report.reason
 
 
+BELOW = """SELECT {columns} FROM orders o JOIN customers c ON o.customer = c.id CROSS JOIN nations n JOIN regions r
+    ON n.region = r.id {kind} JOIN orders p ON p.id = o.id AND p.note = 'note 1' {more}
+    WHERE c.nation = n.id AND r.name = 'region 1' AND o.total < 40"""
+
+
+@pytest.mark.usefixtures("no_broadcasts")
+@pytest.mark.parametrize("kind", ["LEFT", "LEFT SEMI", "LEFT ANTI", "RIGHT", "FULL"])
+@pytest.mark.parametrize("more", ["", "JOIN nations m ON m.id = n.region", "LEFT JOIN regions m ON m.id = c.id"])
+def test_chains_below_joins_that_keep_their_rows_are_reordered(
+    kind: str, more: str, answer: Answer, oracle: Oracle
+) -> None:
+    query = BELOW.format(columns="o.id, c.name, n.name, r.name", kind=kind, more=more)
+    result = answer(query, ALWAYS, "spark")
+    below = [join for join in result.joins() if len([node for node in join.before.nodes() if node.relation]) == 4]
+    assert [join.reordered for join in below] == ([True] if "LEFT" in kind else [])
+    assert result.run(rows) == oracle(query)[0]
+
+
+@pytest.mark.usefixtures("no_broadcasts")
+def test_a_star_keeps_its_columns_where_a_chain_below_is_reordered(answer: Answer, oracle: Oracle) -> None:
+    query = BELOW.format(columns="*", kind="LEFT", more="")
+    result = answer(query, ALWAYS, "spark")
+    assert result.run(lambda frame: (rows(frame), frame.dtypes)) == oracle(query)
+    assert any(join.reordered for join in result.joins())
+
+
 def test_a_source_is_opened_once_however_often_it_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
