@@ -26,7 +26,7 @@ from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
 from spark_jobs.joins.graph import Ordered, Tree, attached
 from spark_jobs.joins.hints import broadcast_hint
-from spark_jobs.joins.push import Equated
+from spark_jobs.joins.push import Types, Untyped
 from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
 from spark_jobs.joins.text import KeptSpark
@@ -108,7 +108,7 @@ class CatalystJoins:
         setting = Setting(
             self._options,
             lambda block, name: None,
-            self._equated,
+            self._types,
             self._hinted_bytes(chain),
             self._ansi,
             self._small_files,
@@ -119,9 +119,9 @@ class CatalystJoins:
         return (choice.after, choice.hinted) if choice.changes else None
 
     @staticmethod
-    def _equated(_block: Block) -> Equated:
+    def _types(_block: Block) -> Types:
         # What Spark infers by itself connects as well; an equality that nobody wrote is not added to a frame.
-        return lambda _left, _right: False
+        return Untyped()
 
     def _hinted_bytes(self, chain: CatalystChain) -> int:
         """What may be hinted: nothing where a relation has a hint of the query's, which Spark drops beside ours."""

@@ -37,7 +37,7 @@ from spark_jobs.joins.graph import (
     places,
 )
 from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
-from spark_jobs.joins.push import Equated, column_equality
+from spark_jobs.joins.push import Types, column_equality
 from spark_jobs.joins.star import around, star
 from spark_jobs.joins.text import expression_of, written
 
@@ -59,7 +59,7 @@ class Setting:
 
     options: JoinOptions
     figures: Figures
-    equated: Callable[[Block], Equated]
+    types: Callable[[Block], Types]
     broadcast_bytes: int
     ansi: bool = True
     small_files: int = 0
@@ -101,7 +101,7 @@ class Chooser:
         self._setting = setting
         conditions = [condition for condition in chain.conjuncts if condition.joinable]
         self._equalities = [found for each in conditions if (found := self._equality(each)) is not None]
-        equated = setting.equated(block)
+        equated = setting.types(block).spelt_once
         safe = [each for each in conditions if (pair := column_equality(each.node)) is not None and equated(*pair)]
         self._implied = equal_columns(found for each in safe if (found := self._equality(each)) is not None)
         distinct = {key: known.distinct for figures in relations for key, known in figures.columns.items()}

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from spark_jobs.gateway import elements, jvm, text_of
 from spark_jobs.joins.outline import outline
+from spark_jobs.joins.push import Types
 from spark_jobs.joins.text import is_typed_literal
 
 _NEVER_FAIL = (
@@ -31,13 +32,17 @@ _HARMLESS = re.compile(
 _WITH_CONDITIONS = ("Join", "Filter")
 
 
-def may_fail(condition: exp.Expr) -> bool:
+def may_fail(condition: exp.Expr, types: Types) -> bool:
     """Whether a condition does more than compare columns and constants; casts that Spark adds are not seen here."""
-    return any(not _takes_any_value(node) for node in condition.walk())
+    return any(not _takes_any_value(node, types) for node in condition.walk())
 
 
-def _takes_any_value(node: exp.Expr) -> bool:
+def _takes_any_value(node: exp.Expr, types: Types) -> bool:
     """Whether a step of a condition fails on no value."""
+    if isinstance(node, exp.Add | exp.Sub):
+        # Days added to a date start again at the other end of time.
+        date, days = node.left.unnest(), node.right.unnest()
+        return isinstance(date, exp.Column) and types.is_date(date) and isinstance(days, exp.Literal) and days.is_int
     if isinstance(node, exp.Neg):
         # The least integer has no opposite.
         return isinstance(node.this, exp.Literal)

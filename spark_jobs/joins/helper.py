@@ -19,7 +19,6 @@ from spark_jobs.joins.ordering import Ordering
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.picture import joins_text
 from spark_jobs.joins.places import ColumnTypes, unqualified
-from spark_jobs.joins.push import Equated
 from spark_jobs.joins.tables import TableFacts
 from spark_jobs.joins.text import named_tables, parsed
 from spark_jobs.projection.paths import quote_name
@@ -86,7 +85,7 @@ class _TextQuery:
         except (AnalysisException, ParseException) as problem:
             raise typed(problem, about="query") from problem
         names = OutputNames({name: columns for name, columns in self._columns().items() if columns is not None})
-        ordering = Ordering(self._spark, self._options, names, self._figures, self._equated)
+        ordering = Ordering(self._spark, self._options, names, self._figures, self._types)
         ordered = ordering.ordered(self._text, self._spark.sql)
         return ReorderedJoins(self._spark.sql(ordered.text), ordered.text, ordered.joins)
 
@@ -106,10 +105,10 @@ class _TextQuery:
         wanted = Wanted(name, tuple(each.transform(unqualified, name) for each in conditions), keys)
         return self._facts.of(_key(table), self._frames[_key(table)], wanted)
 
-    def _equated(self, block: Block) -> Equated:
+    def _types(self, block: Block) -> ColumnTypes:
         tables = {name: node for name, node in block.relations.items() if isinstance(node, exp.Table)}
         schemas = {name: self._frames[_key(node)].schema for name, node in tables.items() if _key(node) in self._frames}
-        return ColumnTypes(schemas, case_sensitive=False).spelt_once
+        return ColumnTypes(schemas, case_sensitive=False)
 
 
 def _key(table: exp.Table) -> str:

@@ -16,7 +16,7 @@ from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
 from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import Equated, inner_conditions, reaching
+from spark_jobs.joins.push import Types, inner_conditions, reaching
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
@@ -49,7 +49,7 @@ class Ordering:
         options: JoinOptions,
         names: OutputNames,
         tables: TableFigures,
-        equated: Callable[[Block], Equated],
+        types: Callable[[Block], Types],
         idle: str | None = None,
         *,
         hints_joins: bool = False,
@@ -73,7 +73,7 @@ class Ordering:
             case_sensitive=is_on("spark.sql.caseSensitive"),
         )
         broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
-        self._setting = Setting(options, self._of, equated, broadcast_bytes, ansi, limit, idle, hints_joins)
+        self._setting = Setting(options, self._of, types, broadcast_bytes, ansi, limit, idle, hints_joins)
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
         """The text with its joins in order; `frame` has Spark analyse a text.
@@ -113,7 +113,7 @@ class Ordering:
             expression = expression_of(node)
             if expression is not None:
                 return self._derived(expression.this, name)
-            conditions = reaching(block.plan, block.columns, self._setting.equated(block))[name]
+            conditions = reaching(block.plan, block.columns, self._setting.types(block).spelt_once)[name]
             return self._tables(node, name, conditions, keys)
         return self._derived(node.this, name)
 

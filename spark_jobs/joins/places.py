@@ -86,6 +86,11 @@ class ColumnTypes:
         one, two = self._types(left), self._types(right)
         return len(one) == 1 and one == two and _is_spelt_once(one[0])
 
+    def is_date(self, column: exp.Column) -> bool:
+        """Whether a column is a date."""
+        found = self._types(column)
+        return bool(found) and all(isinstance(kind, t.DateType) for kind in found)
+
     def _types(self, column: exp.Column) -> list[t.DataType]:
         """The types that `column` or `relation.column` may have."""
         if len(column.parts) > 2:

@@ -21,9 +21,9 @@ from spark_jobs.joins.figures import SampleCache, SourceFigures, Wanted
 from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.ordering import OrderedQuery, Ordering
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.places import Place, in_block, places_of, types_of, unqualified
+from spark_jobs.joins.places import ColumnTypes, Place, in_block, places_of, types_of, unqualified
 from spark_jobs.joins.prospects import Prospects
-from spark_jobs.joins.push import Equated, reaching
+from spark_jobs.joins.push import reaching
 from spark_jobs.joins.reduction import Reducer, Reduction
 from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery, private_views
 from spark_jobs.joins.same import Framed, reads_alike
@@ -152,10 +152,10 @@ class JoinPlanner:
             wanted = Wanted(name, parts, keys, read[place.view])
             return figures.of(place.declared, place.source, wanted)
 
-        def equated(block: Block) -> Equated:
-            return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive).spelt_once
+        def types(block: Block) -> ColumnTypes:
+            return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive)
 
-        ordering = Ordering(self._spark, self._options, names, of, equated, idle, hints_joins=True)
+        ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True)
         return ordering.ordered(text, analysed)
 
     def _declared(self, table: exp.Table) -> AnySource:

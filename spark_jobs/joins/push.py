@@ -8,6 +8,7 @@ with, where both have the same type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -16,6 +17,29 @@ from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan,
 
 Equated = Callable[[exp.Column, exp.Column], bool]
 """Whether two columns hold the same values when `=` says that they are equal: same type, one spelling per value."""
+
+
+class Types(Protocol):
+    """What is known of the types of a block's columns."""
+
+    def spelt_once(self, left: exp.Column, right: exp.Column, /) -> bool:
+        """Whether two columns have one type, whose values are equal only if they are the same."""
+
+    def is_date(self, column: exp.Column, /) -> bool:
+        """Whether a column is a date."""
+
+
+class Untyped:
+    """Types of which nothing is known."""
+
+    def spelt_once(self, _left: exp.Column, _right: exp.Column, /) -> bool:
+        """No."""
+        return False
+
+    def is_date(self, _column: exp.Column, /) -> bool:
+        """No."""
+        return False
+
 
 _Side = tuple[exp.Column, str]
 """A side of an equality, and the relation that it belongs to."""

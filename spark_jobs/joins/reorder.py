@@ -119,7 +119,7 @@ class _Chains:
         before = documented_order(chain)
         reason = None if self._setting.options.reorder else "join_reorder is off"
         reason = reason or (None if _must_be_looked_at(before.tree, chain, self._setting) else self._setting.idle)
-        reason = reason or obstacle(self._block, chain, ansi=self._setting.ansi)
+        reason = reason or obstacle(self._block, chain, self._setting.types(self._block), ansi=self._setting.ansi)
         figures = [] if reason else [self._figures(item) for item in chain.items]
         unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
         if reason or unknown:

@@ -10,14 +10,15 @@ from sqlglot import exp
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.failing import may_fail
 from spark_jobs.joins.graph import Chain, Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
+from spark_jobs.joins.push import Types
 from spark_jobs.joins.text import KeptSpark
 from spark_jobs.projection.paths import quote_name
 
 
-def obstacle(block: Block, chain: Chain, *, ansi: bool) -> str | None:
+def obstacle(block: Block, chain: Chain, types: Types, *, ansi: bool) -> str | None:
     """Why the joins of a SELECT must stay as they are written, None where they need not.
 
-    With `ansi`, expressions raise errors for values that they cannot take.
+    With `ansi`, expressions raise errors for values that they cannot take; `types` are the columns'.
     """
     if any(isinstance(join, exp.Join) and (join.hint or join.args.get("match_condition")) for join in _joins(block)):
         return "a join is hinted"
@@ -31,7 +32,7 @@ def obstacle(block: Block, chain: Chain, *, ansi: bool) -> str | None:
         return "a star is an argument, and takes its columns in the order of the joins"
     if any(_repeats(conjunct.node) for conjunct in chain.conjuncts):
         return "a condition is not deterministic"
-    if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node) for conjunct in chain.conjuncts):
+    if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node, types) for conjunct in chain.conjuncts):
         return "a condition over several relations may fail, in another order on rows that it never met before"
     return None
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import sqlglot
 from pyspark.sql import SparkSession
+from pyspark.sql import types as t
 
 from spark_jobs.joins.failing import casts_may_fail, may_fail
+from spark_jobs.joins.places import ColumnTypes
 
 NUMBERS = "range(3) a"
 TEXTS = "(SELECT cast(id AS string) AS word, id FROM range(3)) t"
@@ -49,7 +51,20 @@ def test_casts_in_conditions(spark: SparkSession, query: str, may_fail: bool) ->
         ("a.x / b.x > 1", True),
         ("CASE WHEN b.x > 0 THEN a.x / b.x END > 1", True),
         ("element_at(a.list, b.x) = 1", True),
+        ("a.d + 5 > b.d", False),
+        ("b.d < a.d - 5", False),
+        ("a.d - b.x > b.d", True),
+        ("a.x + 5 > b.x", True),
+        ("b.d + 5 > a.d", True),
     ],
 )
 def test_what_takes_any_value(condition: str, fails: bool) -> None:
-    assert may_fail(sqlglot.parse_one(condition, dialect="spark")) is fails
+    types = ColumnTypes({"a": t.StructType().add("d", t.DateType()).add("x", t.IntegerType())}, case_sensitive=False)
+    assert may_fail(sqlglot.parse_one(condition, dialect="spark"), types) is fails
+
+
+def test_no_sum_of_a_date_fails(spark: SparkSession) -> None:
+    ends = spark.createDataFrame([(2**31 - 1, -(2**31))], "last int, first int")
+    dates = ends.selectExpr("date_from_unix_date(last) AS last", "date_from_unix_date(first) AS first")
+    assert dates.selectExpr("last + 5 < first - 7", "last + 2147483647 IS NULL").count() == 1
+    assert dates.selectExpr("unix_date(last + 5)", "unix_date(first - 7)").first() == (4 - 2**31, 2**31 - 7)

@@ -13,11 +13,10 @@ from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
 from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.joins.block import Block
 from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
 from spark_jobs.joins.ordering import Ordering
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import Equated
+from spark_jobs.joins.push import Untyped
 from spark_jobs.session import PushdownSession
 
 FORMATS = {"ta": "json", "tb": "orc", "tc": "parquet", "td": "csv", "te": "json"}
@@ -81,10 +80,13 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
         columns = {(name, key): ColumnFigures(rows * random.choice((0.001, 0.1, 1.0))) for key in keys}
         return RelationFigures(rows, rows * random.choice((0.001, 0.5, 1.0)), columns, at_most=rows)
 
-    def equated(block: Block) -> Equated:
-        return lambda left, right: left.name == right.name and left.name != "k"
+    class Named(Untyped):
+        """Columns of one name have one type, but for the one that is wider somewhere."""
 
-    ordering = Ordering(spark, random.choice((ORDERED, STAR)), OutputNames(COLUMNS), figures, equated)
+        def spelt_once(self, left: exp.Column, right: exp.Column, /) -> bool:
+            return left.name == right.name and left.name != "k"
+
+    ordering = Ordering(spark, random.choice((ORDERED, STAR)), OutputNames(COLUMNS), figures, lambda _: Named())
     ordered = ordering.ordered(query, spark.sql)
     return ordered.text, ordered.joins
 
