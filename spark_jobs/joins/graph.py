@@ -29,6 +29,11 @@ class JoinKind(StrEnum):
         """Whether the join keeps exactly the pairs that satisfy its condition, so that its order is free."""
         return self in (JoinKind.INNER, JoinKind.CROSS)
 
+    @property
+    def keeps_left(self) -> bool:
+        """Whether the join looks at each row of its left side by itself: what chooses among these may do so before."""
+        return self in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+
 
 @dataclass(frozen=True)
 class Conjunct:

@@ -16,7 +16,7 @@ from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
 from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import Types, inner_conditions, reaching
+from spark_jobs.joins.push import Types, chained_conditions, reaching
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
@@ -156,10 +156,10 @@ def _reduced(select: exp.Select, rows: float) -> float:
 
 
 def _join_columns(block: Block, name: str) -> frozenset[str]:
-    """The columns of a relation that conditions of the block's inner joins compare with others, or name beside them."""
+    """The columns of a relation that conditions of the block's chains compare with others, or name beside them."""
     columns = [
         column
-        for condition in inner_conditions(block.plan)
+        for condition in chained_conditions(block.plan)
         if len(condition.names) > 1
         for column in condition.node.find_all(exp.Column)
     ]

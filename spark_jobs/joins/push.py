@@ -75,6 +75,19 @@ def inner_conditions(plan: Plan) -> tuple[Conjunct, ...]:
     return ()
 
 
+def chained_conditions(plan: Plan) -> tuple[Conjunct, ...]:
+    """Every condition of the chains of a plan: inner ones, and those to the left of joins that keep their rows."""
+    if isinstance(plan, Filter):
+        return (*plan.conjuncts, *chained_conditions(plan.child))
+    if isinstance(plan, Project):
+        return chained_conditions(plan.child)
+    if isinstance(plan, Join) and plan.kind.is_inner:
+        return (*plan.conjuncts, *chained_conditions(plan.left), *chained_conditions(plan.right))
+    if isinstance(plan, Join) and plan.kind.keeps_left:
+        return chained_conditions(plan.left)
+    return ()
+
+
 def column_equality(node: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
     """The columns of `a.k = b.k`, None for any other condition."""
     if isinstance(node, exp.EQ):

@@ -29,9 +29,6 @@ from spark_jobs.joins.graph import (
 from spark_jobs.joins.rewrite import join_on, obstacle, write
 from spark_jobs.joins.rule import documented_order
 
-_KEEPING = frozenset({JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
-"""Kinds of joins that look at each row of their left side by itself: what chooses among these may do so before."""
-
 
 @dataclass(frozen=True)
 class Reordered:
@@ -90,7 +87,7 @@ class _Chains:
             return plan
         if plan.kind.is_inner:
             left = self._below(plan.left, (*above, *plan.conjuncts))
-        elif plan.kind in _KEEPING:
+        elif plan.kind.keeps_left:
             left = self._chain_below(plan.left, above)
         else:
             return plan
