@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport
-from spark_jobs.errors import UnknownColumnError
+from spark_jobs.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from spark_jobs.predicates.parse import conjuncts, parse_predicate
 from spark_jobs.projection.resolve import Projection, resolve
-from spark_jobs.readers.protocol import RemoteSource, ScanRequest, unsupported
+from spark_jobs.readers.protocol import RemoteSource, ScanRequest, TableStatistics, unsupported
 from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified, classify
@@ -21,8 +23,9 @@ from spark_jobs.readers.remote.client import connect
 from spark_jobs.readers.remote.jdbc import jdbc_route
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.rules import SparkRules, reads_alike
-from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
+from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan, may_be_gathered
 from spark_jobs.readers.remote.stand_in import StandIn
+from spark_jobs.readers.remote.statistics import statistics
 from spark_jobs.readers.remote.whole import AnswerScan, answered
 from spark_jobs.result import Shape
 from spark_jobs.scans import folding
@@ -109,6 +112,20 @@ class OpenedRemote(OpenedSource):
             return None
         scan = AnswerScan(self._spark, found, self._table, spec, self._address).planned(classified, notes)
         return WholeAnswer(scan, found.shaped)
+
+    def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
+        """What the database expects of a predicate and some columns, None where it cannot be asked. Reads no row."""
+        classified = self._classified(self.request(self.projection(list(columns)), where))
+        settings = Settings(statement_timeout=self._remote.spec.statement_timeout, few=True)
+        try:
+            client = connect(self._address, settings)
+            with closing(client):
+                found = statistics(client, self._table, columns or self.schema.fieldNames()[:1], classified)
+        except (RemoteFailedError, RemoteRefusedError):
+            # Estimates are an extra: a catalogue that this user may not read must not make the query fail.
+            return None
+        may_gather = may_be_gathered(self._remote.spec)
+        return found if found is None or may_gather else replace(found, few=False)
 
     def _request(self, columns: tuple[str, ...], where: str | None, predicate: exp.Expr | None) -> ScanRequest:
         return ScanRequest(self._source, self.native, self.schema, columns, (), where, predicate)

@@ -22,7 +22,7 @@ from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Scope
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import InputFile, input_files, input_uris
-from spark_jobs.readers.protocol import AnySource, Source
+from spark_jobs.readers.protocol import AnySource, CountedSource, Source
 from spark_jobs.readers.storage import storage_for
 
 _TEXT_IN_MEMORY = 4
@@ -137,7 +137,7 @@ class SourceFigures:
         """Figures of a source as one relation of a query; None where nothing is known without reading it."""
         files = self._listed(source, opened)
         if files is None or not isinstance(source, Source):
-            return None
+            return _by_statistics(opened, wanted) if isinstance(opened, CountedSource) else None
         schema = opened.schema
         named = {field.name.lower(): field.name for field in schema.fields}
         mentioned = {column.parts[0].name.lower() for each in wanted.conditions for column in each.find_all(exp.Column)}
@@ -206,6 +206,25 @@ class SourceFigures:
 
     def _fold(self, sql: str) -> object:
         return self._cache.constant(self._spark, sql)
+
+
+def _by_statistics(opened: CountedSource, wanted: Wanted) -> RelationFigures | None:
+    """Figures of a source by its own statistics, which prove nothing."""
+    where = " AND ".join(f"({each.sql(dialect='spark')})" for each in wanted.conditions)
+    found = opened.statistics(where or None, sorted(wanted.keys))
+    if found is None:
+        return None
+    columns = {
+        (wanted.name, name.lower()): ColumnFigures(known.distinct, known.null_share)
+        for name, known in found.columns.items()
+        if known.distinct is not None
+    }
+    kept = found.kept
+    if not found.judged:
+        distinct = {("", key[1]): known.distinct for key, known in columns.items()}
+        kept = min(kept, found.rows * _product([share_kept(each, distinct) for each in wanted.conditions]))
+    width = _FIXED * max(len(wanted.read or ()), 1)
+    return RelationFigures(found.rows, kept, columns, stored=kept * width if found.few else None)
 
 
 def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:

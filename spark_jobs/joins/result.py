@@ -112,13 +112,19 @@ class JoinedResult(PushdownResult):
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         with StageWatch(self._query.spark) as watch:
-            counted = RowCount(self._query.spark, self.df, as_they_come=as_they_come)
+            counted = RowCount(self._query.spark, self._gathered(), as_they_come=as_they_come)
             joins = JoinWatch(self._query.spark)
             outcome = action(counted.frame)
         self.rows = counted.rows()
         self._executed = self._completed(watch)
         self._joins = joins.counted(self._joins)
         return outcome
+
+    def _gathered(self) -> DataFrame:
+        """The result over rows of now, where the driver fetches them by itself: Spark then knows how few they are."""
+        shapes = ((scan.view, Shape(scan.scan, _as_it_is)) for scan in self._scans)
+        rows = {view: (shape.gathered(None), shape) for view, shape in shapes}
+        return self._query.frame({view: shape.frame() if few is None else few for view, (few, shape) in rows.items()})
 
     def _completed(self, watch: StageWatch) -> dict[str, SourceReport]:
         """The reports after a run. What Spark's readers read together is known; of each alone only if there is one."""

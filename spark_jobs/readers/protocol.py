@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -127,6 +127,37 @@ class Scan(Protocol):
 
     def limited(self, limit: int) -> LimitedScan | None:
         """How to stop early after `limit` rows, or None where Spark's own LIMIT stops the scan by itself."""
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Distinct values of a column, None where nobody has counted them, and its share of nulls."""
+
+    distinct: float | None
+    null_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class TableStatistics:
+    """What a source itself expects: rows in all, rows that a predicate keeps, columns by their names.
+
+    `judged` tells that the predicate's effect was estimated; else `kept` are the rows that are looked at for it. `few`
+    rows are fetched by the driver, so that Spark knows how few they are.
+    """
+
+    rows: float
+    kept: float
+    few: bool
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    judged: bool = False
+
+
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source that has statistics of its own."""
+
+    def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
+        """What it expects of a predicate and some columns, None where that is nothing. Reads no row."""
 
 
 @runtime_checkable

@@ -101,9 +101,8 @@ class RemoteScan:
 
     def gathered(self, limit: int | None) -> DataFrame | None:
         """The rows at hand, where the database expects few. None where the user says how they are to come."""
-        plan = self._plan
-        spec, query = plan.spec, self._in_one_piece(limit)
-        if spec.transport is Transport.JDBC or spec.partition_column is not None or spec.num_partitions is not None:
+        plan, query = self._plan, self._in_one_piece(limit)
+        if not may_be_gathered(plan.spec):
             return None
         if limit is not None and (limit > FEW_ROWS or not self.exact or not query.limited):
             return None
@@ -202,6 +201,11 @@ class RemoteScan:
 
     def _by_arrow(self, queries: Sequence[RemoteQuery], settings: Settings, how: str) -> DataFrame:
         return self._run.frame(tuple(query.sql for query in queries), *_fields(self._plan), settings, how)
+
+
+def may_be_gathered(spec: RemoteSourceSpec) -> bool:
+    """Whether the driver may fetch few rows by itself: the user says nothing of how they are to come."""
+    return spec.transport is not Transport.JDBC and spec.partition_column is None and spec.num_partitions is None
 
 
 class _Once:

@@ -82,7 +82,7 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
     parallelism = min(parallelism, MOST_CONNECTIONS)
     if spec.partition_column is not None:
         return _by_key(client, table, spec, spec.num_partitions or parallelism)
-    rows, size = _expected(client, statement)
+    rows, size = expected_by_postgres(client, statement)
     if spec.num_partitions is None and size < _WORTH_BYTES:
         return Slices((None,), "a small answer comes fastest in one piece", rows <= FEW_ROWS, small=True)
     number = spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES))
@@ -92,18 +92,22 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
 def expects_few(client: Client, table: RemoteTable, statement: str) -> bool:
     """Whether the database expects a small answer, as far as it can tell before it runs the statement."""
     if table.dialect is Dialect.POSTGRES:
-        rows, size = _expected(client, statement)
+        rows, size = expected_by_postgres(client, statement)
         return rows <= FEW_ROWS and size <= _FEW_BYTES
     if table.dialect is Dialect.SQLITE:
         steps = [str(row[-1]) for row in client.rows(f"EXPLAIN QUERY PLAN {statement}")]
         ((stored,),) = client.rows("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
         return int(str(stored)) <= _SOON_BYTES and all(map(_BY_INDEX.fullmatch, steps))
-    # The rows that are looked at, NULL for none: of conditions that no index answers it expects nothing.
+    return expected_by_mysql(client, statement) <= FEW_ROWS
+
+
+def expected_by_mysql(client: Client, statement: str) -> int:
+    """Rows that MySQL or MariaDB expects to look at: of conditions that no index answers they expect nothing."""
     looked_at = [row[8 if len(row) < _MYSQL_COLUMNS else 9] for row in client.rows(f"EXPLAIN {statement}")]
-    return all(int(str(rows or 0)) <= FEW_ROWS for rows in looked_at)
+    return max((int(str(rows or 0)) for rows in looked_at), default=0)
 
 
-def _expected(client: Client, statement: str) -> tuple[int, int]:
+def expected_by_postgres(client: Client, statement: str) -> tuple[int, int]:
     """Rows and bytes that PostgreSQL itself expects of the answer."""
     ((plan,),) = client.rows(f"EXPLAIN (FORMAT JSON) {statement}")
     assert isinstance(plan, list)

@@ -1,0 +1,134 @@
+"""Remote tables in joins: databases tell how large they are, and small ones are fetched by the driver."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from databases import Server
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.contract import JoinOptions
+from spark_jobs.readers.protocol import TableStatistics
+from spark_jobs.remote_source import OpenedRemote
+from spark_jobs.session import PushdownSession
+
+SALES, SHOPS, CITIES = 20_000, 500, 50
+FETCHED = "the driver fetched the few rows"
+TABLES = {
+    "sale": ("k int PRIMARY KEY, shop int, amount int", [(k, k % SHOPS, k % 97) for k in range(SALES)]),
+    "shop": ("k int PRIMARY KEY, city int, name varchar(20)", [(k, k % CITIES, f"shop {k}") for k in range(SHOPS)]),
+    "city": ("k int PRIMARY KEY, name varchar(20)", [(k, f"city {k}") for k in range(CITIES)]),
+}
+QUERY = """SELECT s.k, s.amount, p.name, c.name AS city FROM sale s, shop p, city c
+    WHERE s.shop = p.k AND p.city = c.k AND c.k = 7 AND s.amount > 40"""
+
+
+def statements() -> Sequence[str]:
+    made = []
+    for name, (columns, rows) in TABLES.items():
+        made += [f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})"]
+        values = ", ".join(map(str, rows))
+        made.append(f"INSERT INTO {name} VALUES {values}")
+    return [*made, "CREATE INDEX sale_shop ON sale (shop)"]
+
+
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "sqlite"], scope="module")
+def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Each database in turn, with the tables."""
+    if request.param == "sqlite":
+        path = tmp_path_factory.mktemp("joins") / "shops.db"
+        with sqlite3.connect(path) as made:
+            for statement in [*statements(), "ANALYZE"]:
+                made.execute(statement)
+        return {"kind": "sqlite", "database": str(path)}
+    server: Server = request.getfixturevalue(request.param)
+    if request.param == "mariadb_server":
+        server.execute(*statements(), *(f"ANALYZE TABLE {name}" for name in TABLES))
+    else:
+        server.execute(*statements(), "ANALYZE")
+    return server.connection()
+
+
+@pytest.fixture
+def session(connection: dict[str, object], spark: SparkSession) -> PushdownSession:
+    made = PushdownSession(spark)
+    for name in TABLES:
+        made.add_remote(name, connection, table=name)
+    return made
+
+
+def statistics(session: PushdownSession, name: str, where: str | None, *columns: str) -> TableStatistics:
+    opened = OpenedRemote(session._spark, session._sources[name])  # type: ignore[arg-type]
+    found = opened.statistics(where, columns)
+    assert found is not None
+    return found
+
+
+def test_databases_tell_how_large_a_table_is(session: PushdownSession) -> None:
+    whole = statistics(session, "sale", None, "shop", "k")
+    assert whole.rows == pytest.approx(SALES, rel=0.1)
+    assert whole.kept == pytest.approx(whole.rows, rel=0.1)
+    # InnoDB looks at a few pages only.
+    assert SHOPS / 3 <= (whole.columns["shop"].distinct or 0) <= SHOPS * 3
+    assert whole.columns["k"].distinct == pytest.approx(SALES, rel=0.1)
+    needle = statistics(session, "sale", "k = 77", "shop")
+    assert needle.rows == pytest.approx(SALES, rel=0.1)
+    assert needle.few
+    assert not statistics(session, "sale", "amount > 1", "shop").few
+    assert statistics(session, "city", "k < 3").few
+
+
+def test_what_a_database_does_not_tell_is_not_known(connection: dict[str, object], spark: SparkSession) -> None:
+    made = PushdownSession(spark)
+    made.add_remote("some", connection, query="SELECT k, shop FROM sale WHERE shop < 3")
+    opened = OpenedRemote(spark, made._sources["some"])  # type: ignore[arg-type]
+    found = opened.statistics("k < 100", ["shop"])
+    assert (found is not None) == (connection["kind"] == "postgresql")
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def test_joins_of_remote_tables_are_ordered_and_small_ones_fetched(session: PushdownSession) -> None:
+    result = session.sql(QUERY, JoinOptions(min_bytes=0))
+    (report,) = result.joins()
+    assert report.reason.startswith("about"), "the size of each table is known"
+    plans: list[str] = []
+
+    def action(frame: DataFrame) -> list[str]:
+        found = rows(frame)
+        plans.append(frame._jdf.queryExecution().executedPlan().toString())
+        return found
+
+    expected = [
+        f"Row(k={k}, amount={k % 97}, name='shop {k % SHOPS}', city='city 7')"
+        for k in range(SALES)
+        if k % SHOPS % CITIES == 7 and k % 97 > 40
+    ]
+    assert result.run(action) == sorted(expected)
+    reports = result.report()
+    assert any(FETCHED in note for note in reports["city"].notes)
+    assert reports["city"].rows_decoded == 1
+    assert "SortMergeJoin" not in plans[0]
+
+
+def test_a_frame_reads_its_small_tables_when_it_is_run(session: PushdownSession) -> None:
+    result = session.sql("SELECT c.name FROM city c JOIN shop p ON p.city = c.k WHERE c.k = 3 AND p.k < 60")
+    assert rows(result.df) == ["Row(name='city 3')"] * 2
+    assert not any(FETCHED in note for report in result.report().values() for note in report.notes)
+    assert result.run(rows) == ["Row(name='city 3')"] * 2
+    assert any(FETCHED in note for note in result.report()["city"].notes)
+
+
+def test_a_file_joined_with_a_small_remote_table(session: PushdownSession, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "visits")
+    spark.range(1000).selectExpr("cast(id % 500 AS int) AS shop", "id AS visit").write.parquet(path)
+    session.add_source("visit", path=path, format="parquet", reader="spark")
+    query = "SELECT count(*) AS n FROM visit v JOIN shop p ON v.shop = p.k JOIN city c ON p.city = c.k WHERE c.k = 9"
+    result = session.sql(query, JoinOptions(min_bytes=0))
+    assert result.run(rows) == ["Row(n=20)"]
+    assert result.joins()[0].reason.startswith("about")
