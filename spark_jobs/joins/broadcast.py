@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from spark_jobs.joins.cardinality import RelationFigures
-
 HINTED_BYTES = 64 << 20
 """Relations that may have more bytes in memory are not hinted, unless conditions are expected to keep few of them."""
 _FILTERED = 2.0
@@ -16,13 +14,11 @@ _SIZE = re.compile(r"\s*(\d+)\s*([kmgtp]?)i?b?\s*", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
-def may_be_hinted(figures: RelationFigures, limit: int) -> bool:
-    """Whether a relation is small enough for a hint, by a bound that holds whatever its conditions keep."""
-    return is_small(figures.at_most, figures.kept / max(figures.rows, 1.0), limit)
-
-
 def is_small(at_most: float | None, share: float, limit: int) -> bool:
-    """Whether what has so many bytes at most, of which so large a share is expected, is small enough for a hint."""
+    """Whether what has so many bytes at most, of which so large a share is expected, is small enough for a hint.
+
+    The bound is to hold whatever conditions keep.
+    """
     if at_most is None:
         return False
     return at_most <= limit or (at_most <= _FILTERED * limit and at_most * share * _MARGIN <= limit)

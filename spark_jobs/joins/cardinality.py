@@ -8,7 +8,7 @@ between the same relations are a composite key, which cannot have more values th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -19,6 +19,11 @@ from spark_jobs.joins.order import bits
 _INEQUALITY = 1 / 3
 _UNKNOWN = 0.25
 _DEFAULT_DISTINCT_SHARE = 0.1
+_LEAST_ROW = 16.0
+"""Bytes of a row of no columns."""
+
+LeavingColumns = Callable[[int, int], Collection[str] | None]
+"""Columns of a relation (the second) that leave the join of a set (the first), by lower-case names; None for all."""
 
 Key = tuple[str, str]
 """A column: its relation's name and its own, both lower-case."""
@@ -39,7 +44,8 @@ class RelationFigures:
 
     `at_most` is a proven bound on the bytes of its rows in memory, None where there is none; `stored` are the bytes of
     its files, from which Spark tells whether a relation is small, None where it has no files. `row_bytes` is what a row
-    has in memory, at most or, of texts that nobody measured, on average; None where `rows` is no count.
+    has in memory, at most or, of texts that nobody measured, on average; None where `rows` is no count. `widths` are
+    the bytes of columns at most, by their lower-case names, of those whose values are known to be no longer.
     """
 
     rows: float
@@ -48,6 +54,13 @@ class RelationFigures:
     at_most: float | None = None
     stored: float | None = None
     row_bytes: float | None = None
+    widths: Mapping[str, float] = field(default_factory=dict)
+
+    def bytes_of(self, columns: Collection[str] | None) -> float | None:
+        """Bytes of a row with some columns, None for all that are read; None where `rows` is no count."""
+        if self.row_bytes is None or columns is None or any(name not in self.widths for name in columns):
+            return self.row_bytes
+        return min(max(sum(self.widths[name] for name in columns), _LEAST_ROW), self.row_bytes)
 
     def distinct(self, key: Key) -> float:
         """Distinct values of a column among the rows kept."""
@@ -99,8 +112,11 @@ class Estimate:
         relations: Sequence[RelationFigures],
         equalities: Iterable[Equality],
         others: Iterable[Selective] = (),
+        leaving: LeavingColumns | None = None,
     ) -> None:
+        """`leaving` tells which columns leave the join of a set, None that all do."""
         self._relations = relations
+        self._leaving = leaving
         self._classes = equal_columns(equalities)
         self._others = tuple(others)
         self._known: dict[int, float] = {}
@@ -120,11 +136,16 @@ class Estimate:
         Relations whose keys are met by columns of the others cannot multiply rows; any other does by its own.
         """
         numbers = list(bits(mask))
-        if len(numbers) == 1:
-            return self._relations[numbers[0]].at_most
-        widths = [self._relations[number].row_bytes for number in numbers]
+        widths = [self._width(mask, number) for number in numbers]
         known = [width for width in widths if width is not None]
-        return self._most_rows(mask) * sum(known) if len(known) == len(widths) else None
+        if len(known) < len(widths):
+            return self._relations[numbers[0]].at_most if len(numbers) == 1 else None
+        return self._most_rows(mask) * sum(known)
+
+    def _width(self, mask: int, number: int) -> float | None:
+        """Bytes of what a relation gives to a row of the join of a set."""
+        columns = None if self._leaving is None else self._leaving(mask, number)
+        return self._relations[number].bytes_of(columns)
 
     def _most_rows(self, mask: int) -> float:
         """Rows of the join of a set at most, if the relations' rows are counted."""

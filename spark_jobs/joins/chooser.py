@@ -11,7 +11,7 @@ from sqlglot import exp
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.join_spec import JoinTree
 from spark_jobs.joins.block import Block, owner
-from spark_jobs.joins.broadcast import is_small, may_be_hinted
+from spark_jobs.joins.broadcast import is_small
 from spark_jobs.joins.cardinality import (
     Equality,
     Estimate,
@@ -36,6 +36,7 @@ from spark_jobs.joins.graph import (
     attached,
     places,
 )
+from spark_jobs.joins.leaving import Leaving
 from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
 from spark_jobs.joins.push import Types, column_equality
 from spark_jobs.joins.star import around, star
@@ -110,7 +111,8 @@ class Chooser:
             for each in conditions
             if self._mask(each).bit_count() > 1 and self._equality(each) is None
         ]
-        self.estimate = Estimate(relations, self._equalities, others)
+        leaving = Leaving(block, chain, self._implied).columns if setting.hints_joins else None
+        self.estimate = Estimate(relations, self._equalities, others, leaving)
         self._small: dict[int, bool] = {}
 
     def choice(self, before: Ordered, started: float) -> Choice:
@@ -231,8 +233,7 @@ class Chooser:
         """Whether a side of a join may be hinted."""
         if not isinstance(tree, int):
             return self._may_hint_joined(mask_of(_shape(tree)))
-        is_leaf = isinstance(self._chain.items[tree].plan, Leaf)
-        return is_leaf and may_be_hinted(self._relations[tree], self._setting.broadcast_bytes)
+        return isinstance(self._chain.items[tree].plan, Leaf) and self._is_small(1 << tree)
 
     def _is_broadcast(self, mask: int) -> bool:
         """Whether Spark broadcasts a set: what is hinted, or one relation that is small by its files."""
@@ -243,7 +244,7 @@ class Chooser:
             return False
         figures, setting = self._relations[number], self._setting
         has_few_bytes = figures.stored is not None and figures.stored <= setting.small_files
-        return has_few_bytes or may_be_hinted(figures, setting.broadcast_bytes)
+        return has_few_bytes or self._is_small(mask)
 
     def _is_table(self, plan: Plan) -> bool:
         """Whether an item is a table by its name, which Spark's plan of the query then has as well."""
@@ -255,6 +256,10 @@ class Chooser:
             self._is_table(self._chain.items[number].plan) for number in bits(mask)
         ):
             return False
+        return self._is_small(mask)
+
+    def _is_small(self, mask: int) -> bool:
+        """Whether a set of relations, joined, is provably small enough for a hint."""
         if mask not in self._small:
             known = [self._relations[number].kept / max(self._relations[number].rows, 1.0) for number in bits(mask)]
             self._small[mask] = is_small(self.estimate.at_most(mask), min(known), self._setting.broadcast_bytes)

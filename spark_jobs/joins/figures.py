@@ -161,6 +161,7 @@ class SourceFigures:
             at_most,
             float(stored),
             at_most / max(sample.rows, 1.0) if sample.exact and at_most is not None else None,
+            {each.name.lower(): width for each in read if (width := _longest(sample, each)) is not None},
         )
 
     def _listed(self, source: AnySource, opened: Opened) -> tuple[InputFile, ...] | None:

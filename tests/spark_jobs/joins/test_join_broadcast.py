@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.joins.broadcast import may_be_hinted, threshold_bytes
-from spark_jobs.joins.cardinality import RelationFigures
+from spark_jobs.joins.broadcast import is_small, threshold_bytes
 from spark_jobs.joins.order import CostModel, cheapest
 
 
@@ -28,13 +27,13 @@ def test_what_is_no_size_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_most", "kept", "hinted"),
-    [(100, 1000, True), (101, 1000, False), (200, 126, False), (200, 124, True), (201, 1, False), (None, 1, False)],
+    ("at_most", "share", "hinted"),
+    [(100, 1, True), (101, 1, False), (200, 0.126, False), (200, 0.124, True), (201, 0.001, False), (None, 0, False)],
 )
 def test_hints_need_a_bound_that_holds_whatever_conditions_keep(
-    at_most: float | None, kept: float, hinted: bool
+    at_most: float | None, share: float, hinted: bool
 ) -> None:
-    assert may_be_hinted(RelationFigures(1000, kept, at_most=at_most), 100) is hinted
+    assert is_small(at_most, share, 100) is hinted
 
 
 def test_a_large_relation_meets_small_ones_before_it_is_shuffled() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import JoinOptions
 from spark_jobs.join_spec import JoinTree
-from spark_jobs.joins.broadcast import is_small
-from spark_jobs.joins.cardinality import ColumnFigures, Equality, Estimate, RelationFigures
+from spark_jobs.joins.block import blocks
+from spark_jobs.joins.cardinality import ColumnFigures, Equality, Estimate, Member, RelationFigures
+from spark_jobs.joins.graph import extract
 from spark_jobs.joins.hints import with_hints
+from spark_jobs.joins.leaving import Leaving
+from spark_jobs.joins.outputs import OutputNames
+from spark_jobs.joins.text import parsed
 from spark_jobs.session import PushdownSession
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -61,11 +66,57 @@ def test_a_key_on_either_side_bounds() -> None:
     assert Estimate(relations, [equal(0, "id", 1, "a")]).at_most(0b11) == 50 * 20
 
 
+def test_only_what_leaves_a_join_counts() -> None:
+    relations = [relation("a", 1000, "id", columns=("b",)), relation("b", 50, "id", columns=("c",))]
+    relations = [replace(each, row_bytes=100, widths={"id": 16, "b": 20, "c": 30}) for each in relations]
+    leaving = {(0b01, 0): ("id", "b"), (0b11, 0): ("id",), (0b11, 1): ("c", "unmeasured")}
+    estimate = Estimate(relations, [equal(0, "b", 1, "id")], leaving=lambda *place: leaving.get(place))
+    assert estimate.at_most(0b01) == 1000 * 36
+    assert estimate.at_most(0b10) == 50 * 100
+    assert estimate.at_most(0b11) == 1000 * (16 + 100)
+
+
+LEAVING = """SELECT s.amount, count(*) FROM sales s JOIN shop ON s.shop = shop.id JOIN city c ON shop.city = c.id
+    WHERE shop.name LIKE 'x%' AND c.country > s.amount GROUP BY s.amount, {more}"""
+
+
 @pytest.mark.parametrize(
-    ("at_most", "share", "small"), [(100, 1, True), (101, 1, False), (200, 0.1, True), (None, 0, False)]
+    ("more", "of_sales", "of_shop"),
+    [
+        ("c.name", {"amount"}, {"city"}),
+        ("shop.name", {"amount"}, {"city", "name"}),
+        (
+            "(SELECT max(id) FROM shop i WHERE i.name = c.name)",
+            {"amount", "id", "name", "i"},
+            {"city", "id", "name", "i"},
+        ),
+        ("c.name HAVING first(*)", None, None),
+    ],
 )
-def test_bounds_are_judged_like_those_of_relations(at_most: float | None, share: float, small: bool) -> None:
-    assert is_small(at_most, share, 100) is small
+def test_columns_that_leave_a_join(more: str, of_sales: set[str] | None, of_shop: set[str] | None) -> None:
+    columns = {"sales": "shop amount", "shop": "id city name", "city": "id name country"}
+    names = OutputNames({name: frozenset(listed.split()) for name, listed in columns.items()})
+    block = next(blocks(parsed(LEAVING.format(more=more)), names.of))
+    chain = extract(block.plan)
+    assert chain is not None
+    leaving = Leaving(block, chain, ())
+    assert leaving.columns(0b011, 0) == of_sales
+    assert leaving.columns(0b011, 1) == of_shop
+    if of_shop is not None:
+        assert leaving.columns(0b010, 1) == of_shop | {"id"}
+        assert leaving.columns(0b111, 1) == of_shop - {"city"}
+
+
+def test_equal_columns_leave_as_long_as_one_of_them_may_be_joined_by() -> None:
+    block = next(
+        blocks(parsed("SELECT 1 FROM a JOIN b ON a.x = b.x JOIN c ON b.x = c.x"), lambda table: frozenset("x"))
+    )
+    chain = extract(block.plan)
+    assert chain is not None
+    group = tuple(Member(number, (name, "x")) for number, name in enumerate("abc"))
+    assert Leaving(block, chain, ()).columns(0b011, 0) == set()
+    assert Leaving(block, chain, [group]).columns(0b011, 0) == {"x"}
+    assert Leaving(block, chain, [group]).columns(0b111, 0) == set()
 
 
 @pytest.fixture(scope="module")
