@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from numpy import count_nonzero, int64
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from spark_jobs.joins.order import bits
@@ -30,12 +32,32 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class KeyValues:
+    """All values of an integer key, and those of the rows that the relation's conditions keep."""
+
+    every: NDArray[int64]
+    kept: NDArray[int64]
+
+    def between(self, low: int, high: int) -> tuple[int, int]:
+        """How many of both lie between two values, these included."""
+        every, kept = (int(count_nonzero((each >= low) & (each <= high))) for each in (self.every, self.kept))
+        return every, kept
+
+
+@dataclass(frozen=True)
 class ColumnFigures:
-    """What is known of a column over the whole relation: distinct values, the share of nulls, whether it is a key."""
+    """What is known of a column over the whole relation: distinct values, the share of nulls, whether it is a key.
+
+    `kept` is the share of its values that conditions on this very column keep, `limits` are its least and its greatest
+    value, `values` those of a key that was seen whole.
+    """
 
     distinct: float
     null_share: float = 0.0
     unique: bool = False
+    kept: float = 1.0
+    limits: tuple[int, int] | None = None
+    values: KeyValues | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -60,9 +82,19 @@ class RelationFigures:
         """Bytes of a row with some columns, None for all that are read; None where `rows` is no count."""
         if self.row_bytes is None or columns is None or any(name not in self.widths for name in columns):
             return self.row_bytes
-        return min(max(sum(self.widths[name] for name in columns), _LEAST_ROW), self.row_bytes)
+        return min(sum(self.widths[name] for name in columns), self.row_bytes)
 
     def distinct(self, key: Key) -> float:
+        """Distinct values of a column that conditions on it keep.
+
+        Other conditions keep rows of some values, each of which meets as many rows elsewhere as any value does.
+        """
+        known = self.columns.get(key)
+        if known is None:
+            return max(self.rows * _DEFAULT_DISTINCT_SHARE, 1.0)
+        return max(min(known.distinct, self.rows) * known.kept, 1.0)
+
+    def distinct_kept(self, key: Key) -> float:
         """Distinct values of a column among the rows kept."""
         known = self.columns.get(key)
         whole = known.distinct if known is not None else max(self.rows * _DEFAULT_DISTINCT_SHARE, 1.0)
@@ -118,6 +150,7 @@ class Estimate:
         self._relations = relations
         self._leaving = leaving
         self._classes = equal_columns(equalities)
+        self._met = within_limits(relations, self._classes)
         self._others = tuple(others)
         self._known: dict[int, float] = {}
         self._bounds: dict[int, float] = {}
@@ -140,7 +173,11 @@ class Estimate:
         known = [width for width in widths if width is not None]
         if len(known) < len(widths):
             return self._relations[numbers[0]].at_most if len(numbers) == 1 else None
-        return self._most_rows(mask) * sum(known)
+        return self._most_rows(mask) * max(sum(known), _LEAST_ROW)
+
+    def share_expected(self, mask: int) -> float:
+        """The share of the most rows that the join of a set may give that is expected."""
+        return min(self.rows(mask) / max(self._most_rows(mask), 1.0), 1.0)
 
     def _width(self, mask: int, number: int) -> float | None:
         """Bytes of what a relation gives to a row of the join of a set."""
@@ -184,9 +221,11 @@ class Estimate:
         return met
 
     def _estimated(self, mask: int) -> float:
+        if mask & (mask - 1) == 0:
+            return max(self._relations[mask.bit_length() - 1].kept, 0.0)
         rows = 1.0
         for number in bits(mask):
-            rows *= max(self._relations[number].kept, 0.0)
+            rows *= max(self._met[number].kept, 0.0)
         for group in self._classes:
             rows *= self._class_share(group, mask)
         rows *= self._composite_correction(mask)
@@ -203,7 +242,7 @@ class Estimate:
         counts: dict[int, float] = {}
         share = 1.0
         for member in inside:
-            figures = self._relations[member.relation]
+            figures = self._met[member.relation]
             counts[member.relation] = max(counts.get(member.relation, 1.0), figures.distinct(member.key))
             share *= figures.present(member.key)
         for count in sorted(counts.values())[1:]:
@@ -226,7 +265,7 @@ class Estimate:
                 counted *= max(counts)
             if shared > 1:
                 limits = [
-                    min(product, max(self._relations[number].kept, 1.0))
+                    min(product, max(self._met[number].kept, 1.0))
                     for product, number in zip(products, (left, right), strict=True)
                 ]
                 factor *= max(counted / max(limits), 1.0)
@@ -234,8 +273,41 @@ class Estimate:
 
     def _of(self, group: Sequence[Member], relation: int) -> float | None:
         """Distinct values that a relation has of a class, None where it has no column in it."""
-        found = [self._relations[relation].distinct(member.key) for member in group if member.relation == relation]
+        found = [self._met[relation].distinct(member.key) for member in group if member.relation == relation]
         return max(found) if found else None
+
+
+def within_limits(
+    relations: Sequence[RelationFigures], classes: Iterable[Sequence[Member]]
+) -> Sequence[RelationFigures]:
+    """The relations without rows whose keys lie beyond the limits of what they are equated with.
+
+    A table of days may cover centuries, of which sales have five years: of these a condition keeps another share.
+    """
+    found = list(relations)
+    for group in classes:
+        for member in group:
+            column = relations[member.relation].columns.get(member.key)
+            others = [
+                known.limits
+                for other in group
+                if other.relation != member.relation
+                and (known := relations[other.relation].columns.get(other.key)) is not None
+                and known.limits is not None
+            ]
+            if column is not None and column.values is not None and others:
+                low, high = max(low for low, _ in others), min(high for _, high in others)
+                found[member.relation] = _between(found[member.relation], member.key, column.values, low, high)
+    return found
+
+
+def _between(figures: RelationFigures, key: Key, values: KeyValues, low: int, high: int) -> RelationFigures:
+    """A relation without the rows whose key lies beyond some limits."""
+    every, kept = values.between(low, high)
+    columns = {**figures.columns, key: replace(figures.columns[key], distinct=max(float(every), 1.0))}
+    # Conditions that nobody could count keep the same share of any rows.
+    share = figures.kept / max(len(values.kept), 1)
+    return replace(figures, rows=max(float(every), 1.0), kept=kept * min(share, 1.0), columns=columns)
 
 
 def share_kept(node: exp.Expr, distinct: Mapping[Key, float]) -> float:

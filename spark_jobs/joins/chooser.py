@@ -261,8 +261,8 @@ class Chooser:
     def _is_small(self, mask: int) -> bool:
         """Whether a set of relations, joined, is provably small enough for a hint."""
         if mask not in self._small:
-            known = [self._relations[number].kept / max(self._relations[number].rows, 1.0) for number in bits(mask)]
-            self._small[mask] = is_small(self.estimate.at_most(mask), min(known), self._setting.broadcast_bytes)
+            at_most, share = self.estimate.at_most(mask), self.estimate.share_expected(mask)
+            self._small[mask] = is_small(at_most, share, self._setting.broadcast_bytes)
         return self._small[mask]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
@@ -16,7 +17,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import SourceFormat
 from spark_jobs.joins.budget import AnalysisClock
-from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures, share_kept
+from spark_jobs.joins.cardinality import ColumnFigures, KeyValues, RelationFigures, share_kept
 from spark_jobs.joins.sample import Sample, look
 from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Scope
@@ -146,12 +147,19 @@ class SourceFigures:
         if stored <= _TINY and wanted.read is not None:
             columns |= wanted.read
         sample = self._cache.sample(source, files, schema, columns)
+        known = {name: sample.distinct(named[name]) for name in wanted.keys | mentioned if name in named}
+        counted = {name: distinct for name, (distinct, _) in known.items()}
+        share, mask = self._share(sample, schema, wanted.conditions, counted)
         figures = {
-            (wanted.name, name): ColumnFigures(*sample.distinct(named[name]), unique=sample.is_unique(named[name]))
-            for name in wanted.keys | mentioned
-            if name in named
+            (wanted.name, name): ColumnFigures(
+                *known[name],
+                sample.is_unique(named[name]),
+                self._own_share(sample, schema, wanted, name, counted),
+                sample.limits.get(name),
+                _key_values(sample, named[name], mask),
+            )
+            for name in known
         }
-        share = self._share(sample, schema, wanted, {key[1]: column.distinct for key, column in figures.items()})
         read = [each for each in schema.fields if wanted.read is None or each.name in wanted.read]
         at_most = _at_most(source, files, sample, read)
         return RelationFigures(
@@ -174,15 +182,28 @@ class SourceFigures:
             self._files[source.name] = found
         return self._files[source.name]
 
-    def _share(self, sample: Sample, schema: t.StructType, wanted: Wanted, distinct: Mapping[str, float]) -> float:
-        """The share of rows that the conditions keep: counted over the sample, guessed where it cannot be."""
+    def _own_share(
+        self, sample: Sample, schema: t.StructType, wanted: Wanted, name: str, distinct: Mapping[str, float]
+    ) -> float:
+        """The share of a key's values that conditions on it alone keep."""
+        own = [
+            each
+            for each in wanted.conditions
+            if {column.parts[0].name.lower() for column in each.find_all(exp.Column)} == {name}
+        ]
+        return self._share(sample, schema, own, distinct)[0] if own and name in wanted.keys else 1.0
+
+    def _share(
+        self, sample: Sample, schema: t.StructType, conditions: Sequence[exp.Expr], distinct: Mapping[str, float]
+    ) -> tuple[float, pa.BooleanArray | None]:
+        """The share of rows that conditions keep, and which of the sample: counted there, else guessed."""
         guesses = {("", name): count for name, count in distinct.items()}
-        batch = _batch(sample, schema)
-        if batch is None or not wanted.conditions:
-            return _product([share_kept(each, guesses) for each in wanted.conditions])
+        batch = _batch(sample, schema) if conditions else None
+        if batch is None:
+            return _product([share_kept(each, guesses) for each in conditions]), None
         kept: pa.BooleanArray | None = None
         counted, guessed = [], []
-        for each in wanted.conditions:
+        for each in conditions:
             mask = self._mask(each, schema, batch)
             if mask is None:
                 guessed.append(share_kept(each, guesses))
@@ -193,7 +214,7 @@ class SourceFigures:
         share = hits / batch.num_rows
         if hits == 0:
             share = min(0.5 / batch.num_rows, _product([share_kept(each, guesses) for each in counted]))
-        return float(share * _product(guessed))
+        return float(share * _product(guessed)), kept
 
     def _mask(self, condition: exp.Expr, schema: t.StructType, batch: pa.RecordBatch) -> pa.BooleanArray | None:
         sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
@@ -207,6 +228,17 @@ class SourceFigures:
 
     def _fold(self, sql: str) -> object:
         return self._cache.constant(self._spark, sql)
+
+
+def _key_values(sample: Sample, name: str, kept: pa.BooleanArray | None) -> KeyValues | None:
+    """The values of an integer key, where all rows were seen."""
+    if not sample.is_unique(name):
+        return None
+    every = sample.table.column(name)
+    if not pa.types.is_integer(every.type):
+        return None
+    left = every if kept is None else every.filter(kept)
+    return KeyValues(*(np.asarray(each.drop_null().cast(pa.int64())) for each in (every, left)))
 
 
 def _by_statistics(opened: CountedSource, wanted: Wanted) -> RelationFigures | None:

@@ -47,7 +47,7 @@ class Leaving:
 
 
 def _columns(block: Block, node: exp.Expr) -> set[tuple[str, str]]:
-    """The columns below a node, each with its relation; with every relation where that is not certain."""
+    """The columns below a node, each with its relation; with every relation that has one where that is not certain."""
     found = set()
     for column in node.find_all(exp.Column):
         home = owner(column, block.columns)
@@ -55,7 +55,12 @@ def _columns(block: Block, node: exp.Expr) -> set[tuple[str, str]]:
         if home is not None:
             found.add((home, names[1] if len(names) > 1 and names[0] == home else names[0]))
         else:
-            found |= {(relation, name) for relation in block.relations for name in names}
+            found |= {
+                (relation, name)
+                for relation, known in block.columns.items()
+                for name in names
+                if known is None or name in known
+            }
     return found
 
 

@@ -139,7 +139,7 @@ class Ordering:
         figures = self._of(block, home) if home is not None else None
         if figures is None or home is None:
             return None
-        return ColumnFigures(figures.distinct((home, column.name.lower())))
+        return ColumnFigures(figures.distinct_kept((home, column.name.lower())))
 
 
 def _reduced(select: exp.Select, rows: float) -> float:

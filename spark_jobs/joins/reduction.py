@@ -113,7 +113,7 @@ class Reducer:
         parts = tuple(condition.transform(unqualified, small.name) for condition in conditions)
         wanted = Wanted(small.name, parts, frozenset({key[1]}))
         known = self._figures.of(small.place.declared, small.place.source, wanted)
-        if known is None or (keys := known.distinct(key)) > MAX_KEYS:
+        if known is None or (keys := known.distinct_kept(key)) > MAX_KEYS:
             return False
         if isinstance(large.place.declared, RemoteSource):
             return True
@@ -121,7 +121,7 @@ class Reducer:
         whole = self._figures.of(
             large.place.declared, large.place.source, Wanted(large.name, (), frozenset({other[1]}))
         )
-        return whole is not None and whole.distinct(other) >= _FEWER * keys
+        return whole is not None and whole.distinct_kept(other) >= _FEWER * keys
 
     def _may_be_large(self, large: _Side, small_size: int) -> bool:
         declared = large.place.declared

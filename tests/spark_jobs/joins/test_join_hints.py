@@ -47,7 +47,7 @@ def equal(left: int, left_key: str, right: int, right_key: str) -> Equality:
 def test_keys_bound_what_comes_out_of_joins() -> None:
     relations = [relation("a", 1000, columns=("b",)), relation("b", 50, "id", columns=("c",)), relation("c", 5, "id")]
     estimate = Estimate(relations, [equal(0, "b", 1, "id"), equal(1, "c", 2, "id")])
-    assert estimate.at_most(0b001) == 10_000
+    assert estimate.at_most(0b001) == 16_000, "no row has less"
     assert estimate.at_most(0b011) == 1000 * 20
     assert estimate.at_most(0b110) == 50 * 20
     assert estimate.at_most(0b111) == 1000 * 30
@@ -83,12 +83,12 @@ LEAVING = """SELECT s.amount, count(*) FROM sales s JOIN shop ON s.shop = shop.i
 @pytest.mark.parametrize(
     ("more", "of_sales", "of_shop"),
     [
-        ("c.name", {"amount"}, {"city"}),
+        ("c.name ORDER BY nothing_of_theirs", {"amount"}, {"city"}),
         ("shop.name", {"amount"}, {"city", "name"}),
         (
             "(SELECT max(id) FROM shop i WHERE i.name = c.name)",
-            {"amount", "id", "name", "i"},
-            {"city", "id", "name", "i"},
+            {"amount"},
+            {"city", "id", "name"},
         ),
         ("c.name HAVING first(*)", None, None),
     ],

@@ -1,0 +1,88 @@
+"""What is expected of joins: by keys that conditions keep, and by the part of a table that can be met at all."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import JoinOptions
+from spark_jobs.joins.cardinality import (
+    ColumnFigures,
+    Equality,
+    Estimate,
+    KeyValues,
+    Member,
+    RelationFigures,
+    within_limits,
+)
+from spark_jobs.session import PushdownSession
+
+DAYS, FIRST, LAST = 20_000, 8_000, 9_827
+"""A table of days of 55 years; sales have five of them, and of these one day a week."""
+SALES = 60_000
+
+
+def days(kept: range) -> RelationFigures:
+    values = KeyValues(np.arange(DAYS), np.arange(kept.start, kept.stop))
+    key = ColumnFigures(DAYS, unique=True, values=values)
+    return RelationFigures(DAYS, len(kept), {("d", "day"): key})
+
+
+SOLD = RelationFigures(SALES, SALES, {("s", "day"): ColumnFigures(261, limits=(FIRST, LAST))})
+ON_DAY = Equality(0, ("s", "day"), 1, ("d", "day"))
+
+
+def test_a_condition_keeps_its_share_of_the_days_that_have_sales() -> None:
+    year = days(range(FIRST + 100, FIRST + 465))
+    estimate = Estimate([SOLD, year], [ON_DAY])
+    assert estimate.rows(0b10) == 365, "the table by itself has all its rows"
+    assert estimate.rows(0b11) == pytest.approx(SALES * 365 / (LAST - FIRST + 1))
+    assert Estimate([SOLD, days(range(DAYS))], [ON_DAY]).rows(0b11) == pytest.approx(SALES)
+    assert Estimate([SOLD, days(range(100))], [ON_DAY]).rows(0b11) == 1, "no sale is as old as that"
+
+
+def test_limits_narrow_keys_alone() -> None:
+    group = (Member(0, ("s", "day")), Member(1, ("d", "day")))
+    whole = days(range(DAYS))
+    assert within_limits([SOLD, whole], [group])[1].rows == LAST - FIRST + 1
+    unseen = RelationFigures(DAYS, DAYS, {("d", "day"): ColumnFigures(DAYS, unique=True)})
+    assert within_limits([SOLD, unseen], [group])[1] == unseen
+    unlimited = RelationFigures(SALES, SALES, {("s", "day"): ColumnFigures(261)})
+    assert within_limits([unlimited, whole], [group])[1] == whole
+
+
+def test_conditions_on_other_columns_leave_keys_as_likely_to_be_met_as_before() -> None:
+    customers = RelationFigures(150_000, 30_000, {("c", "id"): ColumnFigures(150_000)})
+    orders = RelationFigures(1_500_000, 1_500_000, {("o", "customer"): ColumnFigures(100_000)})
+    joined = Estimate([customers, orders], [Equality(0, ("c", "id"), 1, ("o", "customer"))])
+    assert joined.rows(0b11) == pytest.approx(300_000)
+
+
+def test_conditions_on_both_keys_do_not_count_twice() -> None:
+    sides = [RelationFigures(1000, 100, {(name, "k"): ColumnFigures(1000, kept=0.1)}) for name in "ab"]
+    assert Estimate(sides, [Equality(0, ("a", "k"), 1, ("b", "k"))]).rows(0b11) == pytest.approx(100)
+
+
+def test_sampled_tables_are_estimated_so(spark: SparkSession, tmp_path: Path) -> None:
+    begin = date(1960, 1, 1)
+    years = [(begin + timedelta(number)).year for number in range(DAYS)]
+    sold = FIRST + np.arange(SALES) * (LAST - FIRST) // SALES // 7 * 7
+    tables = {
+        "days": {"day": np.arange(DAYS), "year": years},
+        "sales": {"day": sold, "shop": np.arange(SALES) % 50},
+        "shops": {"id": np.arange(50)},
+    }
+    session = PushdownSession(spark)
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet", row_group_size=5_000)
+        session.add_source(name, path=str(tmp_path / f"{name}.parquet"), format="parquet", reader="spark")
+    query = "SELECT * FROM shops p JOIN sales s ON s.shop = p.id JOIN days d ON d.day = s.day WHERE d.year = 1984"
+    result = session.sql(query, JoinOptions(min_bytes=0))
+    actual = result.run(lambda frame: frame.count())
+    assert result.joins()[0].before.estimated == pytest.approx(actual, rel=0.05)
