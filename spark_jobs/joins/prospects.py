@@ -26,7 +26,9 @@ class Prospects:
     ) -> None:
         self._clock = clock
         self._relations = len(places)
-        self._fresh = sum(not figures.is_familiar(place.declared, place.source) for place in places)
+        # A source that is named twice is looked at once.
+        once = {place.declared.name: place for place in places}.values()
+        self._fresh = sum(not figures.is_familiar(place.declared, place.source) for place in once)
         self.obstacle = self._obstacle(spark, options, figures, places) if options.reorder else None
 
     def _obstacle(

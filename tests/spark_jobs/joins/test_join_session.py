@@ -12,6 +12,7 @@ from spark_jobs import source
 from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError, UnknownColumnError
 from spark_jobs.joins import budget
+from spark_jobs.joins.budget import AnalysisClock
 from spark_jobs.readers.protocol import AnySource
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -256,6 +257,14 @@ def test_small_sources_are_not_analysed(
     assert not report.reordered
     assert report.before == report.after
     assert {node.estimated for node in report.after.nodes()} == {None}
+
+
+def test_a_source_that_is_named_twice_is_looked_at_once(spark: SparkSession, tables: dict[str, str]) -> None:
+    session = PushdownSession(spark)
+    session.add_source("n", path=tables["nations"], format="csv", schema=SCHEMAS["nations"], options={"header": "true"})
+    session._samples.clock = AnalysisClock(fresh=1.0, familiar=0.1, warming=0.0)
+    (report,) = session.sql("SELECT a.id FROM n a, n b, n c WHERE a.id = b.id AND b.id = c.region").joins()
+    assert "would take about 1.20 s" in report.reason
 
 
 LOOP = """SELECT o.id, n.id FROM orders o, nations n, customers c
