@@ -49,8 +49,9 @@ class Prospects:
 
     def learn(self, seconds: float, joins: Sequence[JoinReport]) -> None:
         """Have the clock follow what an analysis took, if it came as far as comparing orders."""
-        self._clock.warming = 0.0
+        is_first, self._clock.warming = self._clock.warming > 0, 0.0
         if self.obstacle is not None:
             self._clock.skipped()
-        elif any(report.method for report in joins):
+        # The first one of a session takes several times as long as any after it.
+        elif not is_first and any(report.method for report in joins):
             self._clock.took(seconds, self._relations, self._fresh)

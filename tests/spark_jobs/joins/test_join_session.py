@@ -365,3 +365,18 @@ def test_conditions_that_parsers_may_read_in_two_ways_change_nothing(
 ) -> None:
     query = f"SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id WHERE {condition} AND c.id < 20"
     assert answer(query, NEVER).run(lambda frame: (rows(frame), frame.dtypes)) == oracle(query)
+
+
+def test_the_clock_does_not_learn_from_the_first_query_of_a_session(
+    spark: SparkSession, tables: dict[str, str]
+) -> None:
+    session = PushdownSession(spark)
+    for name in ("nations", "regions"):
+        header = {"header": "true"} if FORMATS[name] == "csv" else {}
+        session.add_source(name, path=tables[name], format=FORMATS[name], schema=SCHEMAS[name], options=header)
+    clock, query = session._samples.clock, "SELECT n.id FROM nations n, regions r, regions s WHERE n.region = r.id"
+    first = AnalysisClock(warming=0.0)
+    session.sql(query, ALWAYS)
+    assert clock == first
+    session.sql(query, ALWAYS)
+    assert clock.familiar != first.familiar
