@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,12 +16,21 @@ from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
 from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
+from spark_jobs.joins.graph import Filter
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.push import Types, chained_conditions, reaching
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
 
+_Guess = Callable[[float], float]
+"""A share of rows, by the distinct values of a column."""
+_GUESSES: dict[type[exp.Expr], _Guess] = {
+    exp.EQ: lambda distinct: 1.0 / distinct,
+    exp.In: lambda _: 0.5,
+    **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), lambda _: 1 / 3),
+}
+"""What a comparison with a sub-query keeps."""
 _GROUPED_POWER = 0.75
 """Groups of so many rows are taken to be this power of their number."""
 
@@ -108,7 +118,15 @@ class Ordering:
 
     def _relation(self, block: Block, name: str) -> RelationFigures | None:
         node = block.relations[name]
-        keys = _join_columns(block, name)
+        asked = list(_compared_with_queries(block, name))
+        found = self._of_node(block, name, node, _join_columns(block, name) | {column for column, _ in asked})
+        if found is None:
+            return None
+        shares = [guess(found.distinct((name, column))) for column, guess in asked]
+        return replace(found, kept=found.kept * math.prod(shares)) if asked else found
+
+    def _of_node(self, block: Block, name: str, node: exp.Expr, keys: frozenset[str]) -> RelationFigures | None:
+        """Figures of a relation but for what sub-queries leave of it."""
         if isinstance(node, exp.Table):
             expression = expression_of(node)
             if expression is not None:
@@ -153,6 +171,19 @@ def _reduced(select: exp.Select, rows: float) -> float:
     if limit is not None and isinstance(limit.expression, exp.Literal) and not limit.expression.is_string:
         rows = min(rows, float(limit.expression.name))
     return max(rows, 1.0)
+
+
+def _compared_with_queries(block: Block, name: str) -> Iterator[tuple[str, _Guess]]:
+    """The columns of a relation that WHERE compares with sub-queries, and guesses at what these keep."""
+    conditions = block.plan.conjuncts if isinstance(block.plan, Filter) else ()
+    for condition in conditions:
+        node = condition.node.unnest()
+        sides = (node.args.get("this"), node.args.get("expression") or node.args.get("query"))
+        for column, other in (sides, sides[::-1]):
+            if type(node) not in _GUESSES or not isinstance(column, exp.Column) or not isinstance(other, exp.Expr):
+                continue
+            if other.find(exp.Query) is not None and owner(column, block.columns) == name:
+                yield column.name.lower(), _GUESSES[type(node)]
 
 
 def _join_columns(block: Block, name: str) -> frozenset[str]:

@@ -86,3 +86,25 @@ def test_sampled_tables_are_estimated_so(spark: SparkSession, tmp_path: Path) ->
     result = session.sql(query, JoinOptions(min_bytes=0))
     actual = result.run(lambda frame: frame.count())
     assert result.joins()[0].before.estimated == pytest.approx(actual, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("d.year = (SELECT max(year) FROM days)", 365),
+        ("(SELECT max(year) FROM days) = d.year", 365),
+        ("d.year > (SELECT avg(year) FROM days)", DAYS / 3),
+        ("d.year IN (SELECT year FROM days)", DAYS / 2),
+        ("d.year NOT IN (SELECT year FROM days)", DAYS),
+        ("d.year = 1984 AND d.day < (SELECT 8000)", 366 / 3),
+    ],
+)
+def test_what_sub_queries_keep_is_guessed(condition: str, kept: float, spark: SparkSession, tmp_path: Path) -> None:
+    years = [(date(1960, 1, 1) + timedelta(number)).year for number in range(DAYS)]
+    pq.write_table(pa.table({"day": np.arange(DAYS), "year": years}), tmp_path / "days.parquet")
+    session = PushdownSession(spark)
+    session.add_source("days", path=str(tmp_path / "days.parquet"), format="parquet", reader="spark")
+    query = f"SELECT d.day FROM days d JOIN days e ON d.day = e.day JOIN days g ON g.day = e.day WHERE {condition}"
+    (report, *_) = session.sql(query, JoinOptions(min_bytes=0)).joins()
+    (leaf,) = [node for node in report.before.nodes() if node.relation == "d"]
+    assert leaf.estimated == pytest.approx(kept, rel=0.02)
