@@ -51,6 +51,11 @@ MANY = (
 SPARKS_DRIVER = {"postgresql": DRIVERS[Dialect.POSTGRES], "mysql": DRIVERS[Dialect.MARIADB]}
 OTHER_IN_SPARK = {"postgresql": {"b4", "tm", "ts"}, "mysql": {"b", "b9", "c", "i4", "tm", "ts", "yr"}}
 """Columns that Spark's own source makes another type of, or pads."""
+ENCRYPTED = {
+    "postgresql": "SELECT ssl AS used FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+    "mysql": "SELECT variable_value > '' AS used FROM information_schema.session_status "
+    "WHERE variable_name = 'ssl_cipher'",
+}
 SHOWING = """
 import json, sys, time, urllib.request
 from pyspark.sql import SparkSession
@@ -370,41 +375,40 @@ def _jars(spark: SparkSession) -> list[str]:
     return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
 
 
-ENCRYPTED = {
-    "postgresql": "SELECT ssl AS used FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
-    "mysql": "SELECT variable_value > '' AS used FROM information_schema.session_status "
-    "WHERE variable_name = 'ssl_cipher'",
-}
+class TestEncryption:
+    """TLS over JDBC."""
 
+    pytestmark = NEEDS_DRIVERS
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_DRIVERS) for kind in KINDS])
-@pytest.mark.parametrize("mode", ["disable", "prefer", "require", "verify-ca", "verify-full"])
-def test_tls_is_over_jdbc_what_it_is_as_arrow(kind: str, mode: str, server: Server, spark: SparkSession) -> None:
-    tls = {"mode": mode, **({"ca_file": str(server.ca_file)} if mode.startswith("verify") else {})}
-    used = []
-    for transport in ("jdbc", "arrow"):
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("mode", ["disable", "prefer", "require", "verify-ca", "verify-full"])
+    def test_tls_is_over_jdbc_what_it_is_as_arrow(
+        self, kind: str, mode: str, server: Server, spark: SparkSession
+    ) -> None:
+        tls = {"mode": mode, **({"ca_file": str(server.ca_file)} if mode.startswith("verify") else {})}
+        used = []
+        for transport in ("jdbc", "arrow"):
+            session = PushdownSession(spark)
+            session.add_remote("source", server.connection(tls=tls), query=ENCRYPTED[kind], transport=transport)
+            (row,) = collected(session.scan("source"))
+            used.append(bool(row["used"]))
+        assert used == [mode != "disable"] * 2
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("transport", ["jdbc", "arrow"])
+    def test_a_server_that_nobody_vouches_for_is_refused(
+        self, kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other.crt"
+        new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "2"]
+        subprocess.run([*new, "-keyout", tmp_path / "other.key", "-out", other], check=True, capture_output=True)
         session = PushdownSession(spark)
-        session.add_remote("source", server.connection(tls=tls), query=ENCRYPTED[kind], transport=transport)
-        (row,) = collected(session.scan("source"))
-        used.append(bool(row["used"]))
-    assert used == [mode != "disable"] * 2
-
-
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_DRIVERS) for kind in KINDS])
-@pytest.mark.parametrize("transport", ["jdbc", "arrow"])
-def test_a_server_that_nobody_vouches_for_is_refused(
-    kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
-) -> None:
-    other = tmp_path / "other.crt"
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "2"]
-    subprocess.run([*new, "-keyout", tmp_path / "other.key", "-out", other], check=True, capture_output=True)
-    session = PushdownSession(spark)
-    tls = {"mode": "verify-ca", "ca_file": str(other)}
-    code, message = error_of(
-        lambda: (
-            session.add_remote("source", server.connection(tls=tls), query="SELECT 1 AS one", transport=transport),
-            collected(session.scan("source")),
+        tls = {"mode": "verify-ca", "ca_file": str(other)}
+        code, message = error_of(
+            lambda: (
+                session.add_remote("source", server.connection(tls=tls), query="SELECT 1 AS one", transport=transport),
+                collected(session.scan("source")),
+            )
         )
-    )
-    assert code is ErrorCode.REMOTE_REFUSED
-    assert "\n" not in message
+        assert code is ErrorCode.REMOTE_REFUSED
+        assert "\n" not in message
