@@ -118,12 +118,23 @@ class Ordering:
 
     def _relation(self, block: Block, name: str) -> RelationFigures | None:
         node = block.relations[name]
-        asked = list(_compared_with_queries(block, name))
+        asked = [
+            (column, guess) for column, guess, query in _compared_with_queries(block, name) if self._stands_alone(query)
+        ]
         found = self._of_node(block, name, node, _join_columns(block, name) | {column for column, _ in asked})
         if found is None:
             return None
         shares = [guess(found.distinct((name, column))) for column, guess in asked]
         return replace(found, kept=found.kept * math.prod(shares)) if asked else found
+
+    def _stands_alone(self, query: exp.Query) -> bool:
+        """Whether a sub-query refers to nothing around it: of any other Spark makes a join, and no condition."""
+        selects = list(query.find_all(exp.Select))
+        blocks = [self._blocks.get(id(select)) for select in selects]
+        return all(
+            block is not None and all(owner(column, block.columns) for column in block.select.find_all(exp.Column))
+            for block in blocks
+        )
 
     def _of_node(self, block: Block, name: str, node: exp.Expr, keys: frozenset[str]) -> RelationFigures | None:
         """Figures of a relation but for what sub-queries leave of it."""
@@ -173,8 +184,8 @@ def _reduced(select: exp.Select, rows: float) -> float:
     return max(rows, 1.0)
 
 
-def _compared_with_queries(block: Block, name: str) -> Iterator[tuple[str, _Guess]]:
-    """The columns of a relation that WHERE compares with sub-queries, and guesses at what these keep."""
+def _compared_with_queries(block: Block, name: str) -> Iterator[tuple[str, _Guess, exp.Query]]:
+    """The columns of a relation that WHERE compares with sub-queries, guesses at what these keep, and the queries."""
     conditions = block.plan.conjuncts if isinstance(block.plan, Filter) else ()
     for condition in conditions:
         node = condition.node.unnest()
@@ -182,8 +193,9 @@ def _compared_with_queries(block: Block, name: str) -> Iterator[tuple[str, _Gues
         for column, other in (sides, sides[::-1]):
             if type(node) not in _GUESSES or not isinstance(column, exp.Column) or not isinstance(other, exp.Expr):
                 continue
-            if other.find(exp.Query) is not None and owner(column, block.columns) == name:
-                yield column.name.lower(), _GUESSES[type(node)]
+            query = other.find(exp.Query)
+            if query is not None and owner(column, block.columns) == name:
+                yield column.name.lower(), _GUESSES[type(node)], query
 
 
 def _join_columns(block: Block, name: str) -> frozenset[str]:

@@ -96,7 +96,10 @@ def test_sampled_tables_are_estimated_so(spark: SparkSession, tmp_path: Path) ->
         ("d.year > (SELECT avg(year) FROM days)", DAYS / 3),
         ("d.year IN (SELECT year FROM days)", DAYS / 2),
         ("d.year NOT IN (SELECT year FROM days)", DAYS),
-        ("d.year = 1984 AND d.day < (SELECT 8000)", 366 / 3),
+        ("d.year = (SELECT max(year) FROM days i WHERE i.day = e.day)", DAYS),
+        ("d.year IN (SELECT i.year FROM days i JOIN days j ON i.day = j.day WHERE j.year < d.year)", DAYS),
+        ("d.year = (SELECT i.year FROM days i JOIN days j ON i.day = j.day LIMIT 1)", 365),
+        ("d.year = 1984 AND d.day < (SELECT max(day) FROM days)", 366 / 3),
     ],
 )
 def test_what_sub_queries_keep_is_guessed(condition: str, kept: float, spark: SparkSession, tmp_path: Path) -> None:
