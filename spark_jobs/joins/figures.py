@@ -161,7 +161,8 @@ class SourceFigures:
             for name in known
         }
         read = [each for each in schema.fields if wanted.read is None or each.name in wanted.read]
-        at_most = _at_most(source, files, sample, read)
+        longest = {each.name: _longest(sample, each) for each in read}
+        at_most = _at_most(source, files, sample, list(longest.values()))
         return RelationFigures(
             sample.rows,
             sample.rows * share,
@@ -169,7 +170,7 @@ class SourceFigures:
             at_most,
             float(stored),
             at_most / max(sample.rows, 1.0) if sample.exact and at_most is not None else None,
-            {each.name.lower(): width for each in read if (width := _longest(sample, each)) is not None},
+            {name.lower(): width for name, width in longest.items() if width is not None},
         )
 
     def _listed(self, source: AnySource, opened: Opened) -> tuple[InputFile, ...] | None:
@@ -273,11 +274,15 @@ def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
         return None
 
 
-def _at_most(source: Source, files: Sequence[InputFile], sample: Sample, read: Sequence[t.StructField]) -> float | None:
-    """Bytes that columns have in memory at most: by counted rows, or by the files' bytes where texts may be long."""
+def _at_most(
+    source: Source, files: Sequence[InputFile], sample: Sample, longest: Sequence[float | None]
+) -> float | None:
+    """Bytes that columns have in memory at most: by counted rows, or by the files' bytes where texts may be long.
+
+    `longest` are the bytes of their longest values, None where nobody has seen all.
+    """
     size = sum(file.size for file in files)
     if sample.exact:
-        longest = [_longest(sample, field) for field in read]
         known = [width for width in longest if width is not None]
         if len(known) == len(longest):
             return sample.rows * sum(known)

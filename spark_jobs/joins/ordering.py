@@ -18,7 +18,7 @@ from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.graph import Filter
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import Types, chained_conditions, reaching
+from spark_jobs.joins.push import Types, inner_conditions, reaching
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
@@ -202,7 +202,7 @@ def _join_columns(block: Block, name: str) -> frozenset[str]:
     """The columns of a relation that conditions of the block's chains compare with others, or name beside them."""
     columns = [
         column
-        for condition in chained_conditions(block.plan)
+        for condition in inner_conditions(block.plan, kept_sides=True)
         if len(condition.names) > 1
         for column in condition.node.find_all(exp.Column)
     ]

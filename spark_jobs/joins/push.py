@@ -60,31 +60,23 @@ def reaching(
     return found
 
 
-def inner_conditions(plan: Plan) -> tuple[Conjunct, ...]:
+def inner_conditions(plan: Plan, *, kept_sides: bool = False) -> tuple[Conjunct, ...]:
     """Every condition at and below a plan, as far down as joins are inner: all of them hold for the rows that leave it.
+
+    With `kept_sides` also those to the left of joins that keep their rows, which hold for the rows of that side.
 
     >>> inner_conditions(Leaf("a"))
     ()
     """
     if isinstance(plan, Filter):
-        return (*plan.conjuncts, *inner_conditions(plan.child))
+        return (*plan.conjuncts, *inner_conditions(plan.child, kept_sides=kept_sides))
     if isinstance(plan, Project):
-        return inner_conditions(plan.child)
+        return inner_conditions(plan.child, kept_sides=kept_sides)
     if isinstance(plan, Join) and plan.kind.is_inner:
-        return (*plan.conjuncts, *inner_conditions(plan.left), *inner_conditions(plan.right))
-    return ()
-
-
-def chained_conditions(plan: Plan) -> tuple[Conjunct, ...]:
-    """Every condition of the chains of a plan: inner ones, and those to the left of joins that keep their rows."""
-    if isinstance(plan, Filter):
-        return (*plan.conjuncts, *chained_conditions(plan.child))
-    if isinstance(plan, Project):
-        return chained_conditions(plan.child)
-    if isinstance(plan, Join) and plan.kind.is_inner:
-        return (*plan.conjuncts, *chained_conditions(plan.left), *chained_conditions(plan.right))
-    if isinstance(plan, Join) and plan.kind.keeps_left:
-        return chained_conditions(plan.left)
+        left, right = (inner_conditions(side, kept_sides=kept_sides) for side in (plan.left, plan.right))
+        return (*plan.conjuncts, *left, *right)
+    if isinstance(plan, Join) and kept_sides and plan.kind.keeps_left:
+        return inner_conditions(plan.left, kept_sides=True)
     return ()
 
 
