@@ -42,11 +42,14 @@ class CostModel:
 
     A join with a side that is `broadcast` moves the rows of that side, any other shuffles both; without `broadcast`
     nothing is taken to be moved. One that is not `hashed` compares every row of a side with every one of the other.
+    Single relations are sent all at once, before anything is joined; where joins are sent, or sides shuffled, what
+    comes after waits for a stage of its own, in which `waiting` rows could be joined.
     """
 
     rows: Rows
     broadcast: Broadcast | None = None
     hashed: Hashed | None = None
+    waiting: float = 0.0
 
     def step(self, left: int, right: int) -> float:
         """Cost of one join, without what its sides cost."""
@@ -58,8 +61,12 @@ class CostModel:
     def _moved(self, left: int, right: int) -> float:
         if self.broadcast is None:
             return 0.0
-        sent = [self.rows(side) for side in (left, right) if self.broadcast(side)]
-        return min([*sent, self.rows(left) + self.rows(right)])
+        sent = [
+            self.rows(side) + (self.waiting if side.bit_count() > 1 else 0.0)
+            for side in (left, right)
+            if self.broadcast(side)
+        ]
+        return min([*sent, self.rows(left) + self.rows(right) + self.waiting])
 
     def cost(self, shape: Shape) -> float:
         """Cost of a whole tree."""

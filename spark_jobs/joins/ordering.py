@@ -83,7 +83,9 @@ class Ordering:
             case_sensitive=is_on("spark.sql.caseSensitive"),
         )
         broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
-        self._setting = Setting(options, self._of, types, broadcast_bytes, ansi, limit, idle, hints_joins)
+        self._setting = Setting(
+            options, self._of, types, broadcast_bytes, ansi, limit, idle, hints_joins, _processors(spark)
+        )
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
         """The text with its joins in order; `frame` has Spark analyse a text.
@@ -169,6 +171,11 @@ class Ordering:
         if figures is None or home is None:
             return None
         return ColumnFigures(figures.distinct_kept((home, column.name.lower())))
+
+
+def _processors(spark: SparkSession) -> int:
+    """The processors that Spark runs tasks on, one where it does not tell: with Spark Connect."""
+    return spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1
 
 
 def _reduced(select: exp.Select, rows: float) -> float:

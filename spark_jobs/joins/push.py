@@ -2,18 +2,19 @@
 
 A condition above a join goes below it only on a side whose rows the join never fills up with nulls; a condition of an
 outer join goes only to the side that it fills up. What holds for a column holds for those that inner joins equate it
-with, where both have the same type.
+with, where both have the same type. What a condition over several relations implies for one of them goes there, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sqlglot import exp
 
 from spark_jobs.joins.block import owner
 from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
+from spark_jobs.joins.implied import Columns, implied
 
 Equated = Callable[[exp.Column, exp.Column], bool]
 """Whether two columns hold the same values when `=` says that they are equal: same type, one spelling per value."""
@@ -51,9 +52,7 @@ _RIGHT_BY = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.S
 """Kinds of joins below which a condition above them, or of their own, may go: to their left and to their right."""
 
 
-def reaching(
-    plan: Plan, columns: Mapping[str, frozenset[str] | None], equated: Equated
-) -> dict[str, tuple[exp.Expr, ...]]:
+def reaching(plan: Plan, columns: Columns, equated: Equated) -> dict[str, tuple[exp.Expr, ...]]:
     """For each relation the conditions that refer to it alone and hold for every row of it that matters."""
     found: dict[str, tuple[exp.Expr, ...]] = {}
     _descend(plan, (), _Closure(columns, equated), found, is_closed=False)
@@ -90,15 +89,15 @@ def column_equality(node: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
 
 
 class _Closure:
-    """Adds what equalities imply to a list of conditions."""
+    """Adds what equalities, and conditions over several relations, imply to a list of conditions."""
 
-    def __init__(self, columns: Mapping[str, frozenset[str] | None], equated: Equated) -> None:
+    def __init__(self, columns: Columns, equated: Equated) -> None:
         self._columns = columns
         self._equated = equated
 
     def of(self, conditions: Sequence[Conjunct]) -> tuple[Conjunct, ...]:
-        """The conditions, each once, and behind them those that equalities carry over to other relations."""
-        known = {condition.node: condition for condition in conditions if condition.joinable}
+        """The conditions, each once, and behind them those that they imply for relations alone."""
+        known = {condition.node: condition for condition in self.narrowed(conditions) if condition.joinable}
         equalities = [sides for node in known if (sides := self._usable(node)) is not None]
         pending = [condition for condition in known.values() if len(condition.names) == 1]
         while pending:
@@ -110,6 +109,10 @@ class _Closure:
                         known[carried.node] = carried
                         pending.append(carried)
         return tuple(known.values())
+
+    def narrowed(self, conditions: Sequence[Conjunct]) -> tuple[Conjunct, ...]:
+        """The conditions, and behind them what those over several relations imply for each of these."""
+        return (*conditions, *(part for condition in conditions for part in implied(condition, self._columns)))
 
     def _usable(self, node: exp.Expr) -> tuple[_Side, _Side] | None:
         """The columns of an equality between two relations, with these."""
@@ -162,5 +165,5 @@ def _descend(
         own = plan.conjuncts
         left = (*(above if plan.kind in _LEFT_OF else ()), *(own if plan.kind in _LEFT_BY else ()))
         right = (*(above if plan.kind in _RIGHT_OF else ()), *(own if plan.kind in _RIGHT_BY else ()))
-        _descend(plan.left, left, closure, found, is_closed=False)
-        _descend(plan.right, right, closure, found, is_closed=False)
+        _descend(plan.left, closure.narrowed(left), closure, found, is_closed=False)
+        _descend(plan.right, closure.narrowed(right), closure, found, is_closed=False)

@@ -225,5 +225,9 @@ class RandomQueries:
         if len(built.visible) > 1 and self._random.random() < 0.15:
             one, two = self._random.sample(built.visible, 2)
             parts.append(f"({self._plain(one)} OR {self._plain(two)})")
+        if len(built.visible) > 1 and self._random.random() < 0.2:
+            pair = self._random.sample(built.visible, 2)
+            alternatives = (" AND ".join(map(self._plain, pair)) for _ in range(self._random.randint(2, 3)))
+            parts.append(f"({' OR '.join(alternatives)})")
         self._random.shuffle(parts)
         return f" WHERE {' AND '.join(parts)}" if parts else ""

@@ -119,6 +119,7 @@ def test_a_hinted_relation_has_its_hint_wherever_it_comes(spark: SparkSession) -
     assert rows(found.df) == rows(plain)
 
 
+@pytest.mark.usefixtures("no_broadcasts")
 def test_a_chain_below_a_hint_is_reordered_and_the_hint_stays(spark: SparkSession) -> None:
     below = frame(spark)
     others = spark.range(0, 3).withColumnRenamed("id", "other").hint("merge")

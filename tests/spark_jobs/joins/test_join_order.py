@@ -80,7 +80,7 @@ def random_case(seed: int, size: int) -> tuple[Edges, CostModel]:
     small = chance.choice([0.0, 1e3, 1e9])
     hashed = None if chance.random() < 0.5 else lambda left, right: rows(left | right) < 1e6
     broadcast = None if chance.random() < 0.3 else lambda mask: rows(mask) < small
-    return graph(size, edges), CostModel(rows, broadcast, hashed)
+    return graph(size, edges), CostModel(rows, broadcast, hashed, chance.choice([0.0, 1e3, 1e6]))
 
 
 @pytest.mark.parametrize("size", range(2, 8))
@@ -99,6 +99,17 @@ def test_bushy_trees_are_found() -> None:
     found = cheapest(chain(4), CostModel(lambda mask: sizes.get(mask, 1e6)))
     assert found.cost == 3
     assert {mask_of(found.shape.left), mask_of(found.shape.right)} == {0b0011, 0b1100}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("waiting", "joined_first"), [(0.0, True), (99.0, True), (101.0, False)])
+def test_joins_are_sent_to_others_only_where_the_wait_pays(waiting: float, joined_first: bool) -> None:
+    fact, middle, last = 0b001, 0b010, 0b100
+    sizes = {fact: 1e6, middle: 10.0, last: 1.0, fact | middle: 100.0, middle | last: 5.0, 0b111: 50.0}
+    model = CostModel(lambda mask: sizes[mask], lambda mask: not mask & fact, waiting=waiting)
+    found = cheapest(chain(3), model).shape
+    assert isinstance(found, Branch)
+    # Sent alone: 10 + 100 and 1 + 50 rows; joined before they are sent: 1 + 5 and 5 + 50, and the wait.
+    assert ({mask_of(found.left), mask_of(found.right)} == {fact, middle | last}) is joined_first
 
 
 @pytest.mark.parametrize(("threshold", "max_pairs"), [(5, 50_000), (12, 10)])

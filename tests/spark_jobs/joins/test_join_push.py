@@ -63,6 +63,38 @@ def test_conditions_go_where_the_answer_stays_the_same(query: str, expected: dic
     }
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM a, b WHERE a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4",
+         {"a": ["a.x = 1 OR a.x = 3"], "b": ["b.y = 2 OR b.y = 4"]}),
+        ("SELECT * FROM a, b WHERE (a.x = 1 AND b.y = 2 AND a.s = 's') OR a.x IN (3, 4)",
+         {"a": ["(a.x = 1 AND a.s = 's') OR a.x IN (3, 4)"]}),
+        ("SELECT * FROM a, b WHERE a.x = 1 AND (a.s = 's' OR a.x = 5 AND b.y = 2) OR a.x < 0 AND b.y = 7",
+         {"a": ["(a.x = 1 AND (a.s = 's' OR a.x = 5)) OR a.x < 0"]}),
+        ("SELECT * FROM a, b WHERE a.k = b.k AND (a.k = 1 AND b.y = 2 OR b.k = 3 AND a.k = 4)",
+         {"a": ["a.k = 1 OR a.k = 4"], "b": ["b.y = 2 OR b.k = 3", "b.k = 1 OR b.k = 4"]}),
+        ("SELECT * FROM a, b WHERE NOT (a.x = 1 AND b.y = 2)", {}),
+        ("SELECT * FROM a, b WHERE a.x = b.y AND a.x > 2 OR a.x = 1 AND a.s < 's'",
+         {"a": ["a.x > 2 OR (a.x = 1 AND a.s < 's')"]}),
+        ("SELECT * FROM a LEFT JOIN b ON a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4", {"b": ["b.y = 2 OR b.y = 4"]}),
+        ("SELECT * FROM a LEFT JOIN b ON a.k = b.k WHERE a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4",
+         {"a": ["a.x = 1 OR a.x = 3"]}),
+        ("SELECT * FROM a FULL JOIN b ON a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4", {}),
+        ("SELECT * FROM a, b WHERE a.x = 1 AND k = 2 AND b.y = 3 OR a.x = 4 AND b.y = 5", {}),
+        ("SELECT * FROM a, b WHERE a.x = 1 AND rand() < 0.5 AND b.y = 3 OR a.x = 4 AND b.y = 5", {}),
+    ],
+)  # fmt: skip
+def test_what_holds_for_one_relation_is_taken_out_of_alternatives(query: str, expected: dict[str, list[str]]) -> None:
+    assert pushed(query) == expected
+
+
+def test_alternatives_by_the_thousand_are_taken_apart() -> None:
+    listed = " OR ".join(f"a.x = {number} AND b.y = {number}" for number in range(3000))
+    found = pushed(f"SELECT * FROM a, b WHERE {listed}")
+    assert found["a"] == [" OR ".join(f"a.x = {number}" for number in range(3000))]
+
+
 def test_equalities_carry_conditions_over_inner_joins_of_equal_types() -> None:
     query = "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON b.y = c.y WHERE a.k IN (1, 2) AND c.y > 3"
     found = {name: sorted(parts) for name, parts in pushed(query).items()}

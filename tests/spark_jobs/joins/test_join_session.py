@@ -211,6 +211,23 @@ def test_conditions_reach_the_readers_of_their_sources(answer: Answer) -> None:
     assert reports["orders"].reader == "pushdown"
 
 
+def test_alternatives_over_several_sources_reach_each_of_their_readers(answer: Answer, oracle: Oracle) -> None:
+    query = """SELECT o.id, c.name, n.id FROM orders o, customers c, nations n
+        WHERE o.customer = c.id AND c.nation = n.id
+        AND (n.id = 1 AND o.note = 'note 1' AND o.total > c.id OR n.id = 4 AND o.note = 'note 2' AND c.name > 'd')"""
+    result = answer(query, NEVER)
+    found = result.run(rows)
+    assert found == oracle(query)[0]
+    reports = result.report()
+    said = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
+    assert said == {
+        "orders": ["note = 'note 1' OR note = 'note 2'"],
+        "customers": ["nation = 1 OR nation = 4"],
+        "nations": ["id = 1 OR id = 4"],
+    }
+    assert reports["nations"].rows_decoded == 2
+
+
 def test_each_scan_of_a_source_is_reported_by_itself(answer: Answer) -> None:
     query = "SELECT a.id FROM customers a JOIN customers b ON a.id = b.nation WHERE b.id < 5 AND a.name LIKE 'c%'"
     result = answer(query, NEVER)
