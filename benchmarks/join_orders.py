@@ -27,6 +27,7 @@ from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.join_spec import JoinTree
 from spark_jobs.joins.block import Block, blocks, owner
 from spark_jobs.joins.graph import Chain, JoinKind, extract
+from spark_jobs.joins.implied import implied
 from spark_jobs.joins.order import components
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.push import column_equality
@@ -50,6 +51,9 @@ class Counts:
             columns[table] = frozenset(map(str.lower, pq.read_schema(path).names))
         self._block, self._chain = _largest(text, columns)
         self.relations = tuple(sorted(self._block.relations))
+        # Spark filters by what alternatives over several relations imply for each, in any order.
+        narrowed = [part for conjunct in self._chain.conjuncts for part in implied(conjunct, self._block.columns)]
+        self._conditions = (*self._chain.conjuncts, *narrowed)
         self._classes = self._equal()
         self.rows = cache(self._counted)
 
@@ -80,7 +84,7 @@ class Counts:
         tables = ", ".join(self._block.relations[name].sql(dialect="duckdb") for name in sorted(names))
         kept = [
             conjunct.node.sql(dialect="duckdb")
-            for conjunct in self._chain.conjuncts
+            for conjunct in self._conditions
             if conjunct.joinable and conjunct.names <= names
         ]
         for group in self._classes:
