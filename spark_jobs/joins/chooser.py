@@ -37,6 +37,7 @@ from spark_jobs.joins.graph import (
     attached,
     places,
 )
+from spark_jobs.joins.hints import takes_hints
 from spark_jobs.joins.implied import implied
 from spark_jobs.joins.leaving import Leaving
 from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
@@ -116,7 +117,8 @@ class Chooser:
             for each in conditions
             if self._mask(each).bit_count() > 1 and self._equality(each) is None
         ]
-        leaving = Leaving(block, chain, self._implied).columns if setting.hints_joins else None
+        self._hints_joins = setting.hints_joins and takes_hints(block.select)
+        leaving = Leaving(block, chain, self._implied).columns if self._hints_joins else None
         self.estimate = Estimate(relations, self._equalities, others, leaving)
         self._small: dict[int, bool] = {}
 
@@ -269,9 +271,7 @@ class Chooser:
         return isinstance(node, exp.Table) and expression_of(node) is None
 
     def _may_hint_joined(self, mask: int) -> bool:
-        if not self._setting.hints_joins or not all(
-            self._is_table(self._chain.items[number].plan) for number in bits(mask)
-        ):
+        if not self._hints_joins or not all(self._is_table(self._chain.items[number].plan) for number in bits(mask)):
             return False
         return self._is_small(mask)
 

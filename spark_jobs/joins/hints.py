@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from py4j.java_gateway import JavaObject
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Iterator
 
-from spark_jobs.gateway import frame_of, indexed, jvm, text_of
-from spark_jobs.joins.outline import children, outline
+from py4j.java_gateway import JavaObject, is_instance_of
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from spark_jobs.gateway import elements, frame_of, indexed, jvm, text_of
+from spark_jobs.joins.outline import children, outline, queries
+
+_QUERY = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
+_WAYS_UP: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Select: ("from_", "joins", "where", "having", "with_"),
+    exp.Join: ("this",),
+}
+"""The parts of a query below which joins can be hinted: filters, and what becomes children of nodes of Spark's plan."""
 
 
 def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame:
     """The frame, with a hint for every side of a join that joins just the views of one of the sets.
 
-    A hint changes how Spark joins, never what. A set that no side has is passed over.
+    A hint changes how Spark joins, never what. A set that no side has is passed over, and so is one in a sub-query that
+    stands elsewhere than in a filter, see `takes_hints`.
     """
     if not joined:
         return frame
@@ -27,6 +38,22 @@ def broadcast_hint(spark: SparkSession) -> JavaObject:
     return scala.Some(logical.HintInfo(scala.Some(broadcast)))
 
 
+def takes_hints(select: exp.Select) -> bool:
+    """Whether joins of a SELECT can be hinted: not inside sub-queries in lists of columns or in conditions of joins.
+
+    >>> from spark_jobs.joins.text import parsed
+    >>> tree = parsed("SELECT (SELECT max(x) FROM t) AS m FROM u WHERE y IN (SELECT y FROM v)")
+    >>> [(select.args["from_"].name, takes_hints(select)) for select in tree.find_all(exp.Select)]
+    [('u', True), ('t', False), ('v', True)]
+    """
+    node: exp.Expr = select
+    while node.parent is not None:
+        if node.arg_key not in _WAYS_UP.get(type(node.parent), (node.arg_key,)):
+            return False
+        node = node.parent
+    return True
+
+
 class _Hints:
     """Writes hints into a plan that Spark has analysed."""
 
@@ -34,9 +61,15 @@ class _Hints:
         self._spark = spark
         self._plan = plan
         self._joined = joined
-        self._logical = jvm(spark).org.apache.spark.sql.catalyst.plans.logical
+        catalyst = jvm(spark).org.apache.spark.sql.catalyst
+        self._logical = catalyst.plans.logical
+        self._has_plan = catalyst.trees.TreePattern.PLAN_EXPRESSION()
         self._lines = outline(plan, text_of(spark, plan))
         self._children = children(self._lines)
+        self._queries = [
+            inner if line.text.startswith("Filter ") else []
+            for line, inner in zip(self._lines, queries(self._lines), strict=True)
+        ]
         self._reads = self._read_below()
         self._changes = self._changed()
 
@@ -46,10 +79,25 @@ class _Hints:
         if not self._changes[number]:
             return node
         sides = [self.hinted(child) for child in below]
+        if any(self._changes[query] for query in self._queries[number]):
+            plans = iter([self.hinted(query) for query in self._queries[number]])
+            return self._logical.Filter(self._with_plans(node.condition(), plans), *sides)
         if not self._has_side(number):
             return node.withNewChildren(indexed(self._spark, sides))
         hints = [self._hint(child, known) for child, known in zip(below, _known(node.hint()), strict=True)]
         return self._logical.Join(*sides, node.joinType(), node.condition(), self._logical.JoinHint(*hints))
+
+    def _with_plans(self, expression: JavaObject, plans: Iterator[JavaObject]) -> JavaObject:
+        """An expression with other plans in its sub-queries, which are met in Spark's order."""
+        if not expression.containsPattern(self._has_plan):
+            return expression
+        plan = next(plans) if self._is_query(expression) else None
+        parts = [self._with_plans(part, plans) for part in elements(expression.children())]
+        found = expression.withNewChildren(indexed(self._spark, parts))
+        return found if plan is None else found.withNewPlan(plan)
+
+    def _is_query(self, expression: JavaObject) -> bool:
+        return bool(is_instance_of(self._spark.sparkContext._gateway, expression, _QUERY))
 
     def _read_below(self) -> list[frozenset[str]]:
         """For each node what it reads: the names of views in the sets, and numbers of other leaves."""
@@ -65,10 +113,11 @@ class _Hints:
         return found
 
     def _changed(self) -> list[bool]:
-        """For each node whether it is a join with a side to hint, or above one."""
+        """For each node whether it is a join with a side to hint, or above one or around it."""
         found = [False] * len(self._lines)
         for number in reversed(range(len(self._lines))):
-            found[number] = self._has_side(number) or any(found[child] for child in self._children[number])
+            below = (*self._children[number], *self._queries[number])
+            found[number] = self._has_side(number) or any(found[each] for each in below)
         return found
 
     def _has_side(self, number: int) -> bool:

@@ -42,13 +42,23 @@ def outline(tree: JavaObject, text: str) -> list[Line]:
 
 
 def children(lines: list[Line]) -> list[list[int]]:
-    """For each node the numbers of its children; plans of sub-queries are nobody's."""
+    """For each node the numbers of its children."""
+    return _below(lines, 1)
+
+
+def queries(lines: list[Line]) -> list[list[int]]:
+    """For each node the numbers of the plans of the sub-queries in its expressions, in the order of these."""
+    return _below(lines, 2)
+
+
+def _below(lines: list[Line], steps: int) -> list[list[int]]:
+    """For each node the numbers of what stands so many steps deeper, with no other node between."""
     found: list[list[int]] = [[] for _ in lines]
     above: list[int] = []
     for number, line in enumerate(lines):
         while above and lines[above[-1]].depth >= line.depth:
             above.pop()
-        if above and lines[above[-1]].depth == line.depth - 1:
+        if above and lines[above[-1]].depth == line.depth - steps:
             found[above[-1]].append(number)
         above.append(number)
     return found

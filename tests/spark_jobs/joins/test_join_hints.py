@@ -205,6 +205,36 @@ def test_queries_around_joins_keep_their_rows(query: str, session: PushdownSessi
     assert session.sql(query, ALWAYS).run(rows) == rows(spark.sql(query))
 
 
+INSIDE = QUERY.replace("s.amount, shop.name, city.name AS city", "{columns}") + "{more}"
+
+
+@pytest.mark.parametrize(
+    ("query", "hinted"),
+    [
+        (f"SELECT * FROM country WHERE id IN ({INSIDE.format(columns='s.amount', more='')})", True),
+        (
+            "SELECT * FROM country AS o WHERE o.id > 1 AND NOT EXISTS "
+            f"({INSIDE.format(columns='1', more=' AND s.amount = o.id')}) OR o.id IN (SELECT 5)",
+            True,
+        ),
+        (
+            "SELECT name FROM country GROUP BY name HAVING max(id) < "
+            f"({INSIDE.format(columns='max(s.amount)', more='')})",
+            True,
+        ),
+        (f"SELECT *, ({INSIDE.format(columns='max(s.amount)', more='')}) AS most FROM country", False),
+    ],
+)  # fmt: skip
+def test_joins_inside_sub_queries_are_hinted_where_these_are_filters(
+    query: str, hinted: bool, session: PushdownSession, spark: SparkSession
+) -> None:
+    result = session.sql(query, ALWAYS)
+    assert [bool(hinted_joins(join.after)) for join in result.joins()] == [hinted]
+    analysed = result.df._jdf.queryExecution().analyzed().treeString()
+    assert ("strategy=broadcast" in analysed.split("Join Inner", 1)[1].splitlines()[0]) is hinted
+    assert result.run(rows) == rows(spark.sql(query))
+
+
 def test_spark_broadcasts_nothing_where_it_is_told_so(session: PushdownSession, spark: SparkSession) -> None:
     spark.conf.set(THRESHOLD, "-1")
     result = session.sql(QUERY, ALWAYS)
