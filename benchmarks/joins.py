@@ -313,6 +313,7 @@ def main() -> None:
     parser.add_argument("--permutations", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a run is stopped")
     parser.add_argument("--only", nargs="*", default=[], help="names of queries")
+    parser.add_argument("--warm-up", type=int, default=6, help="times that each engine runs the first query before")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
@@ -328,6 +329,9 @@ def main() -> None:
     workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache)
     bench = Bench(spark, workload, arguments.limit)
     queries = [query for query in workload.queries if not arguments.only or query.name in arguments.only]
+    for _ in range(arguments.warm_up):
+        for engine in bench.engines:
+            engine(queries[0].text(0))
     lines = titles(analysed=workload.analysed)
     print(*lines, sep="\n", flush=True)
     found: list[Pair] = []
