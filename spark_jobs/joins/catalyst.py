@@ -16,11 +16,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.gateway import frame_of, indexed, jvm
+from spark_jobs.gateway import elements, frame_of, indexed, jvm
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import RelationFigures
-from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of, sequence
+from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of
 from spark_jobs.joins.chooser import Chooser, Setting, tree_report
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
@@ -72,7 +72,7 @@ class CatalystJoins:
         chain = CatalystChain.starting_at(plan)
         if chain is not None:
             return self._chain(plan, chain)
-        children = list(sequence(plan.children()))
+        children = list(elements(plan.children()))
         found = [self._rewritten(child) for child in children]
         if all(each is None for each in found):
             return None
@@ -112,6 +112,7 @@ class CatalystJoins:
             self._hinted_bytes(chain),
             self._ansi,
             self._small_files,
+            processors=self._spark.sparkContext.defaultParallelism,
         )
         known = [each for each in figures if each is not None]
         choice = Chooser(chain.block, chain.graph, known, setting).choice(before, started)
@@ -137,7 +138,7 @@ class CatalystJoins:
                 conditions += conjuncts_of(relation.condition())
             as_stored = as_stored and not computes(relation)
             relation = relation.child()
-        columns = {column_name(attribute): str(attribute.name()) for attribute in sequence(relation.output())}
+        columns = {column_name(attribute): str(attribute.name()) for attribute in elements(relation.output())}
         keys = {columns[key].lower(): key for key in chain.keys_of(place) if key in columns}
         parts = (_parsed(condition, frozenset(columns)) for condition in conditions)
         wanted = Wanted(name, tuple(part for part in parts if part is not None), frozenset(keys))
@@ -174,7 +175,7 @@ class CatalystJoins:
 
 def _parsed(condition: JavaObject, columns: frozenset[str]) -> exp.Expr | None:
     """A condition over columns without the names of their relation, None where its text cannot be read."""
-    if any(column_name(attribute) not in columns for attribute in sequence(condition.references().toSeq())):
+    if any(column_name(attribute) not in columns for attribute in elements(condition.references())):
         return None
     try:
         tree = sqlglot.parse_one(str(condition.sql()), dialect=KeptSpark)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from py4j.java_gateway import JavaObject
 from sqlglot import exp
 
+from spark_jobs.gateway import elements
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.graph import Chain, Conjunct, Item, Join, JoinKind, Leaf, Pair, Plan, Tree
 
@@ -43,7 +44,7 @@ class CatalystChain:
         items, kinds, conditions = _flattened(plan, JoinKind.INNER)
         homes: dict[int, int] = {}
         for place, item in enumerate(items):
-            for attribute in sequence(item.output()):
+            for attribute in elements(item.output()):
                 if homes.setdefault(_id(attribute), place) != place:
                     return None
         names = tuple(_name(item, place) for place, item in enumerate(items))
@@ -52,7 +53,7 @@ class CatalystChain:
             tuple(_conjunct(expression, number, homes, names) for number, expression in enumerate(conditions)),
         )
         columns = {
-            name: frozenset(column_name(attribute) for attribute in sequence(item.output()))
+            name: frozenset(column_name(attribute) for attribute in elements(item.output()))
             for name, item in zip(names, items, strict=True)
         }
         relations = {name: exp.to_table(name) for name in names}
@@ -116,19 +117,14 @@ def conjuncts_of(condition: JavaObject) -> list[JavaObject]:
 def nodes(tree: JavaObject) -> Iterator[JavaObject]:
     """A tree of Spark's, and all trees in it."""
     yield tree
-    for child in sequence(tree.children()):
+    for child in elements(tree.children()):
         yield from nodes(child)
-
-
-def sequence(found: JavaObject) -> Iterator[JavaObject]:
-    """The elements of one of Scala's sequences."""
-    yield from (found.apply(place) for place in range(found.size()))
 
 
 def computes(plan: JavaObject) -> bool:
     """Whether a plan is a projection of more than attributes."""
     return plan.nodeName() == "Project" and any(
-        _kind(item) != "AttributeReference" for item in sequence(plan.projectList())
+        _kind(item) != "AttributeReference" for item in elements(plan.projectList())
     )
 
 
@@ -159,12 +155,12 @@ def _flattened(plan: JavaObject, kind: JoinKind) -> tuple[list[JavaObject], list
 
 
 def _conjunct(expression: JavaObject, number: int, homes: dict[int, int], names: Sequence[str]) -> Conjunct:
-    references = [_id(attribute) for attribute in sequence(expression.references().toSeq())]
+    references = [_id(attribute) for attribute in elements(expression.references())]
     movable = bool(references) and all(home in homes for home in references) and not _has_query(expression)
     if not movable:
         return Conjunct(exp.Var(this=f"condition {number}"), frozenset(), movable=False)
     about = frozenset(names[homes[each]] for each in references)
-    sides = [_attribute(side) for side in sequence(expression.children())] if _kind(expression) == "EqualTo" else []
+    sides = [_attribute(side) for side in elements(expression.children())] if _kind(expression) == "EqualTo" else []
     if len(sides) == 2 and len(about) == 2:
         columns = [exp.column(column_name(side), table=names[homes[_id(side)]]) for side in sides if side is not None]
         if len(columns) == 2:

@@ -90,7 +90,7 @@ class Reducer:
     ) -> Iterator[tuple[_Side, list[_Side]]]:
         """Each column that inner joins equate, with those that it is equated with."""
         found: dict[tuple[str, str], tuple[_Side, list[_Side]]] = {}
-        for condition in _inner_conditions(block.plan):
+        for condition in _conditions_somewhere(block.plan):
             pair = column_equality(condition.node)
             if pair is None or not types.spelt_once(*pair):
                 continue
@@ -160,15 +160,15 @@ def _carried(
     return reaching(plan, block.columns, types.spelt_once)
 
 
-def _inner_conditions(plan: Plan) -> Iterator[Conjunct]:
+def _conditions_somewhere(plan: Plan) -> Iterator[Conjunct]:
     """The conditions of all inner joins and filters of a plan, also of those that only hold for a part of it."""
     if isinstance(plan, Filter) or (isinstance(plan, Join) and plan.kind.is_inner):
         yield from plan.conjuncts
     if isinstance(plan, Join):
-        yield from _inner_conditions(plan.left)
-        yield from _inner_conditions(plan.right)
+        yield from _conditions_somewhere(plan.left)
+        yield from _conditions_somewhere(plan.right)
     elif not isinstance(plan, Leaf):
-        yield from _inner_conditions(plan.child)
+        yield from _conditions_somewhere(plan.child)
 
 
 def _with_condition(plan: Plan, condition: Conjunct) -> Plan:
