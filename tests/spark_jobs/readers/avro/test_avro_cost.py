@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spark_jobs.readers.avro.cost import Sample, Seconds, costs_of
+from spark_jobs.readers.avro.cost import MARGIN, Sample, Seconds, costs_of
 
 SIZE, ROWS, BLOCKS = 672_000_000, 6_001_215, 10_500
 WORKERS = 2
@@ -29,6 +29,8 @@ CASES = (
     Case("needle", 27, 25, 16, ours=True, search=True),
     Case("1 % range, clustered", 110, 60_000, 16, ours=True, search=True),
     Case("1 % range, scattered", BLOCKS, 60_000, 16, ours=True, search=False),
+    Case("half", BLOCKS, ROWS // 2, 16, ours=False, search=False),
+    Case("all", BLOCKS, ROWS, 16, ours=False, search=False, filtered=False),
     Case("all, 2 columns", BLOCKS, ROWS, 2, ours=True, search=False, filtered=False),
 )
 
@@ -44,7 +46,7 @@ def priced(seen: Sample, case: Case) -> Seconds:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_cheaper_reader_is_the_one_that_was_measured_to_be(case: Case) -> None:
     found = priced(sample(case), case)
-    assert (found.ours < found.spark, found.search) == (case.ours, case.search), found
+    assert (found.ours < MARGIN * found.spark, found.search) == (case.ours, case.search), found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
