@@ -140,9 +140,9 @@ class Chooser:
             threshold=self._setting.options.dp_threshold,
             allowed=around(stars) if stars and is_connected else None,
         )
-        moved = replace(model, waiting=0.0)
-        old, new = moved.cost(_shape(before.tree)), moved.cost(found.shape)
-        is_cheaper = new < _GAIN * old and found.cost < model.cost(_shape(before.tree))
+        moved, as_written = replace(model, waiting=0.0), _shape(before.tree)
+        old, new = moved.cost(as_written), moved.cost(found.shape)
+        is_cheaper = new < _GAIN * old and found.cost < model.cost(as_written)
         is_better = len(self._chain.items) > 2 and is_cheaper
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
         after = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))

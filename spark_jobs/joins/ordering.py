@@ -84,7 +84,15 @@ class Ordering:
         )
         broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
         self._setting = Setting(
-            options, self._of, types, broadcast_bytes, ansi, limit, idle, hints_joins, _processors(spark)
+            options,
+            self._of,
+            types,
+            broadcast_bytes,
+            ansi,
+            small_files=limit,
+            idle=idle,
+            hints_joins=hints_joins,
+            processors=_processors(spark),
         )
 
     def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:

@@ -123,10 +123,10 @@ def _place(step: _Step | None) -> Place | None:
         return None
     beside = step.before.expression("\\A"), step.after.expression("\\z")
     if reader.logical == "decimal" and reader.kind in _DECIMALS:
-        encoding = _DECIMALS[reader.kind]
+        as_decimal = _DECIMALS[reader.kind]
         # Before the shortest form of a decimal, longer ones have bytes that repeat its sign.
-        before = "" if encoding is Encoding.DECIMAL else beside[0]
-        return Place(encoding, before, beside[1], writer.size, reader.scale)
+        before = "" if as_decimal is Encoding.DECIMAL else beside[0]
+        return Place(as_decimal, before, beside[1], writer.size, reader.scale)
     encoding = _ENCODINGS.get((reader.kind, reader.logical), _BY_KIND.get(writer.kind))
     return None if encoding is None else Place(encoding, *beside, writer.size, 0, writer.symbols)
 
