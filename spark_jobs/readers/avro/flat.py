@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from spark_jobs.readers.avro.codecs import Buffer
-from spark_jobs.readers.avro.walk import RUN, WIDTH, Op, word, zigzag
+from spark_jobs.readers.avro.walk import MOST_LAST_OF_FIVE, MOST_LAST_OF_TEN, RUN, WIDTH, Op, word, zigzag
 
 _LENGTH = 10
 """Bytes of the longest length."""
@@ -125,6 +125,12 @@ def _instructions(code: Sequence[int]) -> Iterator[tuple[Op, int, int, int]]:
         yield Op(op), slot, null, size
 
 
+def _number(longest: int) -> bytes:
+    """The expression of a zigzag number: of the longest only few bits are left for the last byte."""
+    most = MOST_LAST_OF_TEN if longest == _LENGTH else MOST_LAST_OF_FIVE
+    return rb"(?:[\x80-\xff]{0,%d}+[\x00-\x7f]|[\x80-\xff]{%d}[\x00-\x%02x])" % (longest - 2, longest - 1, most)
+
+
 class _Writer:
     """Writes the expression of one stretch."""
 
@@ -135,7 +141,7 @@ class _Writer:
 
     def field(self, op: Op, slot: int, null: int, size: int) -> None:
         """Append a field, in a union with null if `null` is its number there."""
-        shape = b".{%d}" % size if op in (Op.FIXED, Op.WORD) else rb"[\x80-\xff]{0,%d}+[\x00-\x7f]" % (size - 1)
+        shape = b".{%d}" % size if op in (Op.FIXED, Op.WORD) else _number(_LENGTH if op is Op.BYTES else size)
         if op is Op.BYTES or slot >= 0:
             shape = b"(%s)" % shape
             self._groups += 1

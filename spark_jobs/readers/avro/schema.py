@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spark_jobs.errors import BadSchemaError, UnsafeInputError
@@ -33,6 +33,8 @@ class Kind(StrEnum):
 
 
 NAMED = frozenset({Kind.FIXED, Kind.ENUM, Kind.RECORD})
+_PRIMITIVES = frozenset(Kind) - NAMED - {Kind.ARRAY, Kind.MAP, Kind.UNION}
+_DECIMAL = "decimal"
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,11 @@ class _Parser:
         if isinstance(node, Mapping):
             return self._object(node, namespace)
         if isinstance(node, Sequence):
-            return Type(Kind.UNION, branches=tuple(self.type(branch, namespace) for branch in node))
+            return Type(Kind.UNION, branches=_branches([self.type(branch, namespace) for branch in node]))
         raise ValueError(f"{node!r} is no type")
 
     def _called(self, name: str, namespace: str) -> Type:
-        if name in set(Kind) and name not in (Kind.UNION, Kind.RECORD, Kind.ENUM, Kind.FIXED, Kind.ARRAY, Kind.MAP):
+        if name in _PRIMITIVES:
             return Type(Kind(name))
         full = _full(name, namespace)
         for known in (full, name):
@@ -128,24 +130,33 @@ class _Parser:
         return plain if plain.kind in NAMED else _annotated(Type(plain.kind), node)
 
     def _named(self, kind: Kind, node: _Object, namespace: str) -> Type:
-        name = str(node["name"])
         space = node.get("namespace")
-        full = _full(name, namespace if space is None else str(space))
-        inner = full.rpartition(".")[0]
-        if kind is Kind.FIXED:
-            found = _annotated(Type(kind, full, size=_number(node["size"])), node)
+        full = _full(_name(node), namespace if space is None else str(space))
+        if full in _PRIMITIVES:
+            raise ValueError(f"a type is named {full!r}, as another that needs no definition")
+        if kind is Kind.RECORD:
+            found = self._record(full, node)
         elif kind is Kind.ENUM:
-            found = Type(kind, full, symbols=tuple(_texts(node["symbols"])))
+            found = Type(kind, full, symbols=_symbols(node))
         else:
-            self._open.add(full)
-            found = Type(kind, full, fields=tuple(self._field(field, inner) for field in _objects(node["fields"])))
-            self._open.discard(full)
-        self._known[full] = found
+            found = _annotated(Type(kind, full, size=_number(node["size"])), node)
+        if full in self._open or self._known.setdefault(full, found) != found:
+            raise ValueError(f"the type {full!r} is defined twice")
         return found
+
+    def _record(self, full: str, node: _Object) -> Type:
+        if full in self._open:
+            raise ValueError(f"the type {full!r} is defined within itself")
+        self._open.add(full)
+        inner = full.rpartition(".")[0]
+        fields = tuple(self._field(field, inner) for field in _objects(node["fields"]))
+        self._open.discard(full)
+        _check_once("field", [field.name for field in fields])
+        return Type(Kind.RECORD, full, fields=fields)
 
     def _field(self, node: _Object, namespace: str) -> Field:
         return Field(
-            str(node["name"]),
+            _name(node),
             self.type(node["type"], namespace),
             tuple(_texts(node.get("aliases") or [])),
             "default" in node,
@@ -157,13 +168,53 @@ def _full(name: str, namespace: str) -> str:
     return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
+def _name(node: _Object) -> str:
+    found = node["name"]
+    if not isinstance(found, str):
+        raise ValueError(f"{found!r} is no name")
+    return found
+
+
+def _symbols(node: _Object) -> tuple[str, ...]:
+    found = tuple(_texts(node["symbols"]))
+    _check_once("symbol", found)
+    if "default" in node and node["default"] not in found:
+        raise ValueError(f"{node['default']!r} is the default, but no symbol")
+    return found
+
+
+def _branches(found: Sequence[Type]) -> tuple[Type, ...]:
+    """The branches of a union, which are told apart by their names, or by their kinds where they have none."""
+    if any(branch.kind is Kind.UNION for branch in found):
+        raise ValueError("a union stands in a union")
+    _check_once("branch", [branch.name or branch.kind for branch in found])
+    return tuple(found)
+
+
+def _check_once(what: str, names: Sequence[str]) -> None:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"the {what} {min(twice)!r} is there twice")
+
+
 def _annotated(plain: Type, node: _Object) -> Type:
-    """The type with its logical type."""
+    """The type with its logical type, unless it is one that Avro's library does not take."""
     logical = node.get("logicalType")
     if not isinstance(logical, str):
         return plain
-    precision, scale = (_number(node["precision"]), _number(node.get("scale", 0))) if logical == "decimal" else (0, 0)
-    return Type(plain.kind, plain.name, logical, precision, scale, plain.size)
+    if logical != _DECIMAL:
+        return replace(plain, logical=logical)
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
+        return plain
+    return replace(plain, logical=logical, precision=precision, scale=scale) if _holds(plain, precision) else plain
+
+
+def _holds(plain: Type, precision: int) -> bool:
+    """Whether all decimal numbers of so many digits fit a type."""
+    if plain.kind is Kind.FIXED:
+        return plain.size > 0 and 0 < precision < len(str((1 << (8 * plain.size - 1)) - 1))
+    return plain.kind is Kind.BYTES and precision > 0
 
 
 def _number(node: Json) -> int:

@@ -62,6 +62,8 @@ class Stream:
             byte = self._data[self._begin]
             self._begin += 1
             found |= (byte & 0x7F) << (7 * place)
+            if found >> 64:
+                break
             if byte < 0x80:
                 return ((found >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(found & 1)
         raise ValueError("a number is longer than 64 bits")

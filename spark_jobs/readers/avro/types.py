@@ -55,7 +55,7 @@ def spark_type(schema: Type) -> t.DataType:
         return t.MapType(t.StringType(), spark_type(schema.content))
     if schema.kind is Kind.UNION:
         return _union(schema)
-    if schema.logical == "decimal" and _is_decimal(schema):
+    if schema.logical == "decimal":
         if schema.precision > _MAX_PRECISION:
             raise BadSchemaError(f"a decimal of {schema.precision} digits: Spark has at most {_MAX_PRECISION}")
         return t.DecimalType(schema.precision, schema.scale)
@@ -72,13 +72,3 @@ def _union(schema: Type) -> t.DataType:
     if len(branches) == 2 and kinds in _WIDER:
         return _WIDER[kinds]
     return t.StructType([t.StructField(f"member{place}", spark_type(each)) for place, each in enumerate(branches)])
-
-
-def _is_decimal(schema: Type) -> bool:
-    """Whether Avro's library takes the annotation; where it does not, the bytes are just bytes."""
-    if schema.kind not in (Kind.BYTES, Kind.FIXED) or schema.precision <= 0:
-        return False
-    if not 0 <= schema.scale <= schema.precision:
-        return False
-    # So many decimal digits are sure to fit a two's complement number of so many bytes.
-    return schema.kind is Kind.BYTES or schema.precision <= len(str((1 << (8 * schema.size - 1)) - 1)) - 1

@@ -64,7 +64,9 @@ _END, _VARINT, _BYTES, _FIXED, _WORD = Op.END.value, Op.VARINT.value, Op.BYTES.v
 _JUMP, _PAD, _ITEMS, _UNION = Op.JUMP.value, Op.PAD.value, Op.ITEMS.value, Op.UNION.value
 _FULL, _PAST_END, _BAD_NUMBER = -Status.FULL.value, -Status.PAST_END.value, -Status.BAD_NUMBER.value
 _BAD_LENGTH, _BAD_BRANCH, _LEFT_OVER = -Status.BAD_LENGTH.value, -Status.BAD_BRANCH.value, Status.LEFT_OVER.value
-_LONGEST = 10
+_FIVE, _LONGEST = 5, 10
+MOST_LAST_OF_FIVE, MOST_LAST_OF_TEN = 0x0F, 0x01
+"""The fifth byte of a number of 32 bits has four of them, the tenth of 64 bits one: what has more is damaged."""
 _MANY = 0xFFFFFF
 """Items without any bytes that an array may have."""
 
@@ -212,7 +214,7 @@ def put(
 
 
 def zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int, int]:
-    """The number at an offset, and the offset behind it."""
+    """The number of at most 5 bytes (32 bits) or 10 (64 bits) at an offset, and the offset behind it."""
     number = 0
     for turn in range(longest):
         if pos >= stop:
@@ -221,6 +223,8 @@ def zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int,
         pos += 1
         number |= (byte & 127) << (7 * turn)
         if byte < 128:
+            if turn == longest - 1 and byte > (MOST_LAST_OF_FIVE if longest == _FIVE else MOST_LAST_OF_TEN):
+                return 0, _BAD_NUMBER
             return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
     return 0, _BAD_NUMBER
 

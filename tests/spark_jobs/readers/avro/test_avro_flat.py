@@ -129,8 +129,19 @@ def test_other_records_are_left_to_the_instructions(kind: object, value: object)
         (b"\x02\x02ab", 1),
         (b"\x02\x02a", 2),
         (b"\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01a", 1),
+        (b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x02\x02a", 1),
+        (b"\x02\x82\x80\x80\x80\x80\x80\x80\x80\x80\x02a", 1),
     ],
-    ids=["past the end", "negative length", "long number", "left over", "too few", "huge length"],
+    ids=[
+        "past the end",
+        "negative length",
+        "long number",
+        "left over",
+        "too few",
+        "huge length",
+        "number of 65 bits",
+        "length of 65 bits",
+    ],
 )
 def test_damaged_records_are_left_to_the_instructions(data: bytes, records: int) -> None:
     program = program_of(TEXT, [pa.field("s", pa.string())])
@@ -140,3 +151,30 @@ def test_damaged_records_are_left_to_the_instructions(data: bytes, records: int)
     assert walk_flat(parts, data, runs.numbers.tolist(), len(program.slots)) is None
     with pytest.raises(WalkError):
         Machine(program).run(data, runs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "value"),
+    [
+        ("int", b"\xff\xff\xff\xff\x0f", -(2**31)),
+        ("int", b"\xff\xff\xff\xff\x10", None),
+        ("long", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", -(2**63)),
+        ("long", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", None),
+    ],
+)
+@pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_numbers_of_more_bits_than_their_type_has_are_damage(
+    monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, value: int | None, is_wanted: bool, is_compiled: bool
+) -> None:
+    """Spark drops the bits and gives another number."""
+    schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": kind}, {"name": "t", "type": "boolean"}]}
+    arrow = pa.int32() if kind == "int" else pa.int64()
+    program = program_of(schema, [pa.field("n", arrow) if is_wanted else pa.field("t", pa.bool_())])
+    monkeypatch.setattr(machine, "is_loaded", lambda: is_compiled)
+    runs = Runs.of_blocks([(0, len(data) + 1, 1)])
+    if value is None:
+        with pytest.raises(WalkError, match="a number is longer than its type allows"):
+            Machine(program).run(data + b"\x01", runs)
+    else:
+        assert Machine(program).run(data + b"\x01", runs).values[0].tolist() == [value if is_wanted else 1]
