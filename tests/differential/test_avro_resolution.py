@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from test_avro import Tally, case_over, check_scans, rows_of
 from test_vector_filters import BATCHES, SEEDS
 
-from spark_jobs.errors import PushdownError
+from spark_jobs.errors import PushdownError, UnsafeInputError
 from spark_jobs.readers.avro.decode import AvroQuery
 from spark_jobs.readers.avro.plan import wanted_schema
 from spark_jobs.readers.avro.schema import parse_schema
@@ -27,6 +27,7 @@ ROWS = 200
 SCHEMAS = 4
 """Reader schemas for each table."""
 NIGHTLY_CASES = 150
+Avro = str | list[str]
 REFUSED = "Spark refuses"
 
 
@@ -86,3 +87,23 @@ def test_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
 @pytest.mark.nightly
 def test_many_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES)
+
+
+@pytest.mark.parametrize("written", [["null", "string"], ["string", "null"], "null", ["null"]], ids=json.dumps)
+@pytest.mark.parametrize("read", ["string", ["string"]], ids=json.dumps)
+def test_nulls_that_the_other_schema_has_no_place_for_are_refused(
+    spark: SparkSession, tmp_path: Path, written: Avro, read: Avro
+) -> None:
+    """Spark fails at the first of them; we leave such files to it, since there may be none."""
+    by_fastavro(random.Random(1), tmp_path / "a.avro", _with_column(written), [{"row": 1, "c": None}])
+    schema = json.dumps(_with_column(read))
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        spark.read.format(AVRO).option("avroSchema", schema).load(str(tmp_path)).collect()
+    query = AvroQuery(wanted_schema(spark_schema(parse_schema(schema)).fields), None, schema)
+    with pytest.raises(UnsafeInputError, match="c may be null in the file and not in the reader's schema"):
+        rows_of(query, tmp_path, 1 << 27, [])
+
+
+def _with_column(kind: Avro) -> dict[str, object]:
+    fields = [{"name": "row", "type": "long"}, {"name": "c", "type": kind}]
+    return {"type": "record", "name": "table", "fields": fields}

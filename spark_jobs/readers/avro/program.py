@@ -96,7 +96,7 @@ class _Compiler:
         if writer.kind is Kind.UNION or reader.kind is Kind.UNION:
             return self._union(writer, reader, wanted, at)
         if writer.kind is Kind.NULL:
-            return Constant(wanted, pa.scalar(None, wanted))
+            return _nulls(reader, wanted, at)
         if is_leaf(writer):
             shape = leaf(writer, reader, wanted, self.out.slot(), at)
             self.out.leaf(writer, shape.slot)
@@ -134,6 +134,8 @@ class _Compiler:
         return MapOf(wanted, slot, key, item)
 
     def _union(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
+        if writer.kind is Kind.NULL:
+            return _nulls(reader, wanted, at)
         if writer.kind is not Kind.UNION:
             return self.value(writer, only_branch(writer, reader, at), wanted, at)
         null, others = split_union(writer)
@@ -141,11 +143,11 @@ class _Compiler:
             raise UnsafeInputError(f"{at} is a union that the reader's schema has otherwise; {READ_BY_SPARK}")
         if not others:
             self.out.switch(NOWHERE, [_nothing for _ in writer.branches])
-            return Constant(wanted, pa.scalar(None, wanted))
+            return _nulls(reader, wanted, at)
         if len(others) > 1:
             return self._branches(writer, null, others, wanted, at)
-        if null is not None and reader.kind is not Kind.UNION:
-            raise UnsafeInputError(f"{at} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
+        if null is not None:
+            _check_null(reader, at)
         branch = writer.branches[others[0]]
         inner = only_branch(branch, reader, at) if reader.kind is Kind.UNION else reader
         if null is not None and is_leaf(branch):
@@ -219,6 +221,18 @@ class _Compiler:
 
 
 _Read = Callable[[], Shape]
+
+
+def _nulls(reader: Type, wanted: pa.DataType, at: str) -> Shape:
+    """What is null in every record."""
+    _check_null(reader, at)
+    return Constant(wanted, pa.scalar(None, wanted))
+
+
+def _check_null(reader: Type, at: str) -> None:
+    """Raises UnsafeInputError where nulls of the file have no place: Spark fails at the first, if there is one."""
+    if reader.kind is not Kind.NULL and all(branch.kind is not Kind.NULL for branch in reader.branches):
+        raise UnsafeInputError(f"{at} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
 
 
 def _nothing() -> None:
