@@ -181,7 +181,7 @@ class Conditions:
             return self.text(found).one_of([str(value) for value in values], has_null=node.null)
         items = [self._literal(found, value) for value in (*values, *([math.nan] if has_nan else []))]
         hint = self._index_hint(found, Op.EQ, values) if values else None
-        return Test(one_of(found.value(), [*items, *([exp.Null()] if node.null else [])]), hint=hint)
+        return Test(one_of(found.value(), [*items, *([exp.Null()] if node.null else [])], self.dialect), hint=hint)
 
     def _is_impossible(self, found: Operand, value: Value) -> bool:
         """Whether no row can hold the value, because the database has no such number."""

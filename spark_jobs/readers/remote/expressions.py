@@ -307,7 +307,7 @@ class Expressions:
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types would be cast to be compared")
         made = [value.text.equal() if value.text is not None else value.tree() for value in (subject, *values)]
-        return one_of(made[0], [*made[1:], *([exp.Null()] if has_null else [])])
+        return one_of(made[0], [*made[1:], *([exp.Null()] if has_null else [])], self._dialect)
 
 
 def _characters(value: Value) -> exp.Expr:

@@ -12,11 +12,15 @@ from spark_jobs.readers.remote.model import Dialect, RemoteTable
 _WRITERS = {Dialect.POSTGRES: "postgres", Dialect.MYSQL: "mysql", Dialect.MARIADB: "mysql", Dialect.SQLITE: "sqlite"}
 _CLOSED = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean, exp.Introducer, exp.HexString)
 """What binds tighter than any operator. AND and OR are functions to sqlglot."""
+_MANY = 100
 
 
-def to_sql(tree: exp.Expr, dialect: Dialect) -> str:
-    """The text of a remote tree. Raises sqlglot's UnsupportedError for a node that the database has no word for."""
-    return tree.sql(dialect=_WRITERS[dialect], unsupported_level=ErrorLevel.RAISE, comments=False)
+def to_sql(tree: exp.Expr, dialect: Dialect, *, copy: bool = True) -> str:
+    """The text of a remote tree, which is spoilt by that without a copy.
+
+    Raises sqlglot's UnsupportedError for a node that the database has no word for.
+    """
+    return tree.sql(dialect=_WRITERS[dialect], unsupported_level=ErrorLevel.RAISE, comments=False, copy=copy)
 
 
 def quoted(name: str) -> exp.Identifier:
@@ -91,6 +95,9 @@ def is_true(node: exp.Expr) -> exp.Expr:
     return exp.Is(this=wrapped(node), expression=exp.Boolean(this=True))
 
 
-def one_of(node: exp.Expr, values: Sequence[exp.Expr]) -> exp.Expr:
-    """`node IN (values)`."""
-    return exp.In(this=wrapped(node), expressions=list(values))
+def one_of(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp.Expr:
+    """`node IN (values)`, for constants. A long list is one leaf: a tree is copied and written out several times."""
+    if len(values) < _MANY:
+        return exp.In(this=wrapped(node), expressions=list(values))
+    listed = to_sql(exp.Tuple(expressions=list(values)), dialect, copy=False)
+    return exp.In(this=wrapped(node), expressions=[exp.Var(this=listed[1:-1])])

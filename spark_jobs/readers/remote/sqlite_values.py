@@ -84,7 +84,7 @@ def _decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> ValueForm:
 
     def suspect() -> exp.Expr:
         kinds = [exp.Literal.string(name) for name in ("integer", "real", "null")]
-        odd = negated(one_of(call("TYPEOF", _bare(column)), kinds))
+        odd = negated(one_of(call("TYPEOF", _bare(column)), kinds, Dialect.SQLITE))
         rounded = binary(exp.NEQ, _bare(column), call("ROUND", _bare(column), number(scale)))
         large = binary(exp.GTE, call("ABS", _bare(column)), number(10 ** (precision - scale)))
         return any_of([odd, rounded, large])

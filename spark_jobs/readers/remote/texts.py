@@ -70,10 +70,10 @@ class TextForm:
         for text in texts:
             literals.check_text(text)
         nulls: list[exp.Expr] = [exp.Null()] if has_null else []
-        tree = one_of(self.equal(), [*map(self.literal, texts), *nulls])
+        tree = one_of(self.equal(), [*map(self.literal, texts), *nulls], self.dialect)
         if self.indexed is None or not texts:
             return Test(tree, None, self.only_true)
-        hint = one_of(self.indexed(), [literals.text(text, self.dialect) for text in texts])
+        hint = one_of(self.indexed(), [literals.text(text, self.dialect) for text in texts], self.dialect)
         return Test(tree, hint, self.only_true)
 
     def _ordered(self) -> Make:
