@@ -47,9 +47,6 @@ NOTHING = Interval(1, 0)
 
 def exact(grid: Grid, op: Op, value: Fraction | int | Decimal) -> Interval:
     """The grid points that compare with a number as `op` says."""
-    if op is Op.EQ and grid.scale == 0 and isinstance(value, int):
-        # Lists of thousands come by here, and fractions take their time.
-        return Interval(value, value)
     place = Fraction(value) * 10**grid.scale
     if op is Op.EQ:
         return Interval(place.numerator, place.numerator) if place.denominator == 1 else NOTHING

@@ -66,6 +66,10 @@ def one_of(column: Column, constants: Sequence[Constant], has_null: bool) -> Nod
     if any(constant.type is Type.TIMESTAMP for constant in constants) and column.kind is Kind.DATE:
         raise UnsupportedError("a list of timestamps turns dates into timestamps")
     grid = _grid(column)
+    if column.kind is Kind.INTEGER and all(constant.type is Type.INTEGER for constant in constants):
+        # Lists of thousands are mostly these.
+        numbers = [constant.value for constant in constants if isinstance(constant.value, int)]
+        return _listed(column, [number for number in numbers if grid.low <= number <= grid.high], has_null)
     if column.kind in (Kind.INTEGER, Kind.DECIMAL) and _in_doubles(column, constants):
         intervals = [rounded(grid, Op.EQ, _double(constant)) for constant in constants]
     else:
