@@ -9,8 +9,7 @@ from functools import cached_property, reduce
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from spark_jobs.errors import BadSpecError, RemoteFailedError
@@ -84,7 +83,7 @@ class JdbcRoute:
         except (PySparkException, Py4JJavaError) as problem:
             text = self.address.without_secrets(root_message(problem).partition("\n")[0])
             raise RemoteFailedError(f"{self.address.place}: Spark's JDBC source cannot open it: {text}") from None
-        return reduce(DataFrame.unionAll, frames).select(*self._outputs(columns))
+        return reduce(DataFrame.unionAll, frames).selectExpr(*self._outputs(columns)).toDF(*columns)
 
     def _relation(self, statement: str, snapshot: str | None) -> DataFrame:
         first = self.statements_before
@@ -97,10 +96,10 @@ class JdbcRoute:
             self.url, f"({statement}) airflow_pushdown", predicates=_EVERY_ROW, properties=properties
         )
 
-    def _outputs(self, columns: Sequence[str]) -> list[Column]:
+    def _outputs(self, columns: Sequence[str]) -> list[str]:
         known = {column.name: column for column in self.table.columns}
         return [
-            decoded(f.col(crossing_name), known[name], self._ways[name]).alias(name)
+            decoded(crossing_name, known[name], self._ways[name])
             for name, crossing_name in zip(columns, self._names(len(columns)), strict=True)
         ]
 

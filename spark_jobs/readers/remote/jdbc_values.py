@@ -6,11 +6,9 @@ Spark makes the wanted one of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column
-from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from sqlglot import exp
 
@@ -49,9 +47,18 @@ def crossed(table: RemoteTable, ways: Mapping[str, Crossing]) -> RemoteTable:
     return replace(table, columns=tuple(columns))
 
 
-def decoded(value: Column, column: RemoteColumn, way: Crossing) -> Column:
-    """The wanted value of what crossed. The cast also takes away what Spark noted of the column's length."""
-    return _checked(value, column) if way.as_text else value.cast(column.spark_type)
+def decoded(crossed: str, column: RemoteColumn, way: Crossing) -> str:
+    """Spark's SQL for the wanted value of what crossed under a plain name.
+
+    As SQL, because a Column takes ten calls to the JVM. The cast also takes away what Spark noted of the length.
+    """
+    value = _checked(crossed, column) if way.as_text else crossed
+    return f"CAST({value} AS {_type_name(column.spark_type)})"
+
+
+def _type_name(kind: t.DataType) -> str:
+    """The name of a type whatever `spark.sql.timestampType` is."""
+    return "timestamp_ltz" if isinstance(kind, t.TimestampType) else kind.simpleString()
 
 
 def _crossing(column: RemoteColumn, table: RemoteTable) -> Crossing | None:
@@ -103,24 +110,24 @@ def _digits(column: RemoteColumn) -> int:
     return int(column.remote_type.partition("(")[2].partition(",")[0] or 0)
 
 
-def _checked(text: Column, column: RemoteColumn) -> Column:
+def _checked(text: str, column: RemoteColumn) -> str:
     """The value of a text; Spark raises, naming the column, for what its type has no room for."""
-    kind, zoned = column.spark_type, isinstance(column.spark_type, t.TimestampType)
-    value = (f.concat(text, f.lit("Z")) if zoned else text).try_cast(kind)
-    found = f.when(_plain(kind)(text), value)
-    return f.coalesce(found, f.when(text.isNotNull(), _refused(text, column))).cast(kind)
+    kind = column.spark_type
+    moment = f"concat({text}, 'Z')" if isinstance(kind, t.TimestampType) else text
+    found = f"CASE WHEN {_is_plain(text, kind)} THEN try_cast({moment} AS {_type_name(kind)}) END"
+    return f"coalesce({found}, CASE WHEN {text} IS NOT NULL THEN {_refused(text, column)} END)"
 
 
-def _plain(kind: t.DataType) -> Callable[[Column], Column]:
+def _is_plain(text: str, kind: t.DataType) -> str:
     """Whether a text is one that Spark's cast reads as it is meant: it passes over what follows a date."""
     if isinstance(kind, t.DateType):
-        return lambda text: (f.length(text) == _DATE_LENGTH) & (text >= "0001")
+        return f"length({text}) = {_DATE_LENGTH} AND {text} >= '0001'"
     if isinstance(kind, t.TimestampNTZType | t.TimestampType):
-        return lambda text: (f.substring(text, 5, 1) == "-") & (text >= "0001") & ~text.endswith("C")
-    return lambda text: text.isNotNull()
+        return f"substring({text}, 5, 1) = '-' AND {text} >= '0001' AND NOT endswith({text}, 'C')"
+    return f"{text} IS NOT NULL"
 
 
-def _refused(text: Column, column: RemoteColumn) -> Column:
+def _refused(text: str, column: RemoteColumn) -> str:
     """Raises as a Python worker does, a line with the class of the error, which is read back as that."""
     name = f"{SchemaConflictError.__module__}.{SchemaConflictError.__name__}"
     before = f"\n{name}: column {column.name} ({column.remote_type}) holds '"
@@ -128,4 +135,9 @@ def _refused(text: Column, column: RemoteColumn) -> Column:
         f"' that is no {column.spark_type.simpleString()} to Spark; leave the column out, or give a `query` that "
         "converts it\n"
     )
-    return f.raise_error(f.concat(f.lit(before), f.substring(text, 1, _SHOWN), f.lit(behind)))
+    return f"raise_error(concat({_literal(before)}, substring({text}, 1, {_SHOWN}), {_literal(behind)}))"
+
+
+def _literal(text: str) -> str:
+    """A string that means the same under all settings of Spark's parser."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"

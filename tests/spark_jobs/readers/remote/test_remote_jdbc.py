@@ -25,6 +25,7 @@ from spark_jobs.contract import ErrorCode, RemoteSourceSpec
 from spark_jobs.errors import BadSpecError, RemoteFailedError
 from spark_jobs.failures import classify
 from spark_jobs.gateway import jvm
+from spark_jobs.readers.remote import slices
 from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified
@@ -91,6 +92,13 @@ def drivers(spark: SparkSession) -> None:
     """The drivers on Spark's class path."""
     if missing := [name for name in DRIVERS.values() if not has_class(spark, name)]:
         pytest.skip(f"{', '.join(missing)} not on Spark's class path: make nightly submits the drivers")
+
+
+@pytest.fixture
+def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of some kilobytes are as if they were large: they come over JDBC, in several partitions."""
+    monkeypatch.setattr(slices, "_WORTH_BYTES", 1 << 10)
+    monkeypatch.setattr(slices, "_JDBC_BYTES", 1 << 10)
 
 
 @pytest.fixture
@@ -233,6 +241,7 @@ class TestOverJdbc:
         assert over_jdbc == as_arrow
         assert any("UTC" in value or "+00:00" in value for value in as_arrow[0])
 
+    @pytest.mark.usefixtures("little_is_much")
     def test_auto_is_jdbc_for_many_rows_only_and_tells_why_not(
         self, postgresql_server: Server, spark: SparkSession
     ) -> None:
@@ -240,13 +249,14 @@ class TestOverJdbc:
         for query, rows, note in (
             ({"columns": ["k"]}, 20_000, "over Spark's JDBC source"),
             ({"columns": ["a"]}, 20_000, "as Arrow: column a (integer[]) crosses"),
-            ({"columns": ["k"], "limit": 3}, 3, "as Arrow: a small answer comes"),
+            ({"columns": ["k"], "limit": 3}, 3, "the driver fetched the few rows"),
         ):
             result = scanned(spark, postgresql_server, "auto", table="many")(**query)
             assert len(collected(result)) == rows
             notes = result.report()["source"].notes
             assert any(note in each for each in notes), notes
 
+    @pytest.mark.usefixtures("little_is_much")
     @pytest.mark.parametrize("transport", [Transport.AUTO, Transport.JDBC])
     def test_where_the_driver_does_not_get_in_auto_is_arrow(
         self, transport: Transport, postgresql_server: Server, spark: SparkSession
