@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 import numpy as np
@@ -22,6 +23,7 @@ _RANGES = {
 }
 """Days and microseconds that Spark's years 1 to 9999 have."""
 _SHOWN = 60
+_MOST_DIGITS = 38
 
 
 def spark_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:
@@ -67,15 +69,34 @@ def scaled_decimal(array: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
 
 
 def _decimal(array: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
-    """Decimals of texts; digits behind the scale are rounded as Spark rounds them."""
-    try:
-        return array.cast(wanted)
-    except pa.ArrowInvalid:
-        context, unit = Context(prec=2000, rounding=ROUND_HALF_UP), Decimal(1).scaleb(-wanted.scale)
-        rounded = [
-            None if text is None else Decimal(text).quantize(unit, context=context) for text in array.to_pylist()
-        ]
-        return pa.array(rounded, wanted)
+    """Decimals of texts; digits behind the scale are rounded as Spark rounds them.
+
+    Arrow (26) makes wrong decimals without a word of texts that its 128 bits do not hold: it gets none of those.
+    """
+    before, behind = _most_digits(array)
+    # As many digits behind the point as there is room for: SQLite shows doubles with 17.
+    wide = pa.decimal128(_MOST_DIGITS, _MOST_DIGITS - wanted.precision + wanted.scale)
+    if before <= wanted.precision - wanted.scale and behind <= wide.scale and not _has_exponents(array):
+        with suppress(pa.ArrowInvalid):
+            if behind <= wanted.scale:
+                return array.cast(wanted)
+            return pc.round(array.cast(wide), wanted.scale, round_mode="half_towards_infinity").cast(wanted)
+    context, unit = Context(prec=2000, rounding=ROUND_HALF_UP), Decimal(1).scaleb(-wanted.scale)
+    rounded = [None if text is None else Decimal(text).quantize(unit, context=context) for text in array.to_pylist()]
+    return pa.array(rounded, wanted)
+
+
+def _most_digits(array: pa.Array) -> tuple[int, int]:
+    """Digits before the point that texts have at most, leading zeros aside, and behind it."""
+    digits = pc.ascii_ltrim(array, "+-0")
+    lengths, points = pc.binary_length(digits), pc.find_substring(digits, ".")
+    before = pc.if_else(pc.less(points, 0), lengths, points)
+    behind = pc.subtract(pc.subtract(lengths, before), 1)
+    return pc.max(before).as_py() or 0, pc.max(behind).as_py() or 0
+
+
+def _has_exponents(array: pa.Array) -> bool:
+    return any(pc.any(pc.match_substring(array, letter)).as_py() for letter in "eE")
 
 
 def _check_range(array: pa.Array) -> None:
