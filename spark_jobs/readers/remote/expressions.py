@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -168,7 +169,8 @@ class Expressions:
         if value.is_literal and value.is_integer:
             return integer(-bound(value).low)
         if value.is_integer:
-            return self._math.integers(exp.Sub, integer(0), value)
+            # Unlike a 0 that is written out, this one makes no int of a smaller type: -(-128) is no tinyint.
+            return self._math.integers(exp.Sub, replace(integer(0), type=value.type), value)
         if isinstance(value.type, t.DecimalType):
             return Value(lambda: exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree()))), value.type)
         raise UnsupportedError(f"a {value.type.simpleString()} is not negated there")

@@ -109,7 +109,20 @@ class Arithmetic:
         if self._dialect is Dialect.SQLITE and not outcome.within(_LONG):
             return self._boxed(operator, left, right)
         sides = (left, right) if outcome.within(_LONG) else (self._wide(left, right), self._wide(right, left))
-        return self.checked(lambda: binary(operator, sides[0].tree(), sides[1].tree()), wider(left, right), outcome)
+
+        def tree() -> exp.Expr:
+            one, two = sides[0].tree(), sides[1].tree()
+            return binary(operator, one if _is_wide(two) else self._with_room(one, outcome), two)
+
+        return self.checked(tree, wider(left, right), outcome)
+
+    def _with_room(self, tree: exp.Expr, outcome: Range) -> exp.Expr:
+        """An operand that PostgreSQL does not compute with in 32 bits where the outcome may take more: it would raise.
+
+        Columns are wide enough already, constants and what is computed of these alone are not.
+        """
+        has_room = self._dialect is not Dialect.POSTGRES or outcome.within(type_range(t.IntegerType()))
+        return tree if has_room or _is_wide(tree) else _long_cast(tree)
 
     def _wide(self, value: Value, beside: Value) -> Value:
         """The value in a type beyond 64 bits; a literal takes that of what is `beside` it, unless that is one too."""
@@ -231,12 +244,20 @@ class Arithmetic:
         if not outcome.within(_LONG) and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite raises for the absolute value of the smallest number")
         source = value if outcome.within(_LONG) else self._wide(value, value)
-        return self.checked(lambda: call("ABS", source.tree()), value.type, outcome)
+        return self.checked(lambda: call("ABS", self._with_room(source.tree(), outcome)), value.type, outcome)
 
 
 def _long_cast(tree: exp.Expr) -> exp.Expr:
     is_long = isinstance(tree, exp.Cast) and tree.to.this is exp.DataType.Type.BIGINT
     return tree if is_long else cast(tree, "BIGINT", Dialect.POSTGRES)
+
+
+def _is_wide(tree: exp.Expr) -> bool:
+    """Whether PostgreSQL computes an integer in 64 bits or more: columns of fewer are cast."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.Add | exp.Sub | exp.Mul):
+        return _is_wide(tree.left) or _is_wide(tree.right)
+    return isinstance(tree, exp.Column | exp.Cast)
 
 
 def _divisor(value: Value) -> int:

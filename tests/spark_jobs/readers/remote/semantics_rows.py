@@ -96,6 +96,10 @@ GROUPS = (
             Row("IIIII", "(i + j > 5) IS NULL"),
             Row("EEEEE", "i % 3 + j % 5 = 3"),
             Row("EEEEI", "cast(i as bigint) * 2 > 5"),
+            Row("IIIII", "i < -cast(-128 as tinyint)"),
+            Row("IIIII", "i < 2147483647 + 1"),
+            Row("IIIII", "i < abs(cast(-2147483648 as int))"),
+            Row("IUUUI", "i < abs(~2147483647)"),
         ),
     ),
     Group(
