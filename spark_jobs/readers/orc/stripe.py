@@ -173,6 +173,8 @@ class Stripe:
             offset += stream.length
         if offset > limit:
             raise ValueError("the stripe's streams are longer than the stripe")
+        if len({(place.kind, place.column) for place in found}) < len(found):
+            raise ValueError("the stripe has two streams of one kind for a column")
         return tuple(found)
 
     @cached_property
