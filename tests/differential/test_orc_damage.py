@@ -156,6 +156,9 @@ def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, a
     if outcome.rows == undamaged:
         # Whoever begins behind the damage, at a row group that the index tells, does not carry it on as Spark does.
         return "the rows of the sound file"
+    if region == "data" and theirs != undamaged and len(outcome.rows) <= len(theirs) and "filter" in about:
+        # Nothing checks the values of ORC files: damage that goes on to a row group's end goes on elsewhere from there.
+        return "other values where Spark's are damaged too"
     assert region in PRUNING, f"{about}: {outcome.rows[:3]} are not {theirs[:3]}"
     missing = set(undamaged) - set(outcome.rows)
     assert missing or len(outcome.rows) != len(undamaged), about
