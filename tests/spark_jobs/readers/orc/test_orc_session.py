@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyorc
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
@@ -42,6 +44,18 @@ def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) ->
     assert [row.k for row in collected(spark, left, orc_sarg_to_filter="true")] == [4321]
     both = collected(spark, left, orc_sarg_to_filter="true", orc_filter_use_selected="true")
     assert [row.k for row in both] != [4321]
+
+
+def test_lists_of_numbers_with_a_null_are_read_by_us(spark: SparkSession, table: Path) -> None:
+    """Spark 4.3.0 fails at them, whatever the rows; this fails on the day that Spark mends it."""
+    where = "k IN (4321, NULL)"
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        spark.read.orc(str(table / "left")).where(where).collect()
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(table / "left"), format="orc")
+    result = session.scan("t", where=where, columns=["k"])
+    assert [row.k for row in result.run(lambda frame: frame.collect())] == [4321]
+    assert result.report()["t"].reason == "Spark's ORC reader fails at lists of numbers that hold a NULL"
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto"])
