@@ -98,7 +98,7 @@ def look(
         return (
             looks[source_format]() if files and source_format in looks else Sample(size / _GUESSED_ROW_BYTES, (), size)
         )
-    except (pa.ArrowException, OSError, ValueError, KeyError, NotImplementedError):
+    except (pa.ArrowException, OSError, ValueError, KeyError):
         return Sample(size / _GUESSED_ROW_BYTES, (), size)
 
 

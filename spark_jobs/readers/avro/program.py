@@ -93,10 +93,10 @@ class _Compiler:
 
     def value(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
         """Read a value that is always there."""
-        if writer.kind is Kind.UNION or reader.kind is Kind.UNION:
-            return self._union(writer, reader, wanted, at)
         if writer.kind is Kind.NULL:
             return _nulls(reader, wanted, at)
+        if writer.kind is Kind.UNION or reader.kind is Kind.UNION:
+            return self._union(writer, reader, wanted, at)
         if is_leaf(writer):
             shape = leaf(writer, reader, wanted, self.out.slot(), at)
             self.out.leaf(writer, shape.slot)
@@ -134,8 +134,6 @@ class _Compiler:
         return MapOf(wanted, slot, key, item)
 
     def _union(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
-        if writer.kind is Kind.NULL:
-            return _nulls(reader, wanted, at)
         if writer.kind is not Kind.UNION:
             return self.value(writer, only_branch(writer, reader, at), wanted, at)
         null, others = split_union(writer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -134,19 +135,19 @@ class _Parser:
         full = _full(_name(node), namespace if space is None else str(space))
         if full in _PRIMITIVES:
             raise ValueError(f"a type is named {full!r}, as another that needs no definition")
+        if full in self._open:
+            raise ValueError(f"the type {full!r} is defined within itself")
         if kind is Kind.RECORD:
             found = self._record(full, node)
         elif kind is Kind.ENUM:
             found = Type(kind, full, symbols=_symbols(node))
         else:
             found = _annotated(Type(kind, full, size=_number(node["size"])), node)
-        if full in self._open or self._known.setdefault(full, found) != found:
+        if self._known.setdefault(full, found) != found:
             raise ValueError(f"the type {full!r} is defined twice")
         return found
 
     def _record(self, full: str, node: _Object) -> Type:
-        if full in self._open:
-            raise ValueError(f"the type {full!r} is defined within itself")
         self._open.add(full)
         inner = full.rpartition(".")[0]
         fields = tuple(self._field(field, inner) for field in _objects(node["fields"]))
@@ -192,9 +193,9 @@ def _branches(found: Sequence[Type]) -> tuple[Type, ...]:
 
 
 def _check_once(what: str, names: Sequence[str]) -> None:
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise ValueError(f"the {what} {min(twice)!r} is there twice")
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise ValueError(f"the {what} {name!r} is there twice")
 
 
 def _annotated(plain: Type, node: _Object) -> Type:

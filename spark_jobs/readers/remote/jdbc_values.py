@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from spark_jobs.errors import SchemaConflictError
+from spark_jobs.projection.paths import sql_text
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.render import call, cast, column_reference
 
@@ -135,9 +136,4 @@ def _refused(text: str, column: RemoteColumn) -> str:
         f"' that is no {column.spark_type.simpleString()} to Spark; leave the column out, or give a `query` that "
         "converts it\n"
     )
-    return f"raise_error(concat({_literal(before)}, substring({text}, 1, {_SHOWN}), {_literal(behind)}))"
-
-
-def _literal(text: str) -> str:
-    """A string that means the same under all settings of Spark's parser."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"raise_error(concat({sql_text(before)}, substring({text}, 1, {_SHOWN}), {sql_text(behind)}))"

@@ -13,6 +13,7 @@ _WRITERS = {Dialect.POSTGRES: "postgres", Dialect.MYSQL: "mysql", Dialect.MARIAD
 _CLOSED = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean, exp.Introducer, exp.HexString)
 """What binds tighter than any operator. AND and OR are functions to sqlglot."""
 _MANY = 100
+"""Constants of a list from which on it is one leaf."""
 
 
 def to_sql(tree: exp.Expr, dialect: Dialect, *, copy: bool = True) -> str:
