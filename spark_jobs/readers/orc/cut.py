@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import orc
 
+from spark_jobs.errors import UnsafeInputError
 from spark_jobs.readers.orc.chunks import Compression, spans
+from spark_jobs.readers.orc.lengths import check_lengths
 from spark_jobs.readers.orc.messages import Type, footer_bytes, post_script_bytes, stripe_footer_bytes, type_like
 from spark_jobs.readers.orc.runs import MAX_PENDING_BYTES, Coding, Start, realigned
-from spark_jobs.readers.orc.stripe import Entry, StreamPlace, Stripe
+from spark_jobs.readers.orc.stripe import Entry, StreamKind, StreamPlace, Stripe
 from spark_jobs.readers.orc.tail import FileTail
 
 Pieces = Callable[[int, int], bytes]
@@ -152,6 +154,8 @@ class CutFile:
         streams = []
         for cutting in cut:
             data = cut_stream(stripe, cutting, pieces(cutting.begin, cutting.end))
+            if cutting.place.kind == StreamKind.LENGTH:
+                data = self._checked(cutting.place.column, data)
             self._out.write(data)
             streams.append((cutting.place.kind, self._numbers[cutting.place.column], len(data)))
         length = self._out.tell() - offset
@@ -161,6 +165,15 @@ class CutFile:
         self._out.write(footer)
         rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)
         self._stripes.append((offset, length, len(footer), rows))
+
+    def _checked(self, column: int, data: bytes) -> bytes:
+        """Lengths that were looked at, uncompressed as that has them."""
+        content = self._stripe.tail.codec.unpacked(data)
+        try:
+            check_lengths(content, self._stripe.lengths_coding(column), self._stripe.dictionary_size(column))
+        except (ValueError, UnsafeInputError) as problem:
+            raise type(problem)(f"column {column}: {problem}") from problem
+        return self._stripe.tail.codec.packed(content)
 
     def opened(self) -> orc.ORCFile:
         """The file, ready to be read by pyarrow."""

@@ -26,6 +26,12 @@ from spark_jobs.readers.orc.tail import FileTail
 
 _BATCH_VALUES = 2 << 20
 """Values (rows times columns) that are decoded at a time, so that memory stays bounded."""
+_BATCH_BYTES = 64 << 20
+"""Bytes of them, as far as the file's statistics tell: texts may be long, and lists too."""
+_SURVIVORS_BYTES = 256 << 20
+"""Bytes of the filter columns of rows that passed, from where on their other columns are read before searching on."""
+_VALUE_BYTES = 8
+"""What a value takes besides its text, about."""
 _UTC = frozenset({b"", b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Zulu", b"Etc/Zulu", b"UCT", b"Etc/UCT"})
 
 _RowNumbers = npt.NDArray[np.int64]
@@ -42,10 +48,23 @@ class ColumnSet:
         self.schema = pa.schema([column.field for column in columns])
         self.roots = sorted(column.column for column in columns if column.column is not None)
         self.selection = Selection.of_parts(tail, [column for match in columns for column in match.columns])
+        self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
 
     def groups_at_a_time(self, stride: int) -> int:
         """How many row groups of so many rows to decode at a time."""
-        return max(1, _BATCH_VALUES // (max(stride, 1) * max(len(self.selection.columns) - 1, 1)))
+        rows = _BATCH_VALUES // max(len(self.selection.columns) - 1, 1)
+        if self._row_bytes:
+            rows = min(rows, int(_BATCH_BYTES / self._row_bytes))
+        return max(1, rows // max(stride, 1))
+
+
+def _row_bytes(tail: FileTail, column: int) -> float:
+    """Bytes that a column's values take per row of the file, as its statistics have it; 0 where it has none."""
+    if column >= len(tail.statistics) or not tail.footer.number_of_rows:
+        return 0
+    of_file = tail.statistics[column]
+    texts = max(0, of_file.string_statistics.sum) + max(0, of_file.binary_statistics.sum)
+    return (_VALUE_BYTES * of_file.number_of_values + texts) / tail.footer.number_of_rows
 
 
 class Wanted:
@@ -99,9 +118,10 @@ class LazyStripe:
             if self._wanted.filter is None or len(self.apply_filter(_without_columns(1))):
                 yield from self._everything(alive)
             return
-        survivors = list(self._survivors(alive))
-        if survivors:
-            yield from self._selected(survivors, alive)
+        fate = self._count.stripes[Fate.SELECTED]
+        for survivors, among in self._survivors(alive):
+            self._count.stripes[Fate.SELECTED] = fate + 1
+            yield from self._selected(survivors, among)
 
     def judged(self, groups: Sequence[int]) -> list[tuple[int, int]]:
         """For each of some row groups its rows, and how many of them pass the filter."""
@@ -136,42 +156,50 @@ class LazyStripe:
             self._count.rows_returned += batch.num_rows
             yield batch
 
-    def _survivors(self, alive: Sequence[int]) -> Iterator[_Survivors]:
+    def _survivors(self, alive: Sequence[int]) -> Iterator[tuple[list[_Survivors], list[int]]]:
+        """All survivors of the stripe, and the row groups they are among; in parts where they would fill the memory."""
         self._count.stripes[Fate.FILTERED] += 1
         self._count.groups[Fate.FILTERED] += len(alive)
         runs = plan_reads(alive, alive, None).decoded
         fetched = self._fetched(self._wanted.search, runs, Purpose.FILTER)
+        found: list[_Survivors] = []
+        begin = 0
         for piece in self._pieces(runs, self._wanted.search):
             batch = self.search_columns(piece, fetched)
             rows = self.apply_filter(batch)
             if len(rows):
                 numbers = rows.to_numpy().astype(np.int64) + self._stripe.rows_before(piece.first)
-                yield _Survivors(numbers, batch.take(rows))
+                found.append(_Survivors(numbers, batch.take(rows)))
+            if sum(each.batch.nbytes for each in found) > _SURVIVORS_BYTES:
+                yield found, [group for group in alive if begin <= group <= piece.last]
+                found, begin = [], piece.last + 1
+        if found:
+            yield found, [group for group in alive if begin <= group]
 
     def _selected(self, survivors: Sequence[_Survivors], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The select columns of all survivors of the stripe, read as planned, joined to their filter columns."""
-        self._count.stripes[Fate.SELECTED] += 1
+        """The select columns of some survivors of the stripe, read as planned, joined to their filter columns."""
         numbers = np.concatenate([each.rows for each in survivors])
-        (searched,) = pa.Table.from_batches([each.batch for each in survivors]).combine_chunks().to_batches()
+        searched = pa.Table.from_batches([each.batch for each in survivors])
         hits = self._groups_of(numbers)
         plan = plan_reads(hits, alive, self._wanted.partial_reads)
         fetched = self._fetched(self._wanted.select, plan.fetched, Purpose.SELECT)
         self._count.groups[Fate.SELECTED] += len(hits)
-        for piece in self._pieces(plan.decoded, self._wanted.select):
+        for piece in self._pieces(plan.decoded, self._wanted.select, self._wanted.search):
             first = self._stripe.rows_before(piece.first)
             start, stop = np.searchsorted(numbers, (first, self._stripe.rows_before(piece.last + 1))).tolist()
             if start < stop:
                 selected = self.select_columns(piece, pa.array(numbers[start:stop] - first), fetched)
                 yield self._joined(searched.slice(start, stop - start), selected)
 
-    def _pieces(self, runs: Sequence[Groups], columns: ColumnSet) -> Iterator[Groups]:
+    def _pieces(self, runs: Sequence[Groups], *columns: ColumnSet) -> Iterator[Groups]:
         """The runs, cut so that memory stays bounded."""
+        at_most = min(each.groups_at_a_time(self._stripe.tail.stride) for each in columns)
         for run in runs:
-            yield from pieces(run, columns.groups_at_a_time(self._stripe.tail.stride))
+            yield from pieces(run, at_most)
 
-    def _joined(self, searched: pa.RecordBatch, selected: pa.RecordBatch) -> pa.RecordBatch:
+    def _joined(self, searched: pa.Table, selected: pa.RecordBatch) -> pa.RecordBatch:
         columns = {
-            **dict(zip(searched.schema.names, searched.columns, strict=True)),
+            **{name: searched[name].combine_chunks() for name in searched.schema.names},
             **dict(zip(selected.schema.names, selected.columns, strict=True)),
         }
         self._count.rows_returned += searched.num_rows

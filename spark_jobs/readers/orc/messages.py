@@ -55,10 +55,17 @@ _TABLE = {
     "StringPair": ("key bytes 1", "value bytes 2"),
     "IntegerStatistics": ("minimum sint64 1", "maximum sint64 2"),
     "DoubleStatistics": ("minimum double 1", "maximum double 2", "sum double 3"),
-    "StringStatistics": ("minimum bytes 1", "maximum bytes 2", "lower_bound bytes 4", "upper_bound bytes 5"),
+    "StringStatistics": (
+        "minimum bytes 1",
+        "maximum bytes 2",
+        "sum sint64 3",
+        "lower_bound bytes 4",
+        "upper_bound bytes 5",
+    ),
     "BucketStatistics": ("count *uint64 1",),
     "DecimalStatistics": ("minimum bytes 1", "maximum bytes 2"),
     "DateStatistics": ("minimum sint32 1", "maximum sint32 2"),
+    "BinaryStatistics": ("sum sint64 1",),
     "TimestampStatistics": ("minimum sint64 1", "maximum sint64 2", "minimum_utc sint64 3", "maximum_utc sint64 4"),
     "ColumnStatistics": (
         "number_of_values uint64 1",
@@ -68,6 +75,7 @@ _TABLE = {
         "bucket_statistics BucketStatistics 5",
         "decimal_statistics DecimalStatistics 6",
         "date_statistics DateStatistics 7",
+        "binary_statistics BinaryStatistics 8",
         "timestamp_statistics TimestampStatistics 9",
         "has_null bool 10",
     ),
@@ -158,8 +166,13 @@ class _DoubleBounds(Presence, Protocol):
 class _TextBounds(Presence, Protocol):
     minimum: bytes
     maximum: bytes
+    sum: int
     lower_bound: bytes
     upper_bound: bytes
+
+
+class _Lengths(Protocol):
+    sum: int
 
 
 class _TimestampBounds(Presence, Protocol):
@@ -182,6 +195,7 @@ class ColumnStatistics(Presence, Protocol):
     bucket_statistics: _Buckets
     decimal_statistics: _TextBounds
     date_statistics: _Bounds
+    binary_statistics: _Lengths
     timestamp_statistics: _TimestampBounds
 
 

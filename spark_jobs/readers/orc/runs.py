@@ -17,10 +17,11 @@ MAX_PENDING_BYTES = 2 * (4 + 512 * 8 + 8 + 31 * 8)
 """A row group's last values lie within this many bytes behind the next one's entry: writers hold back 512 values, and
 a run of them has at most a header, a base, 8 bytes per value and 31 patches; twice that where they are several runs."""
 
-_Values = npt.NDArray[np.uint64]
+Values = npt.NDArray[np.uint64]
 
-_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
-_SIXTY_FOUR = len(_WIDTHS) - 1
+WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+"""Bits of a value by the code in a run's header."""
+_SIXTY_FOUR = len(WIDTHS) - 1
 _MASK = (1 << 64) - 1
 
 
@@ -34,6 +35,9 @@ class Coding(Enum):
     UNSIGNED = auto()
     SIGNED_V1 = auto()
     UNSIGNED_V1 = auto()
+
+
+_VERSION_1 = frozenset({Coding.SIGNED_V1, Coding.UNSIGNED_V1})
 
 
 @dataclass(frozen=True)
@@ -105,26 +109,32 @@ def _all_bytes(data: bytes) -> bytes:
 
 
 def _integers_from(data: bytes, skip: int, coding: Coding) -> bytes:
-    old = coding in (Coding.SIGNED_V1, Coding.UNSIGNED_V1)
-    signed = coding in (Coding.SIGNED, Coding.SIGNED_V1)
     position = 0
     while skip:
-        values, position = _run_v1(data, position, signed) if old else _run(data, position, signed)
+        values, position = run_at(data, position, coding)
         if skip < len(values):
             rest = values[skip:]
-            return (_literals_v1(rest) if old else _direct(rest)) + data[position:]
+            return (_literals_v1(rest) if coding in _VERSION_1 else _direct(rest)) + data[position:]
         skip -= len(values)
     return data[position:]
 
 
-def _direct(values: _Values) -> bytes:
+def run_at(data: bytes, position: int, coding: Coding) -> tuple[Values, int]:
+    """The stored values (signed ones zigzagged) of the run of integers at a position, and the position behind it.
+
+    Raises ValueError or IndexError where there is no such run.
+    """
+    signed = coding in (Coding.SIGNED, Coding.SIGNED_V1)
+    return _run_v1(data, position, signed) if coding in _VERSION_1 else _run(data, position, signed)
+
+
+def _direct(values: Values) -> bytes:
     """One run of 64-bit values, as they are stored (signed ones zigzagged)."""
     header = (1 << 14) | (_SIXTY_FOUR << 9) | (len(values) - 1)
     return header.to_bytes(2, "big") + values.astype(">u8").tobytes()
 
 
-def _run(data: bytes, position: int, signed: bool) -> tuple[_Values, int]:
-    """The stored values of the run at a position (signed ones zigzagged), and the position behind it."""
+def _run(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
     header = data[position]
     kind = header >> 6
     if kind == 0:
@@ -134,12 +144,12 @@ def _run(data: bytes, position: int, signed: bool) -> tuple[_Values, int]:
         return np.full(count, value, np.uint64), stop
     code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
     if kind == 1:
-        width = _WIDTHS[code]
+        width = WIDTHS[code]
         stop = position + 2 + (width * count + 7) // 8
         return _unpacked(_slice(data, position + 2, stop), width, count), stop
     if kind == 2:
-        return _patched(data, position, _WIDTHS[code], count, signed)
-    return _delta(data, position + 2, _WIDTHS[code] if code else 0, count, signed)
+        return _patched(data, position, WIDTHS[code], count, signed)
+    return _delta(data, position + 2, WIDTHS[code] if code else 0, count, signed)
 
 
 def _slice(data: bytes, start: int, stop: int) -> bytes:
@@ -148,7 +158,7 @@ def _slice(data: bytes, start: int, stop: int) -> bytes:
     return data[start:stop]
 
 
-def _unpacked(data: bytes, width: int, count: int) -> _Values:
+def _unpacked(data: bytes, width: int, count: int) -> Values:
     """`count` big-endian values of `width` bits."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8))[: width * count].reshape(count, width)
     padded = np.zeros((count, 64), np.uint8)
@@ -156,7 +166,7 @@ def _unpacked(data: bytes, width: int, count: int) -> _Values:
     return np.packbits(padded, axis=1).view(">u8").reshape(count).astype(np.uint64)
 
 
-def _stored(values: list[int], signed: bool) -> _Values:
+def _stored(values: list[int], signed: bool) -> Values:
     """Values as a stream stores them: zigzagged where they are signed, in 64 bits."""
     if signed:
         values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_wrapped, values)]
@@ -169,9 +179,9 @@ def _wrapped(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[_Values, int]:
+def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
     third, fourth = data[position + 2], data[position + 3]
-    base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
+    base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31
     start = position + 4
     base = int.from_bytes(_slice(data, start, start + base_bytes), "big")
@@ -181,7 +191,7 @@ def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -
     start += base_bytes
     stop = start + (width * count + 7) // 8
     values: list[int] = _unpacked(_slice(data, start, stop), width, count).tolist()
-    entry = next((fixed for fixed in _WIDTHS if fixed >= gap_width + patch_width), 0)
+    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 0)
     if not entry:
         raise ValueError("a run's patches are wider than 64 bits")
     end = stop + (entry * patches + 7) // 8
@@ -193,11 +203,11 @@ def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -
     return _stored([base + value for value in values], signed), end
 
 
-def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[_Values, int]:
-    first, position = _varint(data, position)
-    step, position = _varint(data, position)
-    value = _unzigzag(first) if signed else first
-    step = _unzigzag(step)
+def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+    first, position = varint(data, position)
+    step, position = varint(data, position)
+    value = unzigzag(first) if signed else first
+    step = unzigzag(step)
     values = [value]
     if width == 0:
         values += [value + step * number for number in range(1, count)]
@@ -211,7 +221,8 @@ def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> 
     return _stored(values, signed), stop
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number of seven bits a byte at a position, and the position behind it. Raises IndexError at the end."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -222,27 +233,27 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _unzigzag(value: int) -> int:
+def unzigzag(value: int) -> int:
+    """The number that a zigzagged one stands for."""
     return (value >> 1) ^ -(value & 1)
 
 
-def _run_v1(data: bytes, position: int, signed: bool) -> tuple[_Values, int]:
-    """The same for version 1 of the encoding."""
+def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
     control = data[position]
     position += 1
     if control >= 128:
         stored = []
         for _ in range(256 - control):
-            value, position = _varint(data, position)
+            value, position = varint(data, position)
             stored.append(value)
         return np.array([v & _MASK for v in stored], np.uint64), position
     step = data[position] - 256 if data[position] >= 128 else data[position]
-    first, position = _varint(data, position + 1)
-    value = _unzigzag(first) if signed else first
+    first, position = varint(data, position + 1)
+    value = unzigzag(first) if signed else first
     return _stored([value + step * number for number in range(control + 3)], signed), position
 
 
-def _literals_v1(values: _Values) -> bytes:
+def _literals_v1(values: Values) -> bytes:
     pieces = []
     for start in range(0, len(values), 128):
         piece = values[start : start + 128].tolist()

@@ -222,6 +222,11 @@ class Stripe:
                 return filters if len(filters.bloom_filter) == self.groups else None
         return None
 
+    def dictionary_size(self, column: int) -> int:
+        """Entries of a column's dictionary, 0 where its values are stored as they are."""
+        encoding = self.footer.columns[column]
+        return encoding.dictionary_size if encoding.kind in _DICTIONARY else 0
+
     def stream_indexes(self, column: int) -> dict[int, StreamIndex]:
         """Entries of each of a column's streams by its kind; dictionaries have none, they are needed whole."""
         index = self.row_index(column)
@@ -236,6 +241,10 @@ class Stripe:
             position += found[kind].numbers
         return found
 
+    def lengths_coding(self, column: int) -> Coding:
+        """The coding of a column's lengths: those of its values, or of its dictionary's entries."""
+        return _integers(self.footer.columns[column].kind)[1]
+
     def codings(self, column: int, *, present: bool) -> list[tuple[int, Coding]]:
         """A column's streams that positions are kept of, in the order of the positions, with their codings."""
         encoding: ColumnEncoding = self.footer.columns[column]
@@ -244,9 +253,7 @@ class Stripe:
 
 
 def _codings(kind: Kind, encoding: int) -> list[tuple[int, Coding]]:
-    signed, unsigned = (
-        (Coding.SIGNED, Coding.UNSIGNED) if encoding in _VERSION_2 else (Coding.SIGNED_V1, Coding.UNSIGNED_V1)
-    )
+    signed, unsigned = _integers(encoding)
     if kind in _TEXT and encoding in _DICTIONARY:
         return [(StreamKind.DATA, unsigned)]
     if kind in _TEXT or kind is Kind.BINARY:
@@ -267,6 +274,11 @@ def _codings(kind: Kind, encoding: int) -> list[tuple[int, Coding]]:
         Kind.STRUCT: [],
     }
     return [(int(stream), coding) for stream, coding in simple[kind]]
+
+
+def _integers(encoding: int) -> tuple[Coding, Coding]:
+    """How a column's signed and unsigned integers are coded."""
+    return (Coding.SIGNED, Coding.UNSIGNED) if encoding in _VERSION_2 else (Coding.SIGNED_V1, Coding.UNSIGNED_V1)
 
 
 def _may_count(statistics: ColumnStatistics, rows: int) -> bool:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
+from orc_runs import short_repeat
 from orc_samples import Sample, written
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -20,9 +21,11 @@ from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Scope
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.predicates.vector import Constant, VectorFilter
+from spark_jobs.readers.orc import lazy
 from spark_jobs.readers.orc.counts import Fate, OrcCount, total
 from spark_jobs.readers.orc.ranges import Purpose
 from spark_jobs.readers.orc.scan import OrcQuery
+from spark_jobs.readers.orc.stripe import StreamKind
 
 ROWS = 10_000
 STRIDE = 1000
@@ -91,6 +94,52 @@ def test_rows_are_those_that_pass(where: str, keeps: object, partial: int | None
     expected = TABLE.filter(pa.array([bool(keeps(row)) for row in range(ROWS)]))
     assert found.equals(expected)
     assert count.rows_returned == len(expected)
+
+
+def _batches(sample: Sample, asked: OrcQuery) -> list[pa.RecordBatch]:
+    return list(sample.file(asked).batches(range(len(sample.tail.stripes))))
+
+
+@pytest.mark.parametrize("values", [pa.string(), pa.binary(), pa.list_(pa.int64())])
+def test_long_values_are_decoded_a_few_row_groups_at_a_time(
+    values: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [7] * 12 if pa.types.is_list(values) else b"x" * 100 if pa.types.is_binary(values) else "x" * 100
+    table = pa.table({"v": pa.array([long] * ROWS, values)})
+    sample = written(table, row_index_stride=STRIDE, dictionary_key_size_threshold=0.0)
+    asked = query(None, table.schema)
+    monkeypatch.setattr(lazy, "_BATCH_BYTES", 250 * STRIDE)
+    found = _batches(sample, asked)
+    assert [batch.num_rows for batch in found] == [2 * STRIDE] * 5
+    assert pa.Table.from_batches(found).equals(table)
+
+
+@pytest.mark.parametrize("partial", [None, 0, 1, 2])
+def test_survivors_that_would_fill_the_memory_are_completed_in_parts(
+    partial: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
+    whole, figures = scanned(SAMPLE, asked)
+    monkeypatch.setattr(lazy, "_BATCH_BYTES", 16 * STRIDE)
+    monkeypatch.setattr(lazy, "_SURVIVORS_BYTES", 20_000)
+    found, count = scanned(SAMPLE, asked)
+    assert found.equals(whole)
+    assert found.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
+    assert (count.stripes, count.groups) == (figures.stripes, figures.groups)
+    assert count.rows_returned == figures.rows_returned
+
+
+def test_lengths_that_claim_more_than_can_be_are_refused() -> None:
+    """The decoder underneath would take so much memory as they claim, and end the process where there is less."""
+    table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
+    sample = written(table, file_version="0.12")
+    (place,) = (place for place in sample.stripe().data_streams(1) if place.kind == StreamKind.LENGTH)
+    lengths = short_repeat(1 << 40, 10) * 2
+    assert len(lengths) <= place.length, "the test's own lengths do not fit"
+    lengths = lengths.ljust(place.length, b"\0")
+    content = sample.content[: place.offset] + lengths + sample.content[place.offset + place.length :]
+    with pytest.raises(UnsafeInputError, match=r"f\.orc, stripe 0.*lengths of 10 values"):
+        scanned(Sample(content), query(None, table.schema))
 
 
 def test_a_file_is_pruned_by_its_statistics_alone() -> None:
