@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from spark_jobs.contract import OnSchemaConflict
 from spark_jobs.errors import SchemaConflictError
 from spark_jobs.projection.evolution import FileSchema, Rules
-from spark_jobs.projection.paths import quote_name
+from spark_jobs.projection.paths import quote_name, sql_type
 from spark_jobs.projection.widening import coerced, lossless
 
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
@@ -223,15 +223,3 @@ def restricted_struct(read: t.StructType, wanted: t.StructType, rules: Rules) ->
 def ddl(schema: t.StructType) -> str:
     """A schema as text that Spark parses to the same, lengths of texts included."""
     return ", ".join(f"{quote_name(f.name)} {f.metadata.get(_DECLARED) or sql_type(f.dataType)}" for f in schema.fields)
-
-
-def sql_type(kind: t.DataType) -> str:
-    """The type as Spark's DDL, with every name in backticks."""
-    match kind:
-        case t.StructType():
-            return f"struct<{', '.join(f'{quote_name(f.name)}: {sql_type(f.dataType)}' for f in kind.fields)}>"
-        case t.ArrayType():
-            return f"array<{sql_type(kind.elementType)}>"
-        case t.MapType():
-            return f"map<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
-    return kind.simpleString()

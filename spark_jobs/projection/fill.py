@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from pyspark.sql.types import AtomicType
-
 from spark_jobs.projection.catalog import FileFacts, ImplicitCatalog, ImplicitColumn, ImplicitValue
 from spark_jobs.projection.implicit import (
     location,
@@ -16,7 +14,7 @@ from spark_jobs.projection.implicit import (
     native_implicit_expressions,
     native_location,
 )
-from spark_jobs.projection.paths import quote_name, sql_text
+from spark_jobs.projection.paths import quote_name, sql_text, sql_type
 
 Facts = Callable[[], Mapping[str, FileFacts]]
 """Gives what is known of each file of a source, by its location."""
@@ -52,13 +50,13 @@ class ImplicitFill:
         items = []
         for column in map(self._column, names):
             values = [self._value(column, file) for file in files]
-            literal = _literal(values, f"array<{_ddl(column.data_type)}>")
+            literal = _literal(values, f"array<{sql_type(column.data_type)}>")
             items.append(f"get({literal}, spark_partition_id()) AS {quote_name(column.name)}")
         return items
 
     def _looked_up(self, column: ImplicitColumn, files: Sequence[str]) -> str:
         values = {location(file): self._value(column, file) for file in files}
-        return f"{_literal(values, f'map<string,{_ddl(column.data_type)}>')}[{native_location()}]"
+        return f"{_literal(values, f'map<string,{sql_type(column.data_type)}>')}[{native_location()}]"
 
     def _value(self, column: ImplicitColumn, file: str) -> ImplicitValue:
         return self.catalog.value(column, self.facts()[location(file)])
@@ -67,10 +65,6 @@ class ImplicitFill:
         column = self.catalog.find(name)
         assert column is not None
         return column
-
-
-def _ddl(data_type: AtomicType) -> str:
-    return data_type.simpleString()
 
 
 def _literal(values: object, ddl: str) -> str:

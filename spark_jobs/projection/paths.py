@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import types as t
+
 from spark_jobs.errors import BadSpecError
 
 _MAX_POSITION = 2**31 - 1
@@ -88,9 +90,23 @@ def quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def sql_type(kind: t.DataType) -> str:
+    """The type as Spark's DDL: names in backticks, times what they are whatever `spark.sql.timestampType` is."""
+    match kind:
+        case t.StructType():
+            return f"struct<{', '.join(f'{quote_name(f.name)}: {sql_type(f.dataType)}' for f in kind.fields)}>"
+        case t.ArrayType():
+            return f"array<{sql_type(kind.elementType)}>"
+        case t.MapType():
+            return f"map<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+        case t.TimestampType():
+            return "timestamp_ltz"
+    return kind.simpleString()
+
+
 def sql_text(text: str) -> str:
-    """The text as a Spark SQL string expression that no parser setting can change the meaning of."""
-    if "'" in text or "\\" in text:
+    """The text as a Spark SQL string expression that no parser setting or variable can change the meaning of."""
+    if "'" in text or "\\" in text or "${" in text:
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
     return f"'{text}'"
 

@@ -13,7 +13,7 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.projection.access import Access, Table, Value, full_name, short_name
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog, ImplicitColumn, ImplicitKind
 from spark_jobs.projection.implicit import has_column
-from spark_jobs.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name
+from spark_jobs.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name, sql_type
 from spark_jobs.projection.scan_level import ScanColumn, ScanTag, scan_level
 from spark_jobs.projection.tree import ProjectionTree, merge_paths
 
@@ -154,7 +154,7 @@ class _Resolver:
         kind = ColumnKind.DIRECTORY if column.kind is ImplicitKind.DIRECTORY else ColumnKind.FILE
         if column.level is not None and column.level >= self._depth:
             self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
-            null = f"CAST(NULL AS {column.data_type.simpleString()})"
+            null = f"CAST(NULL AS {sql_type(column.data_type)})"
             return _Draft(path, ColumnKind.NULL, Value(null, column.data_type, path.steps))
         value = Value(quote_name(column.name), column.data_type, path.steps)
         return _Draft(path, kind, value, implicit=column.name)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.implicit import location
-from spark_jobs.projection.paths import quote_name, sql_text
+from spark_jobs.projection.paths import quote_name, sql_text, sql_type
 from spark_jobs.projection.tree import same_name
 from spark_jobs.readers.files import InputFile, decoded, partition_columns
 from spark_jobs.readers.native import NativeScan
@@ -115,7 +115,7 @@ def _values(
         if len(texts) != len(written):
             return f"the values of directory {place} cannot be told apart"
         found[place] = tuple(
-            f"CAST(NULL AS {field.dataType.simpleString()})" if text is None else how(text)
+            f"CAST(NULL AS {sql_type(field.dataType)})" if text is None else how(text)
             for field, how, text in zip(fields, written, texts, strict=True)
         )
     return found
@@ -171,7 +171,7 @@ def constant_columns(request: ScanRequest, uris: Sequence[str]) -> list[str]:
     for number, field in enumerate(found.fields.fields):
         if field.name in request.columns:
             values = [found.values[place_of(uri)][number] for uri in uris]
-            items.append(f"{_chosen(values, field.dataType.simpleString())} AS {quote_name(field.name)}")
+            items.append(f"{_chosen(values, sql_type(field.dataType))} AS {quote_name(field.name)}")
     return items
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from spark_jobs.errors import SchemaConflictError
-from spark_jobs.projection.paths import sql_text
+from spark_jobs.projection.paths import sql_text, sql_type
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.render import call, cast, column_reference
 
@@ -54,12 +54,7 @@ def decoded(crossed: str, column: RemoteColumn, way: Crossing) -> str:
     As SQL, because a Column takes ten calls to the JVM. The cast also takes away what Spark noted of the length.
     """
     value = _checked(crossed, column) if way.as_text else crossed
-    return f"CAST({value} AS {_type_name(column.spark_type)})"
-
-
-def _type_name(kind: t.DataType) -> str:
-    """The name of a type whatever `spark.sql.timestampType` is."""
-    return "timestamp_ltz" if isinstance(kind, t.TimestampType) else kind.simpleString()
+    return f"CAST({value} AS {sql_type(column.spark_type)})"
 
 
 def _crossing(column: RemoteColumn, table: RemoteTable) -> Crossing | None:
@@ -115,7 +110,7 @@ def _checked(text: str, column: RemoteColumn) -> str:
     """The value of a text; Spark raises, naming the column, for what its type has no room for."""
     kind = column.spark_type
     moment = f"concat({text}, 'Z')" if isinstance(kind, t.TimestampType) else text
-    found = f"CASE WHEN {_is_plain(text, kind)} THEN try_cast({moment} AS {_type_name(kind)}) END"
+    found = f"CASE WHEN {_is_plain(text, kind)} THEN try_cast({moment} AS {sql_type(kind)}) END"
     return f"coalesce({found}, CASE WHEN {text} IS NOT NULL THEN {_refused(text, column)} END)"
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.contract import SourceReport
-from spark_jobs.projection.paths import quote_name
+from spark_jobs.projection.paths import quote_name, sql_type
 from spark_jobs.readers.protocol import LimitedScan
 
 
@@ -22,7 +22,7 @@ class StandIn:
         """`place` tells a table from all others, for Spark as well: frames of two tables are never the same query."""
         # A digest: names may hold anything that ends a text in SQL.
         self._said = f"the stand-in for table {sha256(place.encode()).hexdigest()} was read"
-        columns = [f"CAST(NULL AS {each.dataType.simpleString()}) AS {quote_name(each.name)}" for each in schema.fields]
+        columns = [f"CAST(NULL AS {sql_type(each.dataType)}) AS {quote_name(each.name)}" for each in schema.fields]
         self._frame = spark.sql(f"SELECT {', '.join(columns)} WHERE raise_error('{self._said}') IS NULL")
 
     def frame(self) -> DataFrame:

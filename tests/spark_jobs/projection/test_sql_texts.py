@@ -1,0 +1,42 @@
+"""What is written into SQL means to Spark what it meant, whatever the session's settings."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from spark_jobs.projection.alignment import ddl
+from spark_jobs.projection.paths import quote_name, sql_text, sql_type
+
+SCHEMA = t.StructType(
+    [
+        t.StructField("a `b`", t.TimestampType()),
+        t.StructField("s", t.StructType([t.StructField("x y", t.TimestampType()), t.StructField("z", t.DateType())])),
+        t.StructField("m", t.MapType(t.StringType(), t.ArrayType(t.TimestampNTZType()))),
+        t.StructField("d", t.DecimalType(12, 3)),
+    ]
+)
+SETTINGS = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parser.escapedStringLiterals": "true"}
+
+
+@pytest.fixture(params=[None, *SETTINGS])
+def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
+    """A session of its own, with none or one of the settings."""
+    found = spark.newSession()
+    if request.param is not None:
+        found.conf.set(request.param, SETTINGS[request.param])
+    return found
+
+
+def test_types(session: SparkSession) -> None:
+    nulls = [f"CAST(NULL AS {sql_type(field.dataType)}) AS {quote_name(field.name)}" for field in SCHEMA.fields]
+    assert session.sql(f"SELECT {', '.join(nulls)}").schema == SCHEMA
+    assert session.createDataFrame([], ddl(SCHEMA)).schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    "text", ["", "it's", "a\\n", "\n\t\0", '"x"', "😀 ß", "${spark.app.name}", "${env:HOME}", "$x {y}"]
+)
+def test_texts(session: SparkSession, text: str) -> None:
+    assert session.sql(f"SELECT {sql_text(text)}").head() == (text,)
