@@ -7,22 +7,31 @@ from itertools import count
 
 from sqlglot import exp
 
-_LIST = re.compile(r"\bIN\s*\(\s*(\d{1,9}(?:\s*,\s*\d{1,9}){99,})\s*\)", re.IGNORECASE)
-"""A hundred numbers and more, all of which Spark takes for integers of 32 bits."""
+_LIST = re.compile(r"\bIN\s*\(\s*(\d{1,18}(?:\s*,\s*\d{1,18}){99,})\s*\)", re.IGNORECASE)
+"""A hundred numbers and more, all of which Spark takes for integers of 32 or 64 bits."""
+_LARGEST_INT = 2**31 - 1
 _HIDING = re.compile(r"""['"`]|--|/\*|\$\{""")
 """What may hide words from who looks for them in a text: literals, quoted names, comments, variables."""
 _MARK = 10**17
 
 
 def shortened(text: str) -> str:
-    """A predicate with the first number alone of each long list: Spark finds the same types and mistakes in it.
+    """A predicate with one number of each type of each long list: Spark finds the same types and mistakes in it.
 
     >>> shortened("a IN (" + ", ".join(map(str, range(7, 200))) + ") OR b = 1")
     'a IN (7) OR b = 1'
     """
     if _HIDING.search(text):
         return text
-    return _LIST.sub(lambda found: f"IN ({found[1].partition(',')[0].strip()})", text)
+    return _LIST.sub(lambda found: f"IN ({', '.join(map(str, _of_each_type(found[1])))})", text)
+
+
+def _of_each_type(numbers: str) -> list[int]:
+    """Of a list's numbers the first that Spark takes for an integer of 32 bits, and the first of 64, as they come."""
+    found: dict[bool, int] = {}
+    for number in map(int, numbers.split(",")):
+        found.setdefault(number > _LARGEST_INT, number)
+    return list(found.values())
 
 
 class LongLists:

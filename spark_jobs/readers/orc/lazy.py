@@ -257,7 +257,7 @@ class LazyStripe:
 
 
 def _without_columns(rows: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
 
 
 def _decoded(cut: CutFile) -> pa.RecordBatch:

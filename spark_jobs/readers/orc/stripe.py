@@ -208,7 +208,8 @@ class Stripe:
 
     def row_index(self, column: int) -> RowIndex | None:
         """A column's row index, None where the stripe has none for it."""
-        self.load_indexes((column,))
+        if column not in self._indexes:
+            self.load_indexes((column,))
         return self._indexes.get(column)
 
     def bloom_filters(self, column: int) -> BloomFilterIndex | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import sqlglot
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from spark_jobs.predicates.long_lists import LongLists, shortened
 from spark_jobs.predicates.parse import parse_predicate
 
 MANY = ", ".join(str(number * 7) for number in range(150))
+LARGE = ", ".join(str(number * 987_654_321_987) for number in range(3, 153))
 FEW = ", ".join(map(str, range(20)))
 TEXTS = [
     f"a IN ({MANY})",
@@ -26,6 +27,7 @@ TEXTS = [
     f"{'a IN (' + MANY + ') OR '}" * 3 + "b > 0",
     f"a IN (007, {MANY})",
     f"main IN ({MANY})",
+    f"a IN ({LARGE}) OR b IN ({MANY}, 12345678901) OR c IN (9{'0' * 17}, {MANY})",
 ]
 
 
@@ -37,10 +39,11 @@ def test_the_tree_is_that_of_the_whole_text(text: str) -> None:
     assert all(item.parent is node for node in tree.find_all(exp.In) for item in node.expressions)
 
 
-def test_only_long_lists_of_small_numbers_are_taken_out() -> None:
+def test_only_long_lists_of_whole_numbers_are_taken_out() -> None:
     assert LongLists(TEXTS[0]).text == "a IN (100000000000000000)"
+    assert LongLists(f"a IN ({LARGE})").text == "a IN (100000000000000000)"
     assert LongLists(f"a IN ({FEW})").text == f"a IN ({FEW})"
-    for text in (TEXTS[4].partition(" OR ")[0], TEXTS[5], TEXTS[6], TEXTS[8]):
+    for text in (TEXTS[4].partition(" OR ")[2], f"a IN ({MANY}, {10**18})", TEXTS[5], TEXTS[6], TEXTS[8]):
         assert LongLists(text).text == text
 
 
@@ -48,16 +51,35 @@ def test_a_text_that_is_no_predicate_has_no_tree() -> None:
     assert parse_predicate(f"a IN ({MANY}) AND AND") is None
 
 
+def _of_spark(frame: DataFrame, predicate: str) -> str:
+    """The type that Spark compares the list in, or the mistake that it finds."""
+    try:
+        condition = frame.where(predicate)._jdf.queryExecution().analyzed().condition()
+    except AnalysisException as problem:
+        return str(problem.getCondition())
+    return str(condition.list().head().dataType().simpleString())
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("numbers", [MANY, LARGE, f"{MANY}, {LARGE}", f"{LARGE}, {MANY}"])
 @pytest.mark.parametrize(
-    "column", ["id", "CAST(id AS STRING)", "CAST(id AS DECIMAL(5, 2))", "CAST(id AS DATE)", "array(id)", "nothing"]
+    "column",
+    [
+        "id",
+        "CAST(id AS TINYINT)",
+        "CAST(id AS FLOAT)",
+        "CAST(id AS STRING)",
+        "CAST(id AS DECIMAL(5, 2))",
+        "CAST(id AS DATE)",
+        "array(id)",
+        "nothing",
+    ],
 )
-def test_spark_finds_the_same_mistakes_in_less(column: str, spark: SparkSession) -> None:
-    frame = spark.range(3)
-    outcomes = []
-    for predicate in (f"{column} IN ({MANY})", shortened(f"{column} IN ({MANY})")):
-        try:
-            outcomes.append(frame.where(predicate).schema.simpleString())
-        except AnalysisException as problem:
-            outcomes.append(problem.getCondition())
-    assert outcomes[0] == outcomes[1]
-    assert len(shortened(f"{column} IN ({MANY})")) < 50
+def test_spark_finds_the_same_types_and_mistakes_in_less(
+    column: str, numbers: str, ansi: str, spark: SparkSession
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", ansi)
+    less = shortened(f"{column} IN ({numbers})")
+    assert len(less) < 70
+    assert _of_spark(session.range(3), less) == _of_spark(session.range(3), f"{column} IN ({numbers})")
