@@ -139,14 +139,16 @@ class Bench:
         """What to run for a query, by reader."""
         return {
             "pushdown": lambda: self._ours(query, "pushdown"),
+            "selected": lambda: self._ours(query, "pushdown", use_selected=True),
             "auto": lambda: self._ours(query, "auto"),
             "spark": lambda: self._spark_reader(query, lazy=False),
             "sarg": lambda: self._spark_reader(query, lazy=True),
         }
 
-    def _ours(self, query: Query, reader: str) -> int:
+    def _ours(self, query: Query, reader: str, *, use_selected: bool = False) -> int:
         session = PushdownSession(self._spark)
-        session.add_source("t", path=str(self._data[query.table]), format="orc", reader=reader)
+        options = {"use_selected": use_selected}
+        session.add_source("t", path=str(self._data[query.table]), format="orc", reader=reader, orc=options)
         result = session.scan("t", columns=query.columns, where=query.where)
         result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
         return result.rows or 0
@@ -174,6 +176,7 @@ _COLUMNS = (
     ("ours / Spark with sarg.to.filter: CPU", "sarg", "pushdown", "cpu"),
     ("wall", "sarg", "pushdown", "wall"),
     ("bytes", "sarg", "pushdown", "read"),
+    ("use_selected / Spark: CPU", "spark", "selected", "cpu"),
     ("auto / Spark: CPU", "spark", "auto", "cpu"),
     ("auto / sarg.to.filter: CPU", "sarg", "auto", "cpu"),
 )

@@ -173,7 +173,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
             name = f"{region.replace(' ', '_')}-{number}.orc"
             (directory / name).write_bytes(flipped(rng, content, begin, end))
     ours = outcomes(directory, queries())
-    # Runs of numbers that are spoilt can keep Spark's reader busy for ever: it is asked of files that can be read alone.
+    # Runs of numbers that are spoilt can keep Spark's reader busy for ever: it is asked of files alone that we read.
     gave_rows = [name for name, found in ours.items() if not found["all"].error]
     with tolerant(spark):
         theirs = spark_rows(spark, sorted(directory / name for name in gave_rows))

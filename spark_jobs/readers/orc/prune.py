@@ -127,6 +127,9 @@ class Pruner:
         return [group for group in alive if may_match(group)]
 
     def _bloom_filters(self, stripe: Stripe) -> dict[Path, tuple[Hashed, BloomFilterIndex]]:
+        if not any(column is not None and stripe.has_bloom_filters(column) for column in self._columns.values()):
+            # Thousands of values are hashed only where there is somebody to ask.
+            return {}
         found = {}
         for path, hashed in self._hashed.items():
             column = self._columns[path]

@@ -212,6 +212,10 @@ class Stripe:
             self.load_indexes((column,))
         return self._indexes.get(column)
 
+    def has_bloom_filters(self, column: int) -> bool:
+        """Whether a column has the bloom filters that are looked at."""
+        return any(place.kind == StreamKind.BLOOM_FILTER_UTF8 for place in self._by_column.get(column, ()))
+
     def bloom_filters(self, column: int) -> BloomFilterIndex | None:
         """A column's bloom filters over UTF-8 text and UTC times, None where it has none.
 
