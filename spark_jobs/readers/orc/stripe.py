@@ -39,6 +39,9 @@ class StreamKind(IntEnum):
 
 
 _INDEX_KINDS = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
+_DATA_KINDS = frozenset(
+    {StreamKind.PRESENT, StreamKind.DATA, StreamKind.LENGTH, StreamKind.DICTIONARY_DATA, StreamKind.SECONDARY}
+)
 _DICTIONARY = frozenset({1, 3})
 _VERSION_2 = frozenset({2, 3})
 
@@ -175,6 +178,10 @@ class Stripe:
             raise ValueError("the stripe's streams are longer than the stripe")
         if len({(place.kind, place.column) for place in found}) < len(found):
             raise ValueError("the stripe has two streams of one kind for a column")
+        if any(
+            place.kind in _DATA_KINDS and place.offset < self.info.offset + self.info.index_length for place in found
+        ):
+            raise ValueError("the stripe has values where its indexes are")
         return tuple(found)
 
     @cached_property

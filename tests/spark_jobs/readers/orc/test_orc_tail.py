@@ -9,6 +9,7 @@ from orc_samples import CODECS, Sample, written
 from spark_jobs.errors import UnsafeInputError
 from spark_jobs.readers.orc.chunks import LARGEST_BLOCK
 from spark_jobs.readers.orc.messages import footer_bytes
+from spark_jobs.readers.orc.stripe import StreamKind
 from spark_jobs.readers.orc.tail import Kind, read_tail
 
 TABLE = pa.table(
@@ -164,3 +165,24 @@ def test_stripes_that_cannot_be_are_refused() -> None:
     for field, message in ((b"\x30\x05", "rows"), (b"\x1a\x06\x08\x03\x18\x80\x80\x40", "beyond")):
         with pytest.raises(ValueError, match=message):
             with_footer(written(TABLE), field).tail  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (StreamKind.ROW_INDEX, StreamKind.PRESENT, "values where its indexes are"),
+        (StreamKind.PRESENT, StreamKind.DATA, "two streams of one kind"),
+    ],
+)
+def test_stripe_directories_that_cannot_be_are_refused(before: StreamKind, after: StreamKind, message: str) -> None:
+    sample = written(pa.table({"a": pa.array([1, None, 3]), "b": pa.array([4, 5, 6])}))
+    info = sample.stripe().info
+    start = info.offset + info.index_length + info.data_length
+    stop = start + info.footer_length
+    column = 1 if before is StreamKind.PRESENT else 2
+    footer = sample.content[start:stop].replace(bytes([8, before, 16, column]), bytes([8, after, 16, column]))
+    damaged = Sample(sample.content[:start] + footer + sample.content[stop:])
+    assert damaged.content != sample.content
+    assert sample.stripe().places
+    with pytest.raises(ValueError, match=message):
+        damaged.stripe().places  # noqa: B018
