@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from py4j.java_gateway import JavaObject, JVMView
@@ -42,6 +43,14 @@ def text_of(spark: SparkSession, thing: JavaObject) -> str:
         pieces.append(str(text.substring(start, end)))
         start, left = end, left - min(left, _PIECE)
     return "".join(pieces)
+
+
+def texts_of(spark: SparkSession, array: JavaObject) -> list[str]:
+    """The elements of an array of strings, as one text: asked one by one, a thousand take a tenth of a second."""
+    writer = jvm(spark).java.io.StringWriter()
+    jvm(spark).com.fasterxml.jackson.databind.ObjectMapper().writeValue(writer, array)
+    found: list[str] = json.loads(text_of(spark, writer))
+    return found
 
 
 def indexed(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:

@@ -14,6 +14,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
 from spark_jobs.filesystem import FileEntry
+from spark_jobs.gateway import texts_of
 from spark_jobs.readers.storage import LOCAL, Storage
 
 
@@ -87,7 +88,7 @@ class Task:
 
 def input_uris(frame: DataFrame) -> tuple[str, ...]:
     """URIs of the files a frame of Spark's own reader reads: Spark's listing, globs and filters included."""
-    return tuple(frame.inputFiles())
+    return tuple(texts_of(frame.sparkSession, frame._jdf.inputFiles()))
 
 
 def decoded(uri: str) -> str:

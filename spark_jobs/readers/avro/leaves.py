@@ -89,9 +89,12 @@ def _check_promotion(writer: Type, reader: Type, at: str) -> None:
 
 
 def _fits(reader: Type, wanted: pa.DataType) -> bool:
-    """Whether the wanted type is the one that Spark gives a column of that Avro type by itself."""
+    """Whether the wanted type is the one that Spark gives a column of that Avro type by itself, or a wider integer."""
     if reader.logical == _DECIMAL and pa.types.is_decimal128(wanted):
         is_text = reader.kind in (Kind.BYTES, Kind.FIXED)
         return bool(is_text and (wanted.precision, wanted.scale) == (reader.precision, reader.scale))
+    if reader.kind is Kind.INT and not reader.logical and pa.types.is_int64(wanted):
+        # Stored in the same way: where tables have files of both, no file needs a schema of its own for this.
+        return True
     time = _TIMES.get((reader.kind, reader.logical))
     return bool(wanted == (time if time is not None else _PLAIN[reader.kind]))

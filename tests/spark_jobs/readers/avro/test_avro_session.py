@@ -210,6 +210,23 @@ def test_a_declared_schema_chooses_and_adds_columns(spark: SparkSession, table: 
     assert report.reader == "pushdown"
 
 
+@pytest.mark.parametrize("where", [None, "k = 4021", "k IN (17, 5999, 1099511627776)", "k > 5990", "k = 1099511627776"])
+def test_files_of_narrower_integers_are_searched_as_they_are(
+    spark: SparkSession, tmp_path: Path, where: str | None
+) -> None:
+    """Whichever file comes first, and whether or not a schema is declared."""
+    wide = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "long"}]}
+    narrow = {"type": "record", "name": "t", "fields": [{"name": "k", "type": ["null", "int"]}]}
+    for number, schemas in enumerate(((wide, narrow), (narrow, wide))):
+        write(tmp_path / str(number) / "a.avro", range(3_000), schema=schemas[0])
+        write(tmp_path / str(number) / "b.avro", range(3_000, ROWS), schema=schemas[1])
+        for schema in (None, "k bigint"):
+            rows, report = rows_and_report(scan(spark, tmp_path / str(number), where, schema=schema))
+            frame = spark.read.format(FILE_FORMAT).schema("k bigint").load(str(tmp_path / str(number)))
+            assert sorted(rows) == sorted((frame if where is None else frame.where(where)).collect())
+            assert report.reader == "pushdown", report.reason
+
+
 def test_a_file_of_other_types_is_left_to_spark_while_the_scan_runs(spark: SparkSession, tmp_path: Path) -> None:
     """What Spark makes of a file whose key is a boolean is Spark's business: here, an error of its own."""
     other = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "boolean"}]}
