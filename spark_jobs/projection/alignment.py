@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
@@ -38,8 +38,12 @@ def parts(files: Sequence[FileSchema], table: t.StructType, rules: Rules, direct
     nothing; elsewhere it is the file's type, for a cast, or lacks the column, for nulls. Raises SchemaConflictError for
     a type that the rules do not let become the table's.
     """
-    read = ((file.file, _struct(file.schema, table, _Reading(rules, direct, file.file), "")) for file in files)
-    return _grouped((file, schema if schema.fields else _ROWS_ALONE) for file, schema in read)
+
+    def read(file: FileSchema) -> t.StructType:
+        found = _struct(file.schema, table, _Reading(rules, direct, file.file), "")
+        return found if found.fields else _ROWS_ALONE
+
+    return _grouped(files, read)
 
 
 def parts_by_position(files: Sequence[FileSchema], table: t.StructType, rules: Rules) -> tuple[Part, ...]:
@@ -48,13 +52,20 @@ def parts_by_position(files: Sequence[FileSchema], table: t.StructType, rules: R
     Values are read in the table's type; columns that the table has not, or not in this type, are read as text under
     names that nobody asks for.
     """
-    return _grouped((file.file, _positions(file.schema, table, rules)) for file in files)
+    return _grouped(files, lambda file: _positions(file.schema, table, rules))
 
 
-def _grouped(schemas: Iterable[tuple[str, t.StructType]]) -> tuple[Part, ...]:
+def _grouped(files: Sequence[FileSchema], read: Callable[[FileSchema], t.StructType]) -> tuple[Part, ...]:
+    """Files by the schema that each is read with; those that share one object are asked once."""
+    keys: dict[int, str] = {}
     found: dict[str, tuple[t.StructType, list[str]]] = {}
-    for file, schema in schemas:
-        found.setdefault(schema.json(), (schema, []))[1].append(file)
+    for file in files:
+        key = keys.get(id(file.schema))
+        if key is None:
+            schema = read(file)
+            key = keys[id(file.schema)] = schema.json()
+            found.setdefault(key, (schema, []))
+        found[key][1].append(file.file)
     return tuple(Part(tuple(names), schema) for schema, names in found.values())
 
 

@@ -59,11 +59,14 @@ def unified(files: Sequence[FileSchema], rules: Rules) -> t.StructType:
     one. Raises SchemaConflictError naming both files and types under `error`, and
     under `widen` where not even Spark's coercion finds a type.
     """
-    counted = Counter(_text(file.schema) for file in files)
+    counted: Counter[str] = Counter()
     examples: dict[str, str] = {}
     schemas: dict[str, t.StructType] = {}
+    # Many files share one object.
+    texts = {id(file.schema): _text(file.schema) for file in {id(file.schema): file for file in files}.values()}
     for file in files:
-        text = _text(file.schema)
+        text = texts[id(file.schema)]
+        counted[text] += 1
         schemas[text] = file.schema
         examples[text] = min(file.file, examples.get(text, file.file))
     seen = [_Seen(schemas[text], counted[text], examples[text]) for text in sorted(schemas)]

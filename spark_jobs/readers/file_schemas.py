@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,13 +24,15 @@ from spark_jobs.readers.avro.schema import parse_schema
 from spark_jobs.readers.avro.settings import avro_settings
 from spark_jobs.readers.avro.types import spark_schema as avro_schema
 from spark_jobs.readers.columnar import conf
-from spark_jobs.readers.files import Compression, InputFile, Split, decoded, escaped, input_files, input_uris
+from spark_jobs.readers.files import Compression, InputFile, Split, decoded, escaped, input_files, input_uris, is_local
 from spark_jobs.readers.json_schemas import NoSchemasError, json_schemas
 from spark_jobs.readers.lines import LineReader
 from spark_jobs.readers.orc.tail import read_tail
 from spark_jobs.readers.orc.types import spark_schema as orc_schema
 from spark_jobs.readers.protocol import Source
 from spark_jobs.readers.storage import storage_for
+
+T = TypeVar("T")
 
 _READERS = 8
 """Files that are opened at a time: an object store answers slowly, and several questions at once."""
@@ -64,13 +68,12 @@ def file_schemas(
     files = [file for file in input_files(native, storage) if file.size]
     if source.format is SourceFormat.AVRO:
         files = _containers(spark, source, files)
-    ask = {
+    asked: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
         SourceFormat.ORC: _of_orc,
-        SourceFormat.AVRO: _of_avro,
-        SourceFormat.PARQUET: lambda file: _footer(file),
-    }[source.format]
-    with ThreadPoolExecutor(_READERS) as pool:
-        told = list(pool.map(ask, files))
+        SourceFormat.AVRO: partial(_of_avro, {}),
+        SourceFormat.PARQUET: _footer,
+    }
+    told = _each(asked[source.format], files)
     by_footer: dict[str, t.StructType] = {}
     found = []
     for file, answer in zip(files, told, strict=True):
@@ -81,6 +84,14 @@ def file_schemas(
         if answer.fields:
             found.append(FileSchema(location(decoded(file.uri)), answer))
     return tuple(found)
+
+
+def _each(ask: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
+    """What each file says. Stores are asked about several at a time; local files say it sooner than a thread starts."""
+    if all(is_local(file.uri) for file in files):
+        return [ask(file) for file in files]
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(ask, files))
 
 
 def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str | None:
@@ -115,8 +126,12 @@ def _of_orc(file: InputFile) -> t.StructType | str:
             raise _unreadable(file, problem) from problem
 
 
-def _of_avro(file: InputFile) -> t.StructType | str:
-    return avro_schema(parse_schema(read_header(file.path, file.storage).schema))
+def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType | str:
+    """The schema of a file; `known` are those of schemas by their text, which many files have in common."""
+    text = read_header(file.path, file.storage).schema
+    if text not in known:
+        known[text] = avro_schema(parse_schema(text))
+    return known[text]
 
 
 def _footer(file: InputFile) -> str:
@@ -191,8 +206,7 @@ def _first_lines(source: Source, files: Sequence[InputFile]) -> _Lines | None:
     syntax = _Csv.of(source)
     if syntax is None or any(file.compression is None for file in files):
         return None
-    with ThreadPoolExecutor(_READERS) as pool:
-        lines = list(pool.map(lambda file: _first_line(file, syntax) if file.size else None, files))
+    lines = _each(lambda file: _first_line(file, syntax) if file.size else None, files)
     there = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
     return _Lines(syntax, tuple(there))
 

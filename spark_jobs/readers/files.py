@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from py4j.java_gateway import JavaObject
@@ -27,6 +27,7 @@ class Compression(StrEnum):
     ZSTD = ".zst"
 
 
+_COMPRESSIONS = {str(compression): compression for compression in Compression}
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
 _SETTING_DECIDES = frozenset({".gzip", ".zstd"})
@@ -50,14 +51,17 @@ class InputFile:
     @property
     def suffix(self) -> str:
         """The last suffix in lower case, as Hadoop looks for codecs by it in any case."""
-        return PurePosixPath(self.path).suffix.lower()
+        name = self.path.rpartition("/")[2]
+        dot = name.rfind(".")
+        return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
 
     @property
     def compression(self) -> Compression | None:
         """The compression, or None where only Spark can tell, or has the codec."""
-        if self.suffix in _FOREIGN_SUFFIXES or self.suffix in _SETTING_DECIDES:
+        suffix = self.suffix
+        if suffix in _FOREIGN_SUFFIXES or suffix in _SETTING_DECIDES:
             return None
-        return Compression(self.suffix) if self.suffix in set(Compression) else Compression.NONE
+        return _COMPRESSIONS.get(suffix, Compression.NONE)
 
     def split(self, start: int, end: int) -> Split:
         """The lines that begin in a byte range; of a compressed file, all lines."""
@@ -105,7 +109,7 @@ def escaped(path: str) -> str:
 
 def is_local(uri: str) -> bool:
     """Whether Python can read the file directly."""
-    return urlsplit(uri).scheme in ("", "file")
+    return uri.startswith("file:/") or urlsplit(uri).scheme in ("", "file")
 
 
 def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
