@@ -39,8 +39,8 @@ def check_lengths(data: bytes, coding: Coding, at_least: int = 0) -> None:
     position = values = 0
     try:
         while position < len(data):
-            if not at_least and look is _run_v2:
-                position = _small_runs().match(data, position).end()  # type: ignore[union-attr]
+            passed = None if at_least or look is _run_v1 else _small_runs().match(data, position)
+            position = position if passed is None else passed.end()
             stop, count, small = look(data, position)
             if stop > len(data):
                 break
