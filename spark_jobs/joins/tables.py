@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.contract import ReaderChoice, SourceFormat
 from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.figures import SourceFigures, Wanted
-from spark_jobs.readers.files import decoded, is_local
+from spark_jobs.readers.files import decoded, input_uris, is_local
 from spark_jobs.readers.protocol import Source
 
 _BY_NAME = {
@@ -77,7 +77,7 @@ def _by_relation(name: str, plan: JavaObject) -> Source | None:
 
 
 def _by_suffix(name: str, frame: DataFrame) -> Source | None:
-    uris = frame.inputFiles()
+    uris = input_uris(frame)
     paths = [Path(decoded(uri).removeprefix("file:")) for uri in uris]
     kinds = {_BY_SUFFIX.get(path.suffix) for path in paths}
     kind = kinds.pop() if len(kinds) == 1 else None

@@ -63,7 +63,8 @@ def unified(files: Sequence[FileSchema], rules: Rules) -> t.StructType:
     examples: dict[str, str] = {}
     schemas: dict[str, t.StructType] = {}
     # Many files share one object.
-    texts = {id(file.schema): _text(file.schema) for file in {id(file.schema): file for file in files}.values()}
+    distinct = {id(file.schema): file.schema for file in files}
+    texts = {number: _text(schema) for number, schema in distinct.items()}
     for file in files:
         text = texts[id(file.schema)]
         counted[text] += 1

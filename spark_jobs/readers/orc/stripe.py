@@ -221,18 +221,22 @@ class Stripe:
 
     def has_bloom_filters(self, column: int) -> bool:
         """Whether a column has the bloom filters that are looked at."""
-        return any(place.kind == StreamKind.BLOOM_FILTER_UTF8 for place in self._by_column.get(column, ()))
+        return self._bloom_filters_at(column) is not None
 
     def bloom_filters(self, column: int) -> BloomFilterIndex | None:
         """A column's bloom filters over UTF-8 text and UTC times, None where it has none.
 
         The older kind (over the writer's own character set and time zone) is not looked at.
         """
-        for place in self._by_column.get(column, ()):
-            if place.kind == StreamKind.BLOOM_FILTER_UTF8:
-                filters = parse_bloom_filters(self.tail.codec.unpacked(self._read(place.offset, place.length)))
-                return filters if len(filters.bloom_filter) == self.groups else None
-        return None
+        place = self._bloom_filters_at(column)
+        if place is None:
+            return None
+        filters = parse_bloom_filters(self.tail.codec.unpacked(self._read(place.offset, place.length)))
+        return filters if len(filters.bloom_filter) == self.groups else None
+
+    def _bloom_filters_at(self, column: int) -> StreamPlace | None:
+        places = self._by_column.get(column, ())
+        return next((place for place in places if place.kind == StreamKind.BLOOM_FILTER_UTF8), None)
 
     def dictionary_size(self, column: int) -> int:
         """Entries of a column's dictionary, 0 where its values are stored as they are."""

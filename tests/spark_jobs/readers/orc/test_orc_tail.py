@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from orc_runs import varint
 from orc_samples import CODECS, Sample, written
 
 from spark_jobs.errors import UnsafeInputError
@@ -92,14 +93,6 @@ def with_script(sample: Sample, number: int, value: bytes) -> Sample:
     script = sample.content[-1 - sample.content[-1] : -1] + bytes([number << 3]) + value
     body = sample.content[: -1 - sample.content[-1]]
     return Sample(body + script + bytes([len(script)]))
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
 
 
 @pytest.mark.parametrize("number", [3, 6])
