@@ -24,8 +24,10 @@ class PushdownSession:
     """Named sources, and queries over them that read no more than they must.
 
     >>> session = PushdownSession(spark)                                            # doctest: +SKIP
-    >>> session.add_source("events", path="events/*.json", format="json", schema="id bigint, type string")
-    >>> session.scan("events", columns=["id"], where="type = 'buy'", limit=10).df   # lazy
+    >>> session.add_source(                                                         # doctest: +SKIP
+    ...     "events", path="events/*.json", format="json", schema="id bigint, type string"
+    ... )
+    >>> session.scan("events", columns=["id"], where="type = 'buy'", limit=10).df   # doctest: +SKIP
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,12 +14,13 @@ from sqlglot import exp
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.joins.block import Block, blocks, owner
 from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
-from spark_jobs.joins.cardinality import ColumnFigures, Key, RelationFigures
+from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
 from spark_jobs.joins.chooser import Setting
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.graph import Filter
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.push import Types, inner_conditions, reaching
+from spark_jobs.joins.ranks import groups_of, partitions_of_ranks, rank_bounds
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import expression_of, parsed, written
@@ -31,8 +33,6 @@ _GUESSES: dict[type[exp.Expr], _Guess] = {
     **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), lambda _: 1 / 3),
 }
 """What a comparison with a sub-query keeps."""
-_GROUPED_POWER = 0.75
-"""Groups of so many rows are taken to be this power of their number."""
 
 TableFigures = Callable[[exp.Table, str, tuple[exp.Expr, ...], frozenset[str]], RelationFigures | None]
 """Figures of a table under a name, with conditions on it alone and the columns that are keys of joins."""
@@ -131,7 +131,8 @@ class Ordering:
         asked = [
             (column, guess) for column, guess, query in _compared_with_queries(block, name) if self._stands_alone(query)
         ]
-        found = self._of_node(block, name, node, _join_columns(block, name) | {column for column, _ in asked})
+        keys = _join_columns(block, name) | _ranked_by(block, name) | {column for column, _ in asked}
+        found = self._of_node(block, name, node, keys)
         if found is None:
             return None
         shares = [guess(found.distinct((name, column))) for column, guess in asked]
@@ -150,11 +151,28 @@ class Ordering:
         """Figures of a relation but for what sub-queries leave of it."""
         if isinstance(node, exp.Table):
             expression = expression_of(node)
-            if expression is not None:
-                return self._derived(expression.this, name)
-            conditions = reaching(block.plan, block.columns, self._setting.types(block).spelt_once)[name]
-            return self._tables(node, name, conditions, keys)
-        return self._derived(node.this, name)
+            if expression is None:
+                return self._tables(node, name, self._conditions(block, name), keys)
+            node = expression
+        figures = self._derived(node.this, name)
+        return None if figures is None else self._within_ranks(figures, node.this, name, self._conditions(block, name))
+
+    def _conditions(self, block: Block, name: str) -> tuple[exp.Expr, ...]:
+        """The conditions on a relation alone."""
+        return reaching(block.plan, block.columns, self._setting.types(block).spelt_once)[name]
+
+    def _within_ranks(
+        self, figures: RelationFigures, query: exp.Expr, name: str, conditions: Sequence[exp.Expr]
+    ) -> RelationFigures:
+        """Figures of a sub-query of which only rows of some ranks matter."""
+        block = self._blocks.get(id(query))
+        if block is None:
+            return figures
+        for bound in rank_bounds(block.select, conditions):
+            rows = bound.rows(figures.rows, partial(self._distinct, block))
+            ranks = ColumnFigures(min(float(bound.ranks), rows))
+            figures = RelationFigures(rows, rows, {**figures.columns, (name, bound.column): ranks})
+        return figures
 
     def _derived(self, query: exp.Expr, name: str) -> RelationFigures | None:
         """Figures of a sub-query: rows of its joins, fewer where it groups or limits, and columns that it passes on."""
@@ -165,20 +183,29 @@ class Ordering:
         if block is None or rows is None:
             return None
         rows = _reduced(block.select, rows)
-        columns: dict[Key, ColumnFigures] = {}
-        for item in block.select.expressions:
-            known = self._column(block, item)
-            if known is not None and item.alias_or_name:
-                columns[name, item.alias_or_name.lower()] = ColumnFigures(min(known.distinct, rows), known.null_share)
+        columns = {(name, column): ColumnFigures(min(distinct, rows)) for column, distinct in self._passed_on(block)}
         return RelationFigures(rows, rows, columns)
 
-    def _column(self, block: Block, item: exp.Expr) -> ColumnFigures | None:
-        column = item.this if isinstance(item, exp.Alias) else item
+    def _passed_on(self, block: Block) -> Iterator[tuple[str, float]]:
+        """The columns that a SELECT passes on, under the names that it gives them, and their distinct values."""
+        for item in block.select.expressions:
+            distinct = self._distinct(block, item.unalias())
+            if item.is_star:
+                names = [item.table.lower()] if isinstance(item, exp.Column) else block.relations
+                seen = (self._of(block, name) for name in names if name in block.relations and name not in block.hidden)
+                for figures in seen:
+                    if figures is not None:
+                        yield from ((key[1], figures.distinct_kept(key)) for key in figures.columns)
+            elif distinct is not None and item.alias_or_name:
+                yield item.alias_or_name.lower(), distinct
+
+    def _distinct(self, block: Block, column: exp.Expr) -> float | None:
+        """Distinct values of a column of a block's relations, None for any other expression."""
         home = owner(column, block.columns)
         figures = self._of(block, home) if home is not None else None
         if figures is None or home is None:
             return None
-        return ColumnFigures(figures.distinct_kept((home, column.name.lower())))
+        return figures.distinct_kept((home, column.name.lower()))
 
 
 def _processors(spark: SparkSession) -> int:
@@ -190,7 +217,7 @@ def _reduced(select: exp.Select, rows: float) -> float:
     """Rows of a SELECT after its grouping, DISTINCT and LIMIT."""
     group = select.args.get("group")
     if group is not None or select.args.get("distinct") is not None:
-        rows = rows**_GROUPED_POWER
+        rows = groups_of(rows)
     elif any(item.find(exp.AggFunc) is not None and item.find(exp.Window) is None for item in select.expressions):
         rows = 1.0
     limit = select.args.get("limit")
@@ -221,6 +248,12 @@ def _join_columns(block: Block, name: str) -> frozenset[str]:
         if len(condition.names) > 1
         for column in condition.node.find_all(exp.Column)
     ]
+    return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
+
+
+def _ranked_by(block: Block, name: str) -> frozenset[str]:
+    """The columns of a relation that partition the windows of the block's ranks."""
+    columns = [column for partition in partitions_of_ranks(block.select).values() for column in partition]
     return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
 
 

@@ -14,7 +14,7 @@ def magnitude_regex(low: int, high: int) -> str:
     """Match exactly the integers low..high (0 <= low <= high) written without sign or leading zeros.
 
     >>> magnitude_regex(7, 123)
-    '(?:[7-9]|[1-9][0-9]|1[0-1][0-9]|12[0-3])'
+    '(?:[7-9]|[1-9][0-9]|10[0-9]|11[0-9]|12[0-3])'
     """
     parts: list[str] = []
     start = low

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import doctest
 import random
 
 import pytest
 
-from spark_jobs.readers.orc import reads
 from spark_jobs.readers.orc.cut import Groups
 from spark_jobs.readers.orc.reads import BRIDGED_GROUPS, pieces, plan_reads
 
 
 def spread(runs: tuple[Groups, ...]) -> list[int]:
     return [group for run in runs for group in range(run.first, run.last + 1)]
-
-
-def test_the_examples_are_right() -> None:
-    assert doctest.testmod(reads).attempted == 2
-    assert doctest.testmod(reads).failed == 0
 
 
 @pytest.mark.parametrize(

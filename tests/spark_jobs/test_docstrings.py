@@ -1,0 +1,31 @@
+"""The examples in the docstrings of the Spark side are right."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import spark_jobs
+
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+
+
+def examples() -> list[doctest.DocTest]:
+    modules = (each.name for each in pkgutil.walk_packages(spark_jobs.__path__, "spark_jobs."))
+    return [
+        found
+        for name in modules
+        for found in FINDER.find(importlib.import_module(name))
+        if any(doctest.SKIP not in example.options for example in found.examples)
+    ]
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[each.name for each in EXAMPLES])
+def test_the_example_is_right(example: doctest.DocTest) -> None:
+    assert doctest.DocTestRunner().run(example).failed == 0
