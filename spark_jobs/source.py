@@ -20,11 +20,11 @@ from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.projection.fill import ImplicitFill
-from spark_jobs.projection.implicit import location, max_depth, scan_root
+from spark_jobs.projection.implicit import has_column, location, max_depth, scan_root
 from spark_jobs.projection.needed import needed, takes_all
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
-from spark_jobs.projection.tree import same_name
+from spark_jobs.projection.tree import name_key
 from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
@@ -216,23 +216,24 @@ class OpenedSource:
         if not isinstance(node, exp.Column) or len(node.parts) < 2:
             return node
         first, second, *_ = node.parts
-        known = any(
-            same_name(second.name, name, case_sensitive=self._case_sensitive) for name in self.schema.fieldNames()
-        )
-        if not known or first.name.lower() != table.lower():
+        if first.name.lower() != table.lower() or not has_column(
+            self.schema, second.name, case_sensitive=self._case_sensitive
+        ):
             return node
         rest = [part.copy() for part in reversed(node.parts[1:])]
         return exp.Column(**dict(zip(("this", "table", "db"), rest, strict=False)))
 
     def mentioned(self, tree: exp.Expr) -> set[str]:
         """Top-level columns a predicate or query may refer to: any part of a dotted name counts."""
-        parts = {part.name for column in tree.find_all(exp.Column, exp.Dot) for part in column.find_all(exp.Identifier)}
+        parts = {
+            name_key(part.name, case_sensitive=self._case_sensitive)
+            for column in tree.find_all(exp.Column, exp.Dot)
+            for part in column.find_all(exp.Identifier)
+        }
         if takes_all(tree):
             return set(self.schema.fieldNames())
         return {
-            name
-            for name in self.schema.fieldNames()
-            if any(same_name(name, part, case_sensitive=self._case_sensitive) for part in parts)
+            name for name in self.schema.fieldNames() if name_key(name, case_sensitive=self._case_sensitive) in parts
         }
 
     def planned(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql.types import (
     ArrayType,
@@ -17,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from spark_jobs.errors import BadSpecError, KindMismatchError
-from spark_jobs.projection.names import find_field, unknown_column
+from spark_jobs.projection.names import FieldIndex, unknown_column
 from spark_jobs.projection.paths import (
     ColumnPath,
     Elements,
@@ -55,6 +56,15 @@ class Table:
     case_sensitive: bool
     origin: Callable[[str], str]
     implicit: tuple[str, ...]
+
+    @cached_property
+    def columns(self) -> FieldIndex:
+        """The table's columns by name."""
+        return self.members(self.schema)
+
+    def members(self, struct: StructType) -> FieldIndex:
+        """The members of a struct by name."""
+        return FieldIndex(struct, case_sensitive=self.case_sensitive)
 
 
 class Access:
@@ -164,7 +174,7 @@ class Access:
             raise BadSpecError(f"columns: {str(self._path)!r} would hold two members named {twins[0]!r}; use AS")
 
     def _field(self, struct: StructType, name: str, *, top: bool = False) -> StructField:
-        found = find_field(struct, name, case_sensitive=self._table.case_sensitive)
+        found = (self._table.columns if top else self._table.members(struct)).find(name)
         if found is None:
             where = "columns" if top and len(self._path.steps) == 1 else f"columns {str(self._path)!r}"
             raise unknown_column(name, where, struct, self._table.implicit)

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.projection.tree import same_name
+from spark_jobs.projection.tree import name_key
 
 
-def find_field(struct: StructType, name: str, *, case_sensitive: bool) -> StructField | None:
-    """The field of a name, None where there is none. Raises BadSpecError where several differ in case alone."""
-    found = [field for field in struct.fields if same_name(field.name, name, case_sensitive=case_sensitive)]
-    if len(found) > 1:
-        names = " and ".join(repr(field.name) for field in found)
-        raise BadSpecError(f"columns: {name!r} may be {names}; set spark.sql.caseSensitive=true to tell them apart")
-    return found[0] if found else None
+class FieldIndex:
+    """The fields of a struct, to be found by name however many there are."""
+
+    def __init__(self, struct: StructType, *, case_sensitive: bool) -> None:
+        self._case_sensitive = case_sensitive
+        self._fields: dict[str, list[StructField]] = {}
+        for field in struct.fields:
+            self._fields.setdefault(name_key(field.name, case_sensitive=case_sensitive), []).append(field)
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self.all(name))
+
+    def all(self, name: str) -> Sequence[StructField]:
+        """The fields that a name may mean."""
+        return self._fields.get(name_key(name, case_sensitive=self._case_sensitive), ())
+
+    def find(self, name: str) -> StructField | None:
+        """The field of a name, None where there is none. Raises BadSpecError where several differ in case alone."""
+        found = self.all(name)
+        if len(found) > 1:
+            names = " and ".join(repr(field.name) for field in found)
+            raise BadSpecError(f"columns: {name!r} may be {names}; set spark.sql.caseSensitive=true to tell them apart")
+        return found[0] if found else None
 
 
 def nearest_names(name: str, schema: StructType, implicit: Iterable[str]) -> tuple[str, ...]:

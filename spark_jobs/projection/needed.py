@@ -8,9 +8,9 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from sqlglot import exp
 
 from spark_jobs.errors import BadSpecError
-from spark_jobs.projection.names import find_field
+from spark_jobs.projection.names import FieldIndex
 from spark_jobs.projection.paths import ColumnPath, Member
-from spark_jobs.projection.tree import ProjectionTree, merge_paths, same_name
+from spark_jobs.projection.tree import ProjectionTree, merge_paths
 
 
 def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> ProjectionTree:
@@ -21,7 +21,8 @@ def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> Proje
     """
     if takes_all(tree):
         return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], case_sensitive=True)
-    paths = [path for names in _dotted(tree) for path in _readings(names, schema, case_sensitive)]
+    columns = FieldIndex(schema, case_sensitive=case_sensitive)
+    paths = [path for names in _dotted(tree) for path in _readings(names, columns, case_sensitive)]
     return merge_paths(paths, case_sensitive=case_sensitive)
 
 
@@ -46,12 +47,11 @@ def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
         yield tuple(names)
 
 
-def _readings(names: Sequence[str], schema: StructType, case_sensitive: bool) -> Iterator[ColumnPath]:
+def _readings(names: Sequence[str], columns: FieldIndex, case_sensitive: bool) -> Iterator[ColumnPath]:
     for at, name in enumerate(names):
-        for field in schema.fields:
-            if same_name(field.name, name, case_sensitive=case_sensitive):
-                members = _members(field.dataType, names[at + 1 :], case_sensitive)
-                yield ColumnPath((Member(field.name), *members))
+        for field in columns.all(name):
+            members = _members(field.dataType, names[at + 1 :], case_sensitive)
+            yield ColumnPath((Member(field.name), *members))
 
 
 def _members(data_type: DataType, names: Sequence[str], case_sensitive: bool) -> Iterator[Member]:
@@ -61,7 +61,7 @@ def _members(data_type: DataType, names: Sequence[str], case_sensitive: bool) ->
         if not isinstance(inner, StructType):
             return
         try:
-            field = find_field(inner, name, case_sensitive=case_sensitive)
+            field = FieldIndex(inner, case_sensitive=case_sensitive).find(name)
         except BadSpecError:
             # Two members that differ in case alone: Spark itself says so, and until then both are needed.
             return

@@ -12,7 +12,6 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 from spark_jobs.errors import BadSpecError
 from spark_jobs.projection.access import Access, Table, Value, full_name, short_name
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog, ImplicitColumn, ImplicitKind
-from spark_jobs.projection.implicit import has_column
 from spark_jobs.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name, sql_type
 from spark_jobs.projection.scan_level import ScanColumn, ScanTag, scan_level
 from spark_jobs.projection.tree import ProjectionTree, merge_paths
@@ -92,7 +91,7 @@ def resolve(
     with the nearest names, and `KindMismatchError` for a step that does not fit the kind of what it meets.
     """
     table = Table(schema, case_sensitive, origin, catalog.names)
-    columns_array = has_fields and not has_column(schema, "columns", case_sensitive=case_sensitive)
+    columns_array = has_fields and "columns" not in table.columns
     scanned = scan_level(parse_paths(["*"] if columns is None else columns), catalog, has_fields=columns_array)
     return _Resolver(table, depth).projection(scanned)
 
@@ -142,8 +141,7 @@ class _Resolver:
         path, implicit = column.path, column.implicit
         if column.tag is ScanTag.FIELDS:
             return self._fields(path)
-        shadowed = has_column(self._table.schema, path.head, case_sensitive=self._table.case_sensitive)
-        if implicit is not None and not shadowed:
+        if implicit is not None and path.head not in self._table.columns:
             return self._implicit(path, implicit)
         if implicit is not None:
             self._notes[f"{path.head} is a column of the table, so it is not the implicit column of that name"] = None

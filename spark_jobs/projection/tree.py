@@ -64,9 +64,14 @@ def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) ->
     return ProjectionTree(_merged([_node(path.steps) for path in paths], case_sensitive))
 
 
+def name_key(name: str, *, case_sensitive: bool) -> str:
+    """What all names of one column have in common."""
+    return name if case_sensitive else name.lower()
+
+
 def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
     """Whether two names mean the same column."""
-    return left == right if case_sensitive else left.lower() == right.lower()
+    return name_key(left, case_sensitive=case_sensitive) == name_key(right, case_sensitive=case_sensitive)
 
 
 def _node(steps: Sequence[Step]) -> ProjectionNode:
@@ -90,7 +95,7 @@ def _merged(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[Proj
     by_name: dict[str, ProjectionNode] = {}
     for node in nodes:
         normal = replace(node, members=_merged(node.members, case_sensitive))
-        key = node.name if case_sensitive else node.name.lower()
+        key = name_key(node.name, case_sensitive=case_sensitive)
         by_name[key] = _union(by_name[key], normal, case_sensitive) if key in by_name else normal
     return tuple(by_name.values())
 
@@ -114,8 +119,9 @@ def _coalesced(left: Selector, right: Selector) -> Selector | None:
 
 def _pruned_struct(schema: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
     fields = []
+    wanted = {name_key(node.name, case_sensitive=case_sensitive): node for node in reversed(nodes)}
     for field in schema.fields:
-        node = next((n for n in nodes if same_name(n.name, field.name, case_sensitive=case_sensitive)), None)
+        node = wanted.get(name_key(field.name, case_sensitive=case_sensitive))
         if node is not None:
             kept = _pruned(field.dataType, node.members, case_sensitive)
             fields.append(StructField(field.name, kept, field.nullable, field.metadata))

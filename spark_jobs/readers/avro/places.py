@@ -105,7 +105,7 @@ def _inside(step: _Step | None) -> _Step | None:
 def _member(step: _Step | None, name: str, names: Names) -> _Step | None:
     if step is None or step.writer.kind is not Kind.RECORD or step.reader.kind is not Kind.RECORD:
         return None
-    found = names.find(step.reader.fields, name)
+    found = names.finder(step.reader.fields)(name)
     place = None if found is None else sources(step.writer, step.reader, "").get(found)
     if found is None or place is None:
         return None

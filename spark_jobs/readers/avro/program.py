@@ -67,10 +67,11 @@ class _Compiler:
         if writer.kind is not Kind.RECORD or reader.kind is not Kind.RECORD:
             raise UnsafeInputError(f"{at or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
         known = sources(writer, reader, at)
+        find = self._names.finder(reader.fields)
         places: dict[int, list[int]] = {}
         shapes: dict[int, Shape] = {}
         for number, want in enumerate(wanted):
-            found = self._names.find(reader.fields, want.name)
+            found = find(want.name)
             if found is None:
                 shapes[number] = Constant(want.type, pa.scalar(None, want.type))
             elif found in known:

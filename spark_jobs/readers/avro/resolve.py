@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
@@ -17,15 +17,22 @@ class Names:
 
     case_sensitive: bool
 
-    def find(self, fields: Sequence[Field], name: str) -> int | None:
-        """Where a field of that name is. Raises UnsafeInputError where there are several."""
-        found = [place for place, field in enumerate(fields) if self._same(field.name, name)]
-        if len(found) > 1:
-            raise UnsafeInputError(f"column {name!r} fits {len(found)} fields; set spark.sql.caseSensitive=true")
-        return found[0] if found else None
+    def finder(self, fields: Sequence[Field]) -> Callable[[str], int | None]:
+        """Tells where the field of a name is. It raises UnsafeInputError where there are several."""
+        places: dict[str, list[int]] = {}
+        for place, field in enumerate(fields):
+            places.setdefault(self._key(field.name), []).append(place)
 
-    def _same(self, one: str, two: str) -> bool:
-        return one == two if self.case_sensitive else one.lower() == two.lower()
+        def find(name: str) -> int | None:
+            found = places.get(self._key(name), [])
+            if len(found) > 1:
+                raise UnsafeInputError(f"column {name!r} fits {len(found)} fields; set spark.sql.caseSensitive=true")
+            return found[0] if found else None
+
+        return find
+
+    def _key(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
 
 
 def dotted(at: str, name: str) -> str:

@@ -58,7 +58,7 @@ def matched(
     elif all(name.startswith(_MAYBE_POSITIONAL) for name in names):
         raise UnsafeInputError("all its columns' names begin with _col, which Spark reads partly by position")
     else:
-        found = [_by_name(names, field.name, case_sensitive) for field in wanted]
+        found = _by_name(names, [field.name for field in wanted], case_sensitive)
     for field, column in zip(wanted, found, strict=True):
         if column is not None:
             rules = _Rules(case_sensitive, PADDED in (field.metadata or {}))
@@ -92,13 +92,17 @@ def _wanted_ids(tail: FileTail, column: int, wanted: pa.DataType, case_sensitive
         yield from _wanted_ids(tail, child, kind, case_sensitive)
 
 
-def _by_name(names: dict[str, int], name: str, case_sensitive: bool) -> int | None:
+def _by_name(names: dict[str, int], wanted: Sequence[str], case_sensitive: bool) -> list[int | None]:
     if case_sensitive:
-        return names.get(name)
-    found = [column for known, column in names.items() if known.lower() == name.lower()]
-    if len(found) > 1:
-        raise SchemaConflictError(f"column {name!r} fits {len(found)} columns; set spark.sql.caseSensitive=true")
-    return found[0] if found else None
+        return [names.get(name) for name in wanted]
+    ids: dict[str, list[int]] = {}
+    for known, column in names.items():
+        ids.setdefault(known.lower(), []).append(column)
+    found = [ids.get(name.lower(), []) for name in wanted]
+    for name, columns in zip(wanted, found, strict=True):
+        if len(columns) > 1:
+            raise SchemaConflictError(f"column {name!r} fits {len(columns)} columns; set spark.sql.caseSensitive=true")
+    return [columns[0] if columns else None for columns in found]
 
 
 def member(node: Type, name: str, *, case_sensitive: bool) -> int | None:
