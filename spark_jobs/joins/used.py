@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from sqlglot import exp
 
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
-from spark_jobs.projection.tree import same_name
+from spark_jobs.projection.tree import name_key
 
 
 class Used:
@@ -27,12 +27,13 @@ class Used:
 
     def columns(self, table: exp.Table, names: Iterable[str]) -> tuple[str, ...]:
         """Those of a table's columns that the query may mean."""
-        names = tuple(names)
+        keys = {name: self._key(name) for name in names}
         if self._takes_all(table):
-            return names
-        own = table.alias_or_name.lower()
-        mentioned = {part for path in self._paths for part in self._meant(path, own, names)} | self._members
-        return tuple(name for name in names if any(self._same(name, part) for part in mentioned))
+            return tuple(keys)
+        own, known = table.alias_or_name.lower(), frozenset(keys.values())
+        mentioned = {part for path in self._paths for part in self._meant(path, own, known)}
+        mentioned |= set(map(self._key, self._members))
+        return tuple(name for name, key in keys.items() if key in mentioned)
 
     def implicit(
         self,
@@ -71,16 +72,16 @@ class Used:
         around = star.find_ancestor(exp.Select)
         return around is None or table.find_ancestor(exp.Select) is around
 
-    def _meant(self, path: tuple[str, ...], own: str, names: tuple[str, ...]) -> Iterator[str]:
-        """The parts of a path that may name a column of the table `own`."""
+    def _meant(self, path: tuple[str, ...], own: str, known: frozenset[str]) -> Iterator[str]:
+        """The keys of a path's parts that may name a column of the table `own`, whose columns are known by theirs."""
         first = path[0]
         elsewhere = first.lower() in self._aliases and first.lower() != own
-        if len(path) > 1 and elsewhere and not any(self._same(first, name) for name in names):
+        if len(path) > 1 and elsewhere and self._key(first) not in known:
             return
-        yield from path
+        yield from map(self._key, path)
 
-    def _same(self, left: str, right: str) -> bool:
-        return same_name(left, right, case_sensitive=self._case_sensitive)
+    def _key(self, name: str) -> str:
+        return name_key(name, case_sensitive=self._case_sensitive)
 
 
 def _parts(node: exp.Column) -> Iterator[exp.Expr]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -64,8 +66,16 @@ class RemoteTable:
 
     def column(self, name: str, case_sensitive: bool = False) -> RemoteColumn | None:
         """The column of that name; None where there is none, or several that differ in case."""
-        found = [column for column in self.columns if _same(column.name, name, case_sensitive)]
+        found = self._exact.get(name, ()) if case_sensitive else self._alike.get(name.lower(), ())
         return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def _exact(self) -> Mapping[str, Sequence[RemoteColumn]]:
+        return _grouped(self.columns, lambda column: column.name)
+
+    @cached_property
+    def _alike(self) -> Mapping[str, Sequence[RemoteColumn]]:
+        return _grouped(self.columns, lambda column: column.name.lower())
 
     @property
     def spark_schema(self) -> t.StructType:
@@ -73,5 +83,8 @@ class RemoteTable:
         return t.StructType([t.StructField(column.name, column.spark_type) for column in self.columns])
 
 
-def _same(name: str, asked: str, case_sensitive: bool) -> bool:
-    return name == asked if case_sensitive else name.lower() == asked.lower()
+def _grouped(columns: Iterable[RemoteColumn], key: Callable[[RemoteColumn], str]) -> dict[str, list[RemoteColumn]]:
+    found: dict[str, list[RemoteColumn]] = {}
+    for column in columns:
+        found.setdefault(key(column), []).append(column)
+    return found

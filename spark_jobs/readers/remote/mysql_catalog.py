@@ -13,6 +13,7 @@ from spark_jobs.readers.remote.client import Row
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.mysql import Described, MysqlClient
 from spark_jobs.readers.remote.names import table_name
+from spark_jobs.readers.remote.render import cast
 from spark_jobs.remote_spec import WideNumbers
 
 _COLUMNS = """
@@ -149,7 +150,7 @@ def _delivered(remote_type: str, column: exp.Column, wide_numbers: WideNumbers) 
         return _SIMPLE[word], None
     if word == "float":
         # As text a float has six digits only.
-        return t.FloatType(), _cast(column, "double")
+        return t.FloatType(), cast(column, "double", Dialect.MYSQL)
     if found := _BITS.match(remote_type):
         return _bits(int(found.group(1))), exp.Add(this=column, expression=exp.Literal.number(0))
     if word.startswith(_GEOMETRY):
@@ -168,7 +169,3 @@ def _without_zeros(column: exp.Column) -> exp.Expr:
     zero = exp.Literal.number(0)
     parts = [exp.EQ(this=exp.Anonymous(this=part, expressions=[column]), expression=zero) for part in ("MONTH", "DAY")]
     return exp.Case(ifs=[exp.If(this=exp.or_(*parts), true=exp.Null())], default=column)
-
-
-def _cast(node: exp.Expr, name: str) -> exp.Expr:
-    return exp.Cast(this=node, to=exp.DataType.build(name, dialect="mysql"))

@@ -13,6 +13,7 @@ from spark_jobs.readers.remote.client import Row
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.names import table_name
 from spark_jobs.readers.remote.postgresql import PostgresqlClient
+from spark_jobs.readers.remote.render import cast
 from spark_jobs.remote_spec import WideNumbers
 
 _TYPE = """
@@ -109,11 +110,11 @@ def _delivered(remote_type: str, column: exp.Column, wide_numbers: WideNumbers) 
     if found := _NUMERIC.match(remote_type):
         return _numeric(found, column, wide_numbers)
     if remote_type == "bit(1)":
-        bit = exp.Cast(this=exp.Literal.string("1"), to=exp.DataType.build("bit(1)", dialect="postgres"))
+        bit = cast(exp.Literal.string("1"), "bit(1)", Dialect.POSTGRES)
         return t.BooleanType(), exp.EQ(this=column, expression=bit)
     if remote_type.endswith("[]"):
         return _array(remote_type.removesuffix("[]"), column)
-    return t.StringType(), _cast(column, "text")
+    return t.StringType(), cast(column, "text", Dialect.POSTGRES)
 
 
 def _numeric(found: re.Match[str], column: exp.Column, wide_numbers: WideNumbers) -> tuple[t.DataType, exp.Expr | None]:
@@ -122,14 +123,14 @@ def _numeric(found: re.Match[str], column: exp.Column, wide_numbers: WideNumbers
     if digits is not None and fits:
         spark_type = t.DecimalType(*digits)
         if digits[0] > _LONG_DIGITS:
-            return spark_type, _cast(column, "text")
+            return spark_type, cast(column, "text", Dialect.POSTGRES)
         # A whole number crosses in 8 bytes and becomes a decimal by its scale alone; a text takes five times as long.
         scaled = exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])) if digits[1] else column
-        return spark_type, _cast(exp.Paren(this=scaled) if digits[1] else column, "bigint")
+        return spark_type, cast(exp.Paren(this=scaled) if digits[1] else column, "bigint", Dialect.POSTGRES)
     if wide_numbers is WideNumbers.TEXT:
-        return t.StringType(), _cast(column, "text")
+        return t.StringType(), cast(column, "text", Dialect.POSTGRES)
     spark_type = t.DecimalType(38, 18 if digits is None else max(0, min(digits[1], 38)))
-    return spark_type, _cast(column, "text")
+    return spark_type, cast(column, "text", Dialect.POSTGRES)
 
 
 def _array(element: str, column: exp.Column) -> tuple[t.DataType, exp.Expr | None]:
@@ -141,12 +142,9 @@ def _array(element: str, column: exp.Column) -> tuple[t.DataType, exp.Expr | Non
     array_type = f"{base}[]"
     more = exp.GT(this=exp.Anonymous(this="array_ndims", expressions=[column]), expression=exp.Literal.number(1))
     # A text that is no array of the type is refused by the server, in a row that has one, with the value shown.
-    refused = _cast(
-        exp.DPipe(this=_cast(column, "text"), expression=exp.Literal.string(" has two dimensions")), array_type
+    nested = exp.DPipe(
+        this=cast(column, "text", Dialect.POSTGRES), expression=exp.Literal.string(" has two dimensions")
     )
-    plain = column if base == element else _cast(column, array_type)
+    refused = cast(nested, array_type, Dialect.POSTGRES)
+    plain = column if base == element else cast(column, array_type, Dialect.POSTGRES)
     return t.ArrayType(kind), exp.Case(ifs=[exp.If(this=more, true=refused)], default=plain)
-
-
-def _cast(node: exp.Expr, name: str) -> exp.Expr:
-    return exp.Cast(this=node, to=exp.DataType.build(name, dialect="postgres"))

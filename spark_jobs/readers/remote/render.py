@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import sqlglot
 from sqlglot import ErrorLevel, exp
@@ -61,7 +62,13 @@ def call(name: str, *arguments: exp.Expr) -> exp.Expr:
 
 def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
     """A cast to a type by the remote's own name."""
-    return exp.Cast(this=node, to=exp.DataType.build(name, dialect=_WRITERS[dialect]))
+    return exp.Cast(this=node, to=_data_type(name, _WRITERS[dialect]).copy())
+
+
+@cache
+def _data_type(name: str, dialect: str) -> exp.DataType:
+    """A type by its name, parsed once for all columns that have it."""
+    return exp.DataType.build(name, dialect=dialect)
 
 
 def all_of(parts: Sequence[exp.Expr]) -> exp.Expr:

@@ -13,6 +13,7 @@ from spark_jobs.errors import BadSpecError, RemoteRefusedError
 from spark_jobs.readers.remote.client import Client
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.names import table_name
+from spark_jobs.readers.remote.render import cast
 
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TIMES = ("datetime", "timestamp")
@@ -92,10 +93,10 @@ def _column(
 ) -> RemoteColumn:
     spark_type, storage = _types(declared)
     reference = exp.Column(this=exp.to_identifier(name, quoted=True))
-    cast = exp.Cast(this=reference, to=exp.DataType.build(storage, dialect="sqlite"))
-    rendering: exp.Expr | None = cast
+    converted = cast(reference, storage, Dialect.SQLITE)
+    rendering: exp.Expr | None = converted
     if isinstance(spark_type, t.BooleanType):
-        rendering = exp.NEQ(this=cast, expression=exp.Literal.number(0))
+        rendering = exp.NEQ(this=converted, expression=exp.Literal.number(0))
     elif uniform and not isinstance(spark_type, t.DecimalType):
         rendering = None
     return RemoteColumn(
