@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
-from spark_jobs.readers.protocol import GatheringScan, HoldingScan, LimitingScan, MixedScan, Scan
+from spark_jobs.readers.protocol import GatheringScan, HoldingScan, LimitingScan, MixedScan, Scan, TunedScan
 from spark_jobs.row_count import RowCount
 from spark_jobs.task_metrics import StageWatch
 
@@ -90,14 +90,17 @@ class ScanResult(PushdownResult):
     def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result, again over Spark's own reader where ours gives up."""
         try:
-            with self._shape.held():
-                return self._run_once(action, as_they_come=as_they_come)
+            return self._run_held(action, as_they_come=as_they_come)
         except Exception as problem:
             if self._fallback is None or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
             self._shape = self._fallback(f"our reader gave up: {classify(problem).message}")
             self._fallback = None
-        return self._run_once(action, as_they_come=as_they_come)
+        return self._run_held(action, as_they_come=as_they_come)
+
+    def _run_held(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+        with self._shape.held(self._spark):
+            return self._run_once(action, as_they_come=as_they_come)
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         if self._every_row:
@@ -234,11 +237,20 @@ class Shape:
         return None if rows is None else self.shaped(rows)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """While an action runs: what the scan holds for its tasks is released afterwards."""
+    def held(self, spark: SparkSession) -> Iterator[None]:
+        """While an action runs: the scan's settings are in force, and what it holds is released afterwards."""
+        wanted = self.scan.settings if isinstance(self.scan, TunedScan) else {}
+        before = {key: spark.conf.get(key, None) for key in wanted}
         try:
+            for key, value in wanted.items():
+                spark.conf.set(key, value)
             yield
         finally:
+            for key, value_before in before.items():
+                if value_before is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, value_before)
             if isinstance(self.scan, HoldingScan):
                 self.scan.release()
 

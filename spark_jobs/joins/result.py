@@ -107,7 +107,7 @@ class JoinedResult(PushdownResult):
         """Run an action, and release afterwards what scans hold for their tasks."""
         with ExitStack() as stack:
             for scan in self._scans:
-                stack.enter_context(Shape(scan.scan, _as_it_is).held())
+                stack.enter_context(Shape(scan.scan, _as_it_is).held(self._query.spark))
             return self._run_once(action, as_they_come=as_they_come)
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:

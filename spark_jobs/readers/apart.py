@@ -14,7 +14,7 @@ from spark_jobs.contract import ConjunctReport, SourceReport
 from spark_jobs.projection.alignment import conforming
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.native import NativeScan
-from spark_jobs.readers.protocol import Scan, unsupported
+from spark_jobs.readers.protocol import Scan, TunedScan, unsupported
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,13 @@ class ApartScan:
             bytes_by_purpose=_added([report.bytes_by_purpose for report in reports]),
             notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         )
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What Spark's readers of the parts run faster under."""
+        return {
+            key: value for scan in self.scans if isinstance(scan, TunedScan) for key, value in scan.settings.items()
+        }
 
     def limited(self, limit: int) -> None:
         """Spark's LIMIT stops behind the part that has enough rows."""

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from sqlglot import exp
 
-from spark_jobs.contract import ConjunctReport, Exactness, SourceFormat, SourceReport
+from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.files import decoded, input_files, input_uris
-from spark_jobs.readers.protocol import ScanRequest
+from spark_jobs.readers.protocol import ScanRequest, unsupported
 from spark_jobs.readers.storage import LOCAL
 
 _LONGEST_ASKED = 10_000
 """Characters of a conjunct that Spark's planner is asked about: thousands of values take it a third of a second."""
+_MOST_ASKED = 32
+"""Conjuncts that it is asked about: each takes some milliseconds."""
+_MANY_CONSTANTS = 500
+"""Constants of a predicate from which on Spark's filter behind the reader is the faster: the readers that build row by
+row compare them one by one for each row, the filter looks values up. TPC-H's lineitem, 16 columns."""
+_ROW_BY_ROW = {
+    SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
+    SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",
+    SourceFormat.AVRO: "spark.sql.avro.filterPushdown.enabled",
+}
+"""What switches filters in these readers."""
+_AVRO_REBASE = "spark.sql.avro.datetimeRebaseModeInRead"
+_DECIDES = "as it decides"
 
 
 class NativeScan:
@@ -32,6 +47,23 @@ class NativeScan:
     def spark_counts_bytes(self) -> bool:
         """Not of ORC files: Spark leaves out what they read by vectored reads, which is nearly all."""
         return self._request.source.format is not SourceFormat.ORC
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """No filters in readers that compare many constants row by row, unless Spark's reader was asked for."""
+        source, predicate = self._request.source, self._request.predicate
+        key = _ROW_BY_ROW.get(source.format)
+        if key is None or predicate is None or source.reader is ReaderChoice.SPARK or not source.filter_pushdown:
+            return {}
+        constants = sum(1 for _ in predicate.find_all(exp.Literal))
+        return {} if constants < _MANY_CONSTANTS or self._spares_failures() else {key: "false"}
+
+    def _spares_failures(self) -> bool:
+        """Whether values that fail a scan may stand in rows that filters in the reader leave out."""
+        options, spark = self._request.source.options, self._request.native.sparkSession
+        if self._request.source.format is not SourceFormat.AVRO:
+            return options.get("mode", "").upper() == "FAILFAST"
+        return (options.get("datetimerebasemode") or spark.conf.get(_AVRO_REBASE) or "").upper() == "EXCEPTION"
 
     def frame(self) -> DataFrame:
         """Spark's frame, with the implicit columns asked for computed from file metadata."""
@@ -69,21 +101,23 @@ class NativeScan:
             return ()
         if request.predicate is None:
             return (self._conjunct(request.where),)
-        return tuple(self._conjunct(part.sql(dialect="spark", copy=False)) for part in conjuncts(request.predicate))
+        parts = enumerate(part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
+        return tuple(self._conjunct(sql, is_asked=number < _MOST_ASKED) for number, sql in parts)
 
-    def _conjunct(self, sql: str) -> ConjunctReport:
-        pushed = self._pushed(sql)
-        if pushed:
-            return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
-        reason = "Spark does not push it into this format" if self._request.source.filter_pushdown else "turned off"
-        return ConjunctReport(sql=sql, exactness=Exactness.UNSUPPORTED, reason=reason)
+    def _conjunct(self, sql: str, *, is_asked: bool = True) -> ConjunctReport:
+        if self.settings:
+            return unsupported(sql, "Spark's filter looks many constants up faster than its reader compares them")
+        if not self._request.source.filter_pushdown:
+            return unsupported(sql, "turned off")
+        pushed = self._pushed(sql) if is_asked else _DECIDES
+        if not pushed:
+            return unsupported(sql, "Spark does not push it into this format")
+        return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
 
     def _pushed(self, sql: str) -> str:
         """What Spark's planner pushes for one conjunct alone; null checks that it adds by itself do not count."""
-        if not self._request.source.filter_pushdown:
-            return ""
         if len(sql) > _LONGEST_ASKED:
-            return "as it decides"
+            return _DECIDES
         try:
             plan = self.frame().where(sql)._jdf.queryExecution().executedPlan().toString()
         except PySparkException:

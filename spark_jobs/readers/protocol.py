@@ -185,6 +185,15 @@ class HoldingScan(Protocol):
 
 
 @runtime_checkable
+class TunedScan(Protocol):
+    """A scan that runs faster under settings of Spark that change no answer."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The settings, by their names in Spark's configuration."""
+
+
+@runtime_checkable
 class MixedScan(Protocol):
     """A scan of several parts, by readers of several kinds."""
 

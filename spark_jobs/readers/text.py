@@ -192,7 +192,8 @@ def _chosen(
     forbidden: BytePattern | None,
     options: TextOptions,
 ) -> TextPlan | Refusal:
-    searchers = [Searcher(part.pattern) for part in parts if part.pattern is not None and not part.narrowed]
+    patterns = dict.fromkeys(part.pattern for part in parts if part.pattern is not None and not part.narrowed)
+    searchers = [Searcher(pattern) for pattern in patterns]
     refused = None if forbidden is None else Searcher(forbidden)
     seen = sample(files, searchers, refused, options.lines)
     if seen.problem:
@@ -224,14 +225,14 @@ def _pays(source_format: SourceFormat, stored: int, seen: Sampled, share: float)
 
 
 def _conjunct_reports(parts: Sequence[_Part], chosen: BytePattern) -> tuple[ConjunctReport, ...]:
-    together = all(part.pattern is not chosen for part in parts if part.sql)
+    together = all(part.pattern != chosen for part in parts if part.sql)
     reports = []
     for part in parts:
         if not part.sql:
             continue
         if part.pattern is None:
             reports.append(unsupported(part.sql, "implies no bytes that a line must hold"))
-        elif part.pattern is chosen or together:
+        elif part.pattern == chosen or together:
             pushed_as = f"byte pattern {chosen.label}"
             reports.append(ConjunctReport(sql=part.sql, exactness=Exactness.INEXACT, pushed_as=pushed_as))
         else:
