@@ -18,6 +18,8 @@ _OF_ITS_FILE = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_
 def parse_predicate(text: str) -> exp.Expr | None:
     """Return the AST of a Spark SQL predicate, or None where sqlglot cannot read it, or reads it otherwise than Spark.
 
+    It cannot read what nests dozens of parentheses deep.
+
     None is no verdict on the text: Spark's own parser has the last word, and a predicate that only Spark can read is
     evaluated by Spark alone.
     """
@@ -27,7 +29,7 @@ def parse_predicate(text: str) -> exp.Expr | None:
             return None
         tree = sqlglot.parse_one(lists.text, dialect="spark", into=exp.Condition)
         return tree if lists.put_back(tree) else sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return None
 
 

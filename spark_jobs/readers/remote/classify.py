@@ -20,11 +20,13 @@ from spark_jobs.readers.remote.conditions import Conditions, Want, written
 from spark_jobs.readers.remote.expressions import Expressions, beyond
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.patterns import pattern_test
-from spark_jobs.readers.remote.render import all_of, any_of, is_null, is_true, negated, to_sql
+from spark_jobs.readers.remote.render import all_of, any_of, is_null, is_true, negated, parser_depth, to_sql
 from spark_jobs.readers.remote.rules import SparkRules
 
 _DEEPEST = 200
-"""Nested operators beyond this are left to Spark: SQLite takes 1,000 levels, parentheses included."""
+"""Nested operators beyond this are left to Spark."""
+_MOST_WAITING = {Dialect.SQLITE: 80}
+"""Words that may wait while the database's parser reads on: SQLite's has room for 100, those of the SELECT included."""
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MAX_SQL = {Dialect.SQLITE: 900_000}
 """Characters of one statement; SQLite takes a million bytes by default."""
@@ -98,6 +100,8 @@ def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Conjunct
         remote = walker.rows(node, Want.TRUE_ROWS)
         if len(to_sql(remote, table.dialect)) > _MAX_SQL.get(table.dialect, 16_000_000):
             raise UnsupportedError("the condition is longer than the database reads")
+        if parser_depth(remote) > _MOST_WAITING.get(table.dialect, _DEEPEST * 10):
+            raise UnsupportedError("it is nested more deeply than the database reads")
     except (UnsupportedError, SqlglotError) as problem:
         return Conjunct(sql, node, Exactness.UNSUPPORTED, _joined([*walker.reasons, str(problem)]), None)
     if walker.reasons:

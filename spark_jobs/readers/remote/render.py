@@ -13,6 +13,11 @@ from spark_jobs.readers.remote.model import Dialect, RemoteTable
 _WRITERS = {Dialect.POSTGRES: "postgres", Dialect.MYSQL: "mysql", Dialect.MARIADB: "mysql", Dialect.SQLITE: "sqlite"}
 _CLOSED = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean, exp.Introducer, exp.HexString)
 """What binds tighter than any operator. AND and OR are functions to sqlglot."""
+_WAITING: dict[type[exp.Expr], int] = {exp.Paren: 1, exp.Not: 1, exp.Case: 3, exp.If: 3}
+"""Words of a node that wait while the last part of it is read, at most; else a name and what is before a comma, or an
+operand and its operator."""
+_ABREAST = 100
+"""Parts of an AND or OR side by side; more are put in parentheses: databases take each for a level of the tree."""
 _MANY = 100
 """Constants of a list from which on it is one leaf."""
 
@@ -65,6 +70,18 @@ def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
     return exp.Cast(this=node, to=_data_type(name, _WRITERS[dialect]).copy())
 
 
+def parser_depth(tree: exp.Expr) -> int:
+    """At most so many words wait at a time while a parser that goes from left to right reads a remote tree."""
+    deepest, pending = 0, [(tree, 1)]
+    while pending:
+        here, waiting = pending.pop()
+        deepest = max(deepest, waiting)
+        for child in here.iter_expressions():
+            is_first = isinstance(here, exp.Binary) and child is here.this
+            pending.append((child, waiting + (0 if is_first else _WAITING.get(type(here), 4))))
+    return deepest
+
+
 @cache
 def _data_type(name: str, dialect: str) -> exp.DataType:
     """A type by its name, parsed once for all columns that have it."""
@@ -82,6 +99,8 @@ def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _joined(connector: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    while len(parts) > _ABREAST:
+        parts = [_joined(connector, parts[start : start + _ABREAST]) for start in range(0, len(parts), _ABREAST)]
     joined = parts[0] if len(parts) == 1 else wrapped(parts[0])
     for part in parts[1:]:
         joined = connector(this=joined, expression=wrapped(part))

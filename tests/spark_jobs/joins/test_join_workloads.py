@@ -68,8 +68,8 @@ def test_tpch(number: int, spark: SparkSession, loaded: Loaded) -> None:
     session, workload = loaded(TPCH, 0.01)
     text = without_limit(workload.queries[number])
     check(spark, session, text)
-    if number in (5, 7, 8, 9):
-        # The first relation that comes last in the published order makes for a cross product in Spark's own order.
+    if number in (7, 8, 9):
+        # Spark's own order moves three times the rows that another does, and more, in tables as small as these.
         assert check(spark, session, permuted(text, number))
     elif most_relations(text) > 2:
         check(spark, session, permuted(text, number))

@@ -433,3 +433,31 @@ def test_columns_of_files_are_refused(tmp_path: Path, spark: SparkSession) -> No
 def test_what_is_no_source_is_refused(table: dict[str, object], said: str, tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(BadSpecError, match=said):
         scanned(spark, sqlite_file(tmp_path, *numbers()), **table)()
+
+
+DEEP = {
+    "3000 alternatives": (" OR ".join(f"(k = {n * 2} AND g < {n % 20 + 8})" for n in range(3000)), "exact"),
+    "a long sum": ("k + " + " + ".join("1" for _ in range(150)) + " < 400", None),
+    "sums in sums": ("k - (1 - (" * 12 + "g" + "))" * 12 + " < 400", None),
+    "cases in cases": ("CASE WHEN k > 3 THEN " * 15 + "g" + " ELSE 1 END" * 15 + " = 5", None),
+    "calls in calls": ("coalesce(k, " * 18 + "g" + ")" * 18 + " < 50", None),
+    "parentheses": ("(" * 300 + "k = 7" + ")" * 300, "unsupported"),
+}
+"""Predicates, and what becomes of them where every database should agree."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DEEP)
+def test_what_nests_deeply_is_read_or_left_to_spark(
+    spark: SparkSession, filled: Callable[..., Connection], name: str, kind: str
+) -> None:
+    where, exactness = DEEP[name]
+    scan = scanned(spark, filled(*numbers("`" if kind == "mysql" else '"')), table="numbers")
+    result = scan(where=where, columns=["s"])
+    found = sorted(str(row["s"]) for row in collected(result))
+    rows = spark.range(1000).selectExpr(
+        "if(id % 50 = 0, NULL, int(id)) AS k", "int(id % 10) AS g", "concat('s', id) AS s"
+    )
+    assert found == sorted(row.s for row in rows.where(where).collect())
+    if exactness is not None:
+        assert {str(each.exactness) for each in result.report()["source"].conjuncts} == {exactness}
