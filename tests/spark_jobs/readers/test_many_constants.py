@@ -110,3 +110,13 @@ def test_conjuncts_that_imply_the_same_bytes_are_all_told_as_pushed(spark: Spark
     result = planned(spark, files, "json", "k <> 1 AND k <> 2", "pushdown")
     assert result.run(lambda frame: frame.count()) == ROWS - 2
     assert [bool(each.pushed_as) for each in result.report()["t"].conjuncts] == [True, True]
+
+
+def test_sparks_planner_is_not_asked_about_dozens_of_conjuncts_one_by_one(
+    spark: SparkSession, files: dict[str, str]
+) -> None:
+    result = planned(spark, files, "csv", " AND ".join(f"k <> {n}" for n in range(40)), "spark")
+    told = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
+    assert [("Not(EqualTo(k," in text, "as it decides" in text) for text in told] == [(True, False)] * 32 + [
+        (False, True)
+    ] * 8
