@@ -17,6 +17,7 @@ ROWS = 2_000
 LONG = f"k IN ({', '.join(map(str, range(0, ROWS * 2, 3)))})"
 SHORT = "k IN (0, 3, 6) OR k > 9"
 FORMATS = ("json", "csv", "avro")
+KEYS = [f"spark.sql.{name}.filterPushdown.enabled" for name in FORMATS]
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +29,25 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: str(root / name) for name in FORMATS}
 
 
-@pytest.fixture(params=["as it was", "false", "true"])
-def configured(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str | None]:
+@pytest.fixture(autouse=True)
+def unconfigured(spark: SparkSession) -> Iterator[None]:
+    """Nobody has said anything of pushdown; afterwards the session is as it was."""
+    before = {key: spark.conf.get(key, None) for key in KEYS}
+    for key in KEYS:
+        spark.conf.unset(key)
+    yield
+    for key, value in before.items():
+        if value is not None:
+            spark.conf.set(key, value)
+
+
+@pytest.fixture(params=[None, "false", "true"])
+def configured(spark: SparkSession, unconfigured: None, request: pytest.FixtureRequest) -> Iterator[str | None]:
     """What the session says of pushdown before the query."""
-    value = None if request.param == "as it was" else str(request.param)
-    keys = [f"spark.sql.{name}.filterPushdown.enabled" for name in FORMATS]
-    for key in keys if value is not None else ():
-        spark.conf.set(key, value)
-    yield value
-    for key in keys:
+    for key in KEYS if request.param is not None else ():
+        spark.conf.set(key, request.param)
+    yield request.param
+    for key in KEYS:
         spark.conf.unset(key)
 
 
