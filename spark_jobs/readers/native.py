@@ -12,6 +12,7 @@ from sqlglot import exp
 from spark_jobs.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.avro.rebase import rebase_mode
 from spark_jobs.readers.files import decoded, input_files, input_uris
 from spark_jobs.readers.protocol import ScanRequest, unsupported
 from spark_jobs.readers.storage import LOCAL
@@ -29,7 +30,6 @@ _ROW_BY_ROW = {
     SourceFormat.AVRO: "spark.sql.avro.filterPushdown.enabled",
 }
 """What switches filters in these readers."""
-_AVRO_REBASE = "spark.sql.avro.datetimeRebaseModeInRead"
 _DECIDES = "as it decides"
 
 
@@ -63,7 +63,7 @@ class NativeScan:
         options, spark = self._request.source.options, self._request.native.sparkSession
         if self._request.source.format is not SourceFormat.AVRO:
             return options.get("mode", "").upper() == "FAILFAST"
-        return (options.get("datetimerebasemode") or spark.conf.get(_AVRO_REBASE) or "").upper() == "EXCEPTION"
+        return rebase_mode(spark, options) == "EXCEPTION"
 
     def frame(self) -> DataFrame:
         """Spark's frame, with the implicit columns asked for computed from file metadata."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.readers.avro.rebase import rebase_mode
 from spark_jobs.readers.columnar import conf
 
 _SKIPPED_FILES = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-_REBASE_MODE = "spark.sql.avro.datetimeRebaseModeInRead"
 _ONLY_NAMED_AVRO = "avro.mapred.ignore.inputs.without.extension"
 """Hadoop's switch for what the option `ignoreExtension` turns around."""
 _SPARK_S_OWN = {
@@ -52,9 +52,8 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
     for option, reason in _SPARK_S_OWN_SWITCHES.items():
         if _is_true(options.get(option, "false")):
             return reason
-    rebase = options.get("datetimerebasemode") or spark.conf.get(_REBASE_MODE) or "EXCEPTION"
     return AvroSettings(
-        options.get("avroschema"), rebase.strip().upper() == "CORRECTED", _any_extension(spark, options)
+        options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", _any_extension(spark, options)
     )
 
 
