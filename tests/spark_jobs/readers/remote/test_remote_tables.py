@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -236,6 +237,10 @@ def test_a_snapshot_is_held_no_longer_than_the_action(postgresql_server: Server,
     result = scanned(spark, postgresql_server.connection(), table="numbers", num_partitions=4)()
     assert count(result) == 1000
     held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
+    # The server takes a moment to see that a client has gone.
+    deadline = time.monotonic() + 10
+    while postgresql_server.execute(held).strip() != "0" and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert postgresql_server.execute(held).strip() == "0"
 
 
