@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,20 @@ from e2e.ports import HOST, free_port
 
 DATABASE = "shop"
 USER = "reader"
+PATIENCE_SECONDS = 90
+"""A server takes a moment to see that a client has gone, PostgreSQL up to 2 s; a loaded machine may take its time."""
 _START_SECONDS = 60
 _STOP_SECONDS = 30
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Whether something comes about while anybody would still wait for it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 class NoServerError(Exception):

@@ -6,14 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from databases import Server
+from databases import Server, wait_until
 from every_type import sqlite_file
 
 from spark_jobs.contract import RemoteSourceSpec
@@ -26,8 +24,6 @@ from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
 ROWS, WIDTH = 30_000, 1000
 FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
 STATEMENT = "SELECT k, s FROM heavy"
-PATIENCE_SECONDS = 90
-"""PostgreSQL looks for its client every 2 s; a loaded machine may take its time."""
 SLOW = {
     "postgresql": "SELECT i AS k, repeat('x', 4000) || pg_sleep(0.01)::text AS s FROM generate_series(1, 100000) i",
     "mysql": "SELECT seq AS k, concat(repeat('x', 4000), sleep(0.01)) AS s FROM seq_1_to_100000",
@@ -64,16 +60,6 @@ def reached(connection: dict[str, object]) -> Address:
 def opened(server: Server) -> int:
     """Connections that read, as the server itself knows them."""
     return int(server.execute(OPEN[server.kind]).strip())
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    """Whether something comes about while anybody would still wait for it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def batches_of(address: Address, settings: Settings) -> list[tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from databases import Server
+from databases import Server, wait_until
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
@@ -110,7 +110,7 @@ def test_a_frame_reads_when_it_is_run_and_not_before(over: Callable[..., Pushdow
 def test_no_connection_stays_open(over: Callable[..., PushdownSession], postgresql_server: Server) -> None:
     assert over().scan("t", where="k = 1").run(DataFrame.count) == 1
     held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
-    assert postgresql_server.execute(held).strip() == "0"
+    assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
 
 
 def test_what_stands_for_a_table_cannot_be_read(spark: SparkSession) -> None:

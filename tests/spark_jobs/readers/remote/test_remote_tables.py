@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from databases import HOST, Server
+from databases import HOST, Server, wait_until
 from every_type import EveryType, loaded, sqlite_file
 from pyspark.sql import DataFrame, SparkSession
 
@@ -237,11 +236,7 @@ def test_a_snapshot_is_held_no_longer_than_the_action(postgresql_server: Server,
     result = scanned(spark, postgresql_server.connection(), table="numbers", num_partitions=4)()
     assert count(result) == 1000
     held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
-    # The server takes a moment to see that a client has gone.
-    deadline = time.monotonic() + 10
-    while postgresql_server.execute(held).strip() != "0" and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert postgresql_server.execute(held).strip() == "0"
+    assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
 
 
 @pytest.mark.parametrize(
