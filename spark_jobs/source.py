@@ -18,13 +18,13 @@ from spark_jobs.contract import ErrorCode, OnMissingColumn, SourceFormat
 from spark_jobs.evolve import Evolution, evolve
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.name_keys import name_key
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import has_column, location, max_depth, scan_root
 from spark_jobs.projection.needed import needed, takes_all
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
-from spark_jobs.projection.tree import name_key
 from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sqlglot import exp
 
+from spark_jobs.name_keys import name_key
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
-from spark_jobs.projection.tree import name_key
 
 
 class Used:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.projection.tree import name_key
+from spark_jobs.name_keys import by_name_key, name_key
 
 
 class FieldIndex:
@@ -16,9 +16,7 @@ class FieldIndex:
 
     def __init__(self, struct: StructType, *, case_sensitive: bool) -> None:
         self._case_sensitive = case_sensitive
-        self._fields: dict[str, list[StructField]] = {}
-        for field in struct.fields:
-            self._fields.setdefault(name_key(field.name, case_sensitive=case_sensitive), []).append(field)
+        self._fields = by_name_key(struct.fields, lambda field: field.name, case_sensitive=case_sensitive)
 
     def __contains__(self, name: str) -> bool:
         return bool(self.all(name))

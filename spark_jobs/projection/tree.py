@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from spark_jobs.name_keys import name_key
 from spark_jobs.projection.paths import ColumnPath, Elements, Entry, Group, Member, Step, render_steps
 
 Selector = Elements | Entry
@@ -62,11 +63,6 @@ def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) ->
     differ in case alone are the same column unless `case_sensitive`.
     """
     return ProjectionTree(_merged([_node(path.steps) for path in paths], case_sensitive))
-
-
-def name_key(name: str, *, case_sensitive: bool) -> str:
-    """What all names of one column have in common."""
-    return name if case_sensitive else name.lower()
 
 
 def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
+from spark_jobs.name_keys import by_name_key, name_key
 from spark_jobs.readers.avro.schema import Field, Kind, Type
 
 READ_BY_SPARK = "read it with reader='spark'"
@@ -19,20 +20,15 @@ class Names:
 
     def finder(self, fields: Sequence[Field]) -> Callable[[str], int | None]:
         """Tells where the field of a name is. It raises UnsafeInputError where there are several."""
-        places: dict[str, list[int]] = {}
-        for place, field in enumerate(fields):
-            places.setdefault(self._key(field.name), []).append(place)
+        places = by_name_key(range(len(fields)), lambda place: fields[place].name, case_sensitive=self.case_sensitive)
 
         def find(name: str) -> int | None:
-            found = places.get(self._key(name), [])
+            found = places.get(name_key(name, case_sensitive=self.case_sensitive), [])
             if len(found) > 1:
                 raise UnsafeInputError(f"column {name!r} fits {len(found)} fields; set spark.sql.caseSensitive=true")
             return found[0] if found else None
 
         return find
-
-    def _key(self, name: str) -> str:
-        return name if self.case_sensitive else name.lower()
 
 
 def dotted(at: str, name: str) -> str:

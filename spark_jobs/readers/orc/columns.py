@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
+from spark_jobs.name_keys import by_name_key
 from spark_jobs.readers.orc.messages import Type
 from spark_jobs.readers.orc.tail import FileTail, Kind
 
@@ -95,14 +96,12 @@ def _wanted_ids(tail: FileTail, column: int, wanted: pa.DataType, case_sensitive
 def _by_name(names: dict[str, int], wanted: Sequence[str], case_sensitive: bool) -> list[int | None]:
     if case_sensitive:
         return [names.get(name) for name in wanted]
-    ids: dict[str, list[int]] = {}
-    for known, column in names.items():
-        ids.setdefault(known.lower(), []).append(column)
-    found = [ids.get(name.lower(), []) for name in wanted]
-    for name, columns in zip(wanted, found, strict=True):
-        if len(columns) > 1:
-            raise SchemaConflictError(f"column {name!r} fits {len(columns)} columns; set spark.sql.caseSensitive=true")
-    return [columns[0] if columns else None for columns in found]
+    spelt = by_name_key(names, str, case_sensitive=False)
+    found = [spelt.get(name.lower(), []) for name in wanted]
+    for name, known in zip(wanted, found, strict=True):
+        if len(known) > 1:
+            raise SchemaConflictError(f"column {name!r} fits {len(known)} columns; set spark.sql.caseSensitive=true")
+    return [names[known[0]] if known else None for known in found]
 
 
 def member(node: Type, name: str, *, case_sensitive: bool) -> int | None:

@@ -20,7 +20,16 @@ from spark_jobs.readers.remote.conditions import Conditions, Want, written
 from spark_jobs.readers.remote.expressions import Expressions, beyond
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.patterns import pattern_test
-from spark_jobs.readers.remote.render import all_of, any_of, is_null, is_true, negated, parser_depth, to_sql
+from spark_jobs.readers.remote.render import (
+    all_of,
+    any_of,
+    is_null,
+    is_true,
+    longest_path,
+    negated,
+    parser_depth,
+    to_sql,
+)
 from spark_jobs.readers.remote.rules import SparkRules
 
 _DEEPEST = 200
@@ -121,14 +130,11 @@ def _refusal(node: exp.Expr, rules: SparkRules) -> str | None:
 
 def _depth(node: exp.Expr) -> int:
     """Levels of the tree, with chains of ANDs and ORs as one."""
-    deepest, pending = 0, [(node, 0)]
-    while pending:
-        here, depth = pending.pop()
-        deepest = max(deepest, depth)
-        for child in here.iter_expressions():
-            same = isinstance(here, exp.Connector) and type(child) is type(here)
-            pending.append((child, depth if same else depth + 1))
-    return deepest
+
+    def step(here: exp.Expr, child: exp.Expr) -> int:
+        return 0 if isinstance(here, exp.Connector) and type(child) is type(here) else 1
+
+    return longest_path(node, step)
 
 
 def _joined(reasons: list[str]) -> str:

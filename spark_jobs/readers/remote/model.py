@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from pyspark.sql import types as t
 from sqlglot import exp
+
+from spark_jobs.name_keys import by_name_key
 
 
 class Dialect(StrEnum):
@@ -71,20 +73,13 @@ class RemoteTable:
 
     @cached_property
     def _exact(self) -> Mapping[str, Sequence[RemoteColumn]]:
-        return _grouped(self.columns, lambda column: column.name)
+        return by_name_key(self.columns, lambda column: column.name, case_sensitive=True)
 
     @cached_property
     def _alike(self) -> Mapping[str, Sequence[RemoteColumn]]:
-        return _grouped(self.columns, lambda column: column.name.lower())
+        return by_name_key(self.columns, lambda column: column.name, case_sensitive=False)
 
     @property
     def spark_schema(self) -> t.StructType:
         """The columns as Spark gets them."""
         return t.StructType([t.StructField(column.name, column.spark_type) for column in self.columns])
-
-
-def _grouped(columns: Iterable[RemoteColumn], key: Callable[[RemoteColumn], str]) -> dict[str, list[RemoteColumn]]:
-    found: dict[str, list[RemoteColumn]] = {}
-    for column in columns:
-        found.setdefault(key(column), []).append(column)
-    return found

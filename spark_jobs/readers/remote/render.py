@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import sqlglot
@@ -72,14 +72,22 @@ def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
 
 def parser_depth(tree: exp.Expr) -> int:
     """At most so many words wait at a time while a parser that goes from left to right reads a remote tree."""
-    deepest, pending = 0, [(tree, 1)]
+
+    def waiting(node: exp.Expr, child: exp.Expr) -> int:
+        is_first = isinstance(node, exp.Binary) and child is node.this
+        return 0 if is_first else _WAITING.get(type(node), 4)
+
+    return 1 + longest_path(tree, waiting)
+
+
+def longest_path(tree: exp.Expr, length: Callable[[exp.Expr, exp.Expr], int]) -> int:
+    """The longest way from the root down, by the length of the step from a node to its child."""
+    longest, pending = 0, [(tree, 0)]
     while pending:
-        here, waiting = pending.pop()
-        deepest = max(deepest, waiting)
-        for child in here.iter_expressions():
-            is_first = isinstance(here, exp.Binary) and child is here.this
-            pending.append((child, waiting + (0 if is_first else _WAITING.get(type(here), 4))))
-    return deepest
+        here, passed = pending.pop()
+        longest = max(longest, passed)
+        pending += [(child, passed + length(here, child)) for child in here.iter_expressions()]
+    return longest
 
 
 @cache
