@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport
 from spark_jobs.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
+from spark_jobs.folding import folding
 from spark_jobs.predicates.parse import conjuncts, parse_predicate
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.readers.protocol import RemoteSource, ScanRequest, TableStatistics, unsupported
@@ -28,7 +29,6 @@ from spark_jobs.readers.remote.stand_in import StandIn
 from spark_jobs.readers.remote.statistics import statistics
 from spark_jobs.readers.remote.whole import AnswerScan, answered
 from spark_jobs.result import Shape
-from spark_jobs.scans import folding
 from spark_jobs.source import OpenedSource, PlannedScan, WholeAnswer
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.contract import ConjunctReport, SourceFormat
 from spark_jobs.errors import BadSpecError
-from spark_jobs.predicates.derive import Fold
+from spark_jobs.folding import folding
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.apart import ApartScan
 from spark_jobs.readers.avro.driver import AvroBlockScan
@@ -128,17 +127,3 @@ def listing_remarks(source: Source) -> tuple[str, ...]:
         skipped = [path for path in source.paths if has_plain_directories(path)]
         remarks += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
     return tuple(remarks)
-
-
-def folding(spark: SparkSession) -> Fold:
-    """What tells the value of a constant expression, by Spark; None where Spark finds an error in it."""
-
-    def fold(sql: str) -> object:
-        try:
-            row = spark.sql(f"SELECT {sql}").head()
-        except (PySparkException, ValueError, OverflowError):
-            # An overflow in ANSI mode, or a date that Python's calendar has not.
-            return None
-        return None if row is None else row[0]
-
-    return fold

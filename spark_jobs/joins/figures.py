@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from spark_jobs.contract import SourceFormat
+from spark_jobs.folding import value_of
 from spark_jobs.joins.budget import AnalysisClock
 from spark_jobs.joins.cardinality import ColumnFigures, KeyValues, RelationFigures, share_kept
 from spark_jobs.joins.sample import Sample, look
@@ -60,13 +61,10 @@ class SampleCache:
         """The value of a constant expression, the same at any time in sessions set alike; None where it has none."""
         key = (*(spark.conf.get(setting, None) for setting in _MEANING), sql)
         if key not in self._constants:
-            try:
-                row = spark.sql(f"SELECT {sql}").head()
-            except (PySparkException, ValueError, OverflowError):
-                row = None
+            value = value_of(spark, sql)
             if len(self._constants) >= _MOST_CONSTANTS:
                 self._constants.clear()
-            self._constants[key] = None if row is None else row[0]
+            self._constants[key] = value
         return self._constants[key]
 
     def knows(self, source: Source, files: Sequence[InputFile]) -> bool:

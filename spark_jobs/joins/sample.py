@@ -26,6 +26,8 @@ _PLACES = 6
 _ROWS_PER_PLACE = 6_000
 _FOOTERS = 32
 """Footers read at most; with more files the others are taken to be like them."""
+_STATISTICS = 20_000
+"""Statistics of row groups looked at for the limits of columns: those of a file with more take too long."""
 _TEXT_PLACES = 6
 _TEXT_BLOCK = 256 << 10
 _GUESSED_ROW_BYTES = 60.0
@@ -116,15 +118,28 @@ class _ParquetFile:
         first = next(batches, None)
         return pa.table({}) if first is None else pa.Table.from_batches([first])
 
-    def limits(self, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Least and greatest values by the footer's statistics."""
+    def limits(self, columns: Sequence[str]) -> Limits:
+        """Least and greatest values by the footer's statistics, of columns of which all row groups tell them."""
         names = {name: place for place, name in enumerate(self._file.metadata.schema.names)}
-        for unit in range(min(self.units, _FOOTERS)):
-            group = self._file.metadata.row_group(unit)
-            for name in columns:
-                statistics = group.column(names[name]).statistics if name in names else None
-                if statistics is not None and statistics.has_min_max and isinstance(statistics.min, int):
-                    yield name, statistics.min, statistics.max
+        places = {name.lower(): names[name] for name in columns if name in names}
+        found: dict[str, tuple[int, int]] = {}
+        if self.units * len(places) > _STATISTICS:
+            return found
+        groups = [self._file.metadata.row_group(unit) for unit in range(self.units)]
+        for name, place in places.items():
+            told = [_group_limits(group.column(place)) for group in groups if group.num_rows]
+            known = [pair for pair in told if pair is not None]
+            if known and len(known) == len(told):
+                found[name] = min(low for low, _ in known), max(high for _, high in known)
+        return found
+
+
+def _group_limits(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
+    """The least and the greatest integer of a column in a row group, None where the footer does not tell."""
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, int):
+        return None
+    return statistics.min, statistics.max
 
 
 class _OrcFile:
@@ -139,9 +154,9 @@ class _OrcFile:
         """The first rows of a stripe."""
         return pa.Table.from_batches([self._file.read_stripe(unit, columns=list(columns))]).slice(0, rows)
 
-    def limits(self, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    def limits(self, columns: Sequence[str]) -> Limits:
         """None: they are not looked for."""
-        yield from ()
+        return {}
 
 
 def _columnar(
@@ -162,12 +177,14 @@ def _columnar(
             reader.read(unit, columns, WHOLE_ROWS if whole else _ROWS_PER_PLACE)
             for reader, unit in (units[at] for at in chosen)
         ]
-    limits: dict[str, tuple[int, int]] = {}
-    for reader in readers:
-        for name, low, high in reader.limits(columns):
-            known = limits.get(name.lower(), (low, high))
-            limits[name.lower()] = min(low, known[0]), max(high, known[1])
-    return Sample(float(counted if is_exact else rows), tuple(groups), size, is_exact, limits if is_exact else {})
+    limits = _common([reader.limits(columns) for reader in readers if reader.rows]) if is_exact else {}
+    return Sample(float(counted if is_exact else rows), tuple(groups), size, is_exact, limits)
+
+
+def _common(limits: Sequence[Limits]) -> Limits:
+    """The limits of all files, of columns whose limits each of them tells."""
+    names = set(limits[0]).intersection(*limits[1:]) if limits else set()
+    return {name: (min(each[name][0] for each in limits), max(each[name][1] for each in limits)) for name in names}
 
 
 def _text(files: Sequence[InputFile], parse: Callable[[bytes], pa.Table], has_header: bool) -> Sample:

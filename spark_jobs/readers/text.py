@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
@@ -149,8 +148,7 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
         case_sensitive=setting(spark, "spark.sql.caseSensitive", "false") == "true",
         plain_strings="\\" not in request.where
         and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
-        # The predicate is gone through as a whole and by its conjuncts, and Spark takes milliseconds for a constant.
-        fold=cache(fold),
+        fold=fold,
     )
     # Two half-open ranges over one column are one narrow range together.
     together = derive(request.predicate, scope)

@@ -1,0 +1,51 @@
+"""What is seen of a source's files: limits of columns, where every row group tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as t
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.joins import sample
+from spark_jobs.joins.sample import Sample, look
+from spark_jobs.readers.files import InputFile
+
+SCHEMA = t.StructType().add("Day", "long").add("v", "long")
+
+
+def seen(*files: Path) -> Sample:
+    inputs = [InputFile(file.as_uri(), str(file), file.stat().st_size) for file in files]
+    return look(inputs, SourceFormat.PARQUET, SCHEMA, {}, ["Day", "v"])
+
+
+def written(file: Path, days: Sequence[int | None], group_rows: int, *, statistics: bool = True) -> Path:
+    table = pa.table({"Day": pa.array(days, pa.int64()), "v": pa.array([7] * len(days), pa.int64())})
+    pq.write_table(table, file, row_group_size=group_rows, write_statistics=statistics or ["v"])
+    return file
+
+
+def test_limits_are_of_all_row_groups(tmp_path: Path) -> None:
+    assert seen(written(tmp_path / "f", range(5_000), 50)).limits == {"day": (0, 4_999), "v": (7, 7)}
+
+
+def test_limits_are_of_all_files(tmp_path: Path) -> None:
+    files = [written(tmp_path / str(start), range(start, start + 100), 50) for start in (300, 100)]
+    empty = written(tmp_path / "none", [], 50)
+    assert seen(*files, empty).limits == {"day": (100, 399), "v": (7, 7)}
+
+
+def test_there_are_no_limits_where_a_row_group_or_a_file_tells_none(tmp_path: Path) -> None:
+    gaps = written(tmp_path / "gaps", [1, 2, None, None], 2)
+    assert seen(gaps).limits == {"v": (7, 7)}
+    silent = written(tmp_path / "silent", range(10), 5, statistics=False)
+    assert seen(written(tmp_path / "f", range(10), 5), silent).limits == {"v": (7, 7)}
+
+
+def test_limits_are_not_looked_for_in_too_many_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_STATISTICS", 19)
+    assert seen(written(tmp_path / "f", range(10), 1)).limits == {}
