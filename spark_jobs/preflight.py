@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata, resources
 from typing import TYPE_CHECKING
@@ -80,6 +82,17 @@ def check_executors(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -
     found = sorted({text for there in _asked(context, wait_seconds) for text in differences(driver, there)})
     if found:
         raise ExecutorMismatchError(f"executors: {'; '.join(found)}: {_ADVICE}")
+
+
+def begin_check(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> Callable[[], None]:
+    """Check the executors while the driver plans; what is returned waits for the end and raises what was found."""
+    thread = ThreadPoolExecutor(1)
+    checked = thread.submit(check_executors, context, wait_seconds)
+    thread.shutdown(wait=False)
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
+        # Threads share the tags of jobs there, so that giving up on the check would end jobs of the planning.
+        checked.exception()
+    return checked.result
 
 
 def differences(driver: Versions, executor: Versions) -> Iterator[str]:

@@ -23,7 +23,7 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.output import OutputWriter
-from spark_jobs.preflight import check_executors, needs_python
+from spark_jobs.preflight import begin_check, needs_python
 from spark_jobs.report import render_text
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -91,7 +91,7 @@ class JobRun:
 
     def answer(self, spark: SparkSession) -> PushdownResult:
         """The spec's query, planned over its sources; nothing has run yet."""
-        session = PushdownSession(spark)
+        session = PushdownSession(spark, cold=True)
         for name, source in self._spec.sources.items():
             session.add(name, source, self._secrets.remote.get(name))
         return session.query(self._spec.query)
@@ -107,10 +107,12 @@ class JobRun:
             return self._rows(spark, writer.stage)
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
-        if any(map(needs_python, self._spec.sources.values())):
-            check_executors(spark.sparkContext)
+        may_need_python = any(map(needs_python, self._spec.sources.values()))
+        checked = begin_check(spark.sparkContext) if may_need_python else None
         answer = self.answer(spark)
         self._sources, self._joins = answer.report(), answer.joins()
+        if checked is not None and any(report.reader != "spark" for report in self._sources.values()):
+            checked()
         try:
             answer.run(action, as_they_come=True)
         except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -15,19 +15,20 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.folding import folding
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.apart import ApartScan
-from spark_jobs.readers.avro.driver import AvroBlockScan
-from spark_jobs.readers.avro.plan import AvroPlan, plan_avro
 from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.directories import with_directories
 from spark_jobs.readers.files import has_plain_directories
 from spark_jobs.readers.native import NativeScan
-from spark_jobs.readers.orc.driver import OrcLazyScan
-from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, OrcPlan, plan_orc
 from spark_jobs.readers.protocol import Scan, ScanRequest, Source
+from spark_jobs.readers.start import begin
 from spark_jobs.readers.text import Refusal, TextPlan, TextScan, plan_text
 from spark_jobs.result import Shape
 
-P = TypeVar("P", TextPlan, OrcPlan, AvroPlan)
+if TYPE_CHECKING:
+    from spark_jobs.readers.avro.plan import AvroPlan
+    from spark_jobs.readers.orc.plan import OrcPlan
+
+P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
 """Makes Spark's own frame over the same files, with some more options."""
 
@@ -59,12 +60,17 @@ def planned(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], l
     plan = plan_text(spark, ours, folding(spark))
     if isinstance(plan, Refusal):
         return PlannedScan(native(plan.reason), native)
+    begin(spark, request.source)
     return PlannedScan(TextScan(spark, ours, _told(plan, ours), notes), native)
 
 
 def _planned_orc(
     spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...], load: Load
 ) -> PlannedScan:
+    # Each reader is loaded where its format is scanned alone: together they take a tenth of a second.
+    from spark_jobs.readers.orc.driver import OrcLazyScan
+    from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
+
     plan = plan_orc(spark, ours, folding(spark))
     if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
         setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
@@ -74,6 +80,7 @@ def _planned_orc(
     if isinstance(plan, NativePlan):
         _refuse_lost_columns(request, plan.reason)
         return PlannedScan(native(plan.reason), native)
+    begin(spark, request.source)
     return PlannedScan(OrcLazyScan(spark, ours, _told(plan, ours), notes), native)
 
 
@@ -87,10 +94,14 @@ def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
 
 
 def _planned_avro(spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
+    from spark_jobs.readers.avro.driver import AvroBlockScan
+    from spark_jobs.readers.avro.plan import plan_avro
+
     plan = plan_avro(spark, ours, folding(spark))
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, str):
         return PlannedScan(native(plan), native)
+    begin(spark, request.source)
     return PlannedScan(AvroBlockScan(spark, ours, _told(plan, ours), notes), native)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
@@ -10,14 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.collector import paused_collector
 from spark_jobs.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteSourceSpec, SourceSpec
 from spark_jobs.errors import BadSpecError
-from spark_jobs.joins.figures import SampleCache
 from spark_jobs.predicates.long_lists import shortened
 from spark_jobs.projection.catalog import catalog_of
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check, counts_results
 from spark_jobs.source import open_source
-from spark_jobs.sql import SqlPlanner
+
+if TYPE_CHECKING:
+    from spark_jobs.sql import SqlPlanner
 
 
 class PushdownSession:
@@ -30,10 +32,12 @@ class PushdownSession:
     >>> session.scan("events", columns=["id"], where="type = 'buy'", limit=10).df   # doctest: +SKIP
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, cold: bool = False) -> None:
+        """`cold` tells that Spark has just started: readers in Python then have to make up for starting Python too."""
         self._spark = spark
+        self._cold = cold
         self._sources: dict[str, AnySource] = {}
-        self._samples = SampleCache()
+        self._planner: SqlPlanner | None = None
 
     def add_source(
         self,
@@ -120,6 +124,7 @@ class PushdownSession:
             source.on_schema_conflict,
             source.on_missing_column,
             catalog_of(source.implicit_names, source.implicit_columns),
+            self._cold,
         )
 
     def scan(
@@ -149,8 +154,18 @@ class PushdownSession:
         """Rows of a query as a job spec states it."""
         with paused_collector():
             if query.sql is not None:
-                return SqlPlanner(self._spark, self._sources, self._samples).plan(query.sql, query.joins)
+                return self._sql_planner().plan(query.sql, query.joins)
             return _plan(self._spark, self._source(query.source or ""), query)
+
+    def _sql_planner(self) -> SqlPlanner:
+        """The planner of texts, which keeps what it has seen of the sources' files."""
+        if self._planner is None:
+            # What joins need takes a fifth of a second to load, and most jobs scan one source.
+            from spark_jobs.joins.figures import SampleCache
+            from spark_jobs.sql import SqlPlanner
+
+            self._planner = SqlPlanner(self._spark, self._sources, SampleCache())
+        return self._planner
 
     def _source(self, name: str) -> AnySource:
         if name not in self._sources:

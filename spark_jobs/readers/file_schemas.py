@@ -27,8 +27,6 @@ from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.files import Compression, InputFile, Split, decoded, escaped, input_files, input_uris, is_local
 from spark_jobs.readers.json_schemas import NoSchemasError, json_schemas
 from spark_jobs.readers.lines import LineReader
-from spark_jobs.readers.orc.tail import read_tail
-from spark_jobs.readers.orc.types import spark_schema as orc_schema
 from spark_jobs.readers.protocol import Source
 from spark_jobs.readers.storage import storage_for
 
@@ -111,6 +109,10 @@ def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile])
 
 
 def _of_orc(file: InputFile) -> t.StructType | str:
+    # The messages of ORC's footers take a tenth of a second to load, whatever the format of the files is.
+    from spark_jobs.readers.orc.tail import read_tail
+    from spark_jobs.readers.orc.types import spark_schema
+
     with file.storage.open(file.path, ahead=0) as raw:
 
         def read(offset: int, length: int) -> bytes:
@@ -118,7 +120,7 @@ def _of_orc(file: InputFile) -> t.StructType | str:
             return raw.read(length)
 
         try:
-            return orc_schema(read_tail(read, raw.size).types)
+            return spark_schema(read_tail(read, raw.size).types)
         except BadSchemaError:
             # A type that only Spark knows.
             return file.uri

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
-from spark_jobs.contract import FileReport
+if TYPE_CHECKING:
+    # Workers load this module too: the contract takes each of them a quarter of a second.
+    from spark_jobs.contract import FileReport
 
 MOST_FILES = 50
 """So many files of a source are told of one by one."""

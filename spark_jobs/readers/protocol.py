@@ -29,7 +29,10 @@ from spark_jobs.remote_spec import RemoteConnection
 
 @dataclass(frozen=True)
 class Source:
-    """A named source as declared: format, paths, options in Spark's names (lower-cased), reader choice."""
+    """A named source as declared: format, paths, options in Spark's names (lower-cased), reader choice.
+
+    `cold` tells that the session has just begun: our reader would have to wait for its first Python workers.
+    """
 
     name: str
     format: SourceFormat
@@ -42,6 +45,7 @@ class Source:
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
     catalog: ImplicitCatalog = BUILT_IN
+    cold: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from spark_jobs.readers.columnar import listed_files
 from spark_jobs.readers.files import InputFile, Task, input_uris
 from spark_jobs.readers.metrics import TaskCounts, by_file, most_read
 from spark_jobs.readers.partitions import tasks_of, with_constants
-from spark_jobs.readers.protocol import LimitedScan, ScanRequest, unsupported
+from spark_jobs.readers.protocol import LimitedScan, ScanRequest, Source, unsupported
 from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
+from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 from spark_jobs.readers.text_counts import TextTask, total
 from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
@@ -41,11 +42,13 @@ _LINE_SCHEMA = "value string"
 class Costs:
     """CPU seconds, measured on TPC-H lineitem; only their ratios matter for the choice of a reader.
 
-    `spark_per_byte`: Spark's reader with its own pushdown. `search_per_byte`: reading and searching. `parse_per_byte`
-    and `per_line`: handing a candidate line over and parsing it. `fixed`: starting the Python side.
+    `spark_per_byte`: Spark's reader with its own pushdown; `spark_cold_per_byte` in a JVM that has just started.
+    `search_per_byte`: reading and searching. `parse_per_byte` and `per_line`: handing a candidate line over and parsing
+    it. `fixed`: starting the Python side.
     """
 
     spark_per_byte: float
+    spark_cold_per_byte: float
     search_per_byte: float
     parse_per_byte: float
     per_line: float
@@ -53,8 +56,8 @@ class Costs:
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(3.1e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5),
-    SourceFormat.CSV: Costs(9.0e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5),
+    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5),
+    SourceFormat.CSV: Costs(9.0e-9, 9.0e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5),
 }
 _MARGIN = 0.9
 """Our reader must promise to be at least this much cheaper."""
@@ -98,7 +101,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     if coded := next((file.path for file in files if file.compression is None), None):
         return Refusal(f"{coded} may be compressed in a way that only Spark reads")
     forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
-    return _chosen(request, files, parts, forbidden, options)
+    return _chosen(spark, request, files, parts, forbidden, options)
 
 
 def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
@@ -184,6 +187,7 @@ def _encoded(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[B
 
 
 def _chosen(
+    spark: SparkSession,
     request: ScanRequest,
     files: tuple[InputFile, ...],
     parts: Sequence[_Part],
@@ -205,21 +209,21 @@ def _chosen(
             share, wanted = less, general
     stored = sum(file.size for file in files)
     verdict = f"about {share:.2%} of the lines can match (sample of {seen.lines:,} lines)"
-    if request.source.reader is ReaderChoice.AUTO and not _pays(request.source.format, stored, seen, share):
-        return Refusal(f"byte search would not pay for {stored:,} bytes: {verdict}")
+    if request.source.reader is ReaderChoice.AUTO and not _pays(spark, request.source, stored, seen, share):
+        begins = " in a session that has just begun" if request.source.cold else ""
+        return Refusal(f"byte search would not pay for {stored:,} bytes{begins}: {verdict}")
     if request.source.reader is ReaderChoice.PUSHDOWN:
         verdict = f"asked for with reader='pushdown'; {verdict}"
     return TextPlan(files, wanted, refused, options, verdict, conjunct_reports)
 
 
-def _pays(source_format: SourceFormat, stored: int, seen: Sampled, share: float) -> bool:
-    costs = _COSTS[source_format]
+def _pays(spark: SparkSession, source: Source, stored: int, seen: Sampled, share: float) -> bool:
+    costs = _COSTS[source.format]
     size = stored * seen.inflation
     lines = size / max(seen.line_bytes, 1.0) * share
-    ours = (
-        costs.fixed + size * costs.search_per_byte + lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
-    )
-    return ours < _MARGIN * size * costs.spark_per_byte
+    ours = costs.fixed + waiting(spark, source) + size * costs.search_per_byte
+    ours += lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
+    return ours < _MARGIN * size * (costs.spark_cold_per_byte if source.cold else costs.spark_per_byte)
 
 
 def _conjunct_reports(parts: Sequence[_Part], chosen: BytePattern) -> tuple[ConjunctReport, ...]:

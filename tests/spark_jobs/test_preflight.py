@@ -19,13 +19,13 @@ SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 from spark_jobs.errors import ExecutorMismatchError
-from spark_jobs.preflight import check_executors
+from spark_jobs.preflight import begin_check
 
 builder = SparkSession.builder.master("local-cluster[1,1,512]").config("spark.executor.memory", "512m")
 builder = builder.config("spark.executor.cores", sys.argv[1]).config("spark.log.level", "OFF")
 context = builder.config("spark.ui.enabled", "false").getOrCreate().sparkContext
 try:
-    check_executors(context, float(sys.argv[2]))
+    begin_check(context, float(sys.argv[2]))()
     print("accepted")
 except ExecutorMismatchError as problem:
     print(problem)

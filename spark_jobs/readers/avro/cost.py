@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.readers.avro.counts import AvroCount
 from spark_jobs.readers.avro.decode import AvroQuery
@@ -80,17 +80,20 @@ class Seconds:
     search: bool
 
 
-def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int) -> Estimate:
-    """Choose the cheaper reader for a scan by so many workers.
+def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, start: float = 0.0) -> Estimate:
+    """Choose the cheaper reader for a scan by so many workers. `start` are CPU seconds that ours takes beyond its work.
 
     Raises PushdownError where a file cannot be read, or only by Spark.
     """
     sample = _sampled(files, query)
     costs = costs_of(sample, len(query.schema), workers, filtered=query.filter is not None)
+    costs = replace(costs, ours=costs.ours + start)
     told = (
         f"about {sample.matching_share:.2%} of the records match, in {sample.found_share:.0%} of the blocks (sample of "
         f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s"
     )
+    if start:
+        told += f" ({start:.1f} s of ours until Python has started)"
     return Estimate(costs.ours < MARGIN * costs.spark, costs.search, told)
 
 

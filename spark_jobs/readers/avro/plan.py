@@ -31,7 +31,8 @@ from spark_jobs.readers.columnar import (
     unread_column,
 )
 from spark_jobs.readers.files import Compression, InputFile, input_uris
-from spark_jobs.readers.protocol import ScanRequest
+from spark_jobs.readers.protocol import ScanRequest, Source
+from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
@@ -77,7 +78,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
         return "there is nothing to read"
     query = _query(spark, request, settings, combined(parts))
     try:
-        return _planned(request.source.reader, files, query, parts, spark.sparkContext.defaultParallelism)
+        return _planned(spark, request.source, files, query, parts)
     except PushdownError as problem:
         if request.source.reader is ReaderChoice.PUSHDOWN:
             raise
@@ -125,7 +126,7 @@ def _query(
 
 
 def _planned(
-    reader: ReaderChoice, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part], workers: int
+    spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
 ) -> AvroPlan | str:
     first = next(file for file in files if file.size)
     schema = read_header(first.path, first.storage).schema
@@ -138,9 +139,9 @@ def _planned(
         tuple(part.report(_pushed_as(part, query, schema)) for part in parts),
         is_exact(parts),
     )
-    if reader is ReaderChoice.PUSHDOWN:
+    if source.reader is ReaderChoice.PUSHDOWN:
         return plan
-    chosen = estimate(files, query, workers)
+    chosen = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
     if not chosen.ours:
         return chosen.reason
     return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)

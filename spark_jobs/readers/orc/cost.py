@@ -75,8 +75,10 @@ class Sample:
     seen: int
 
 
-def estimate(files: Sequence[InputFile], query: OrcQuery, *, may_filter: bool) -> Estimate:
+def estimate(files: Sequence[InputFile], query: OrcQuery, start: float = 0.0, *, may_filter: bool) -> Estimate:
     """Choose the cheapest reader. `may_filter` allows Spark's reader with `orc.sarg.to.filter`.
+
+    `start` are CPU seconds that ours takes beyond its work.
 
     Raises PushdownError where a file cannot be read, or only by Spark.
     """
@@ -92,12 +94,15 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, *, may_filter: bool) -
             return Estimate(Verdict.SPARK, f"about {rows:,} rows are too few to make up for starting another reader")
         sample = _sampled(sources, rows)
     costs = costs_of(sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ())
+    costs[Verdict.LAZY] += start
     if not may_filter:
         del costs[Verdict.SPARK_WITH_FILTER]
     best = min(costs, key=lambda verdict: costs[verdict])
     if costs[best] > _MARGIN * costs[Verdict.SPARK]:
         best = Verdict.SPARK
     told = ", ".join(f"{verdict} {seconds:.1f} s" for verdict, seconds in costs.items())
+    if start:
+        told += f" ({start:.1f} s of ours until Python has started)"
     reason = (
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
         f"(sample of {sample.seen} row groups); estimated CPU: {told}"

@@ -31,6 +31,7 @@ from spark_jobs.readers.orc.columns import PADDED
 from spark_jobs.readers.orc.cost import Verdict, estimate
 from spark_jobs.readers.orc.scan import OrcQuery
 from spark_jobs.readers.protocol import ScanRequest
+from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
@@ -99,7 +100,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     if request.predicate is not None and _lists_null(request.predicate):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
     try:
-        chosen = estimate(files, query, may_filter=source.orc.sarg_to_filter is not False)
+        chosen = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     except PushdownError as problem:
         return NativePlan(f"no estimate could be made: {problem}", configured)
     if chosen.verdict is Verdict.LAZY:

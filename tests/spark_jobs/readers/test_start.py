@@ -1,0 +1,59 @@
+"""A session that has just begun: what Python's start costs is counted, and it goes on while the driver plans."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from databases import wait_until
+from pyspark.sql import SparkSession
+
+from spark_jobs.session import PushdownSession
+
+SCHEMA = "id BIGINT, text STRING"
+LINES = 100_000
+"""Lines of 1,000 bytes: for a hundred megabytes searching pays in a warm session, not in one that has just begun."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("start") / "lines.csv"
+    with path.open("wb") as out:
+        for start in range(0, LINES, 1000):
+            out.write(b"".join(b"%d,%s\n" % (number, b"x" * 1000) for number in range(start, start + 1000)))
+    return path
+
+
+def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> PushdownSession:
+    found = PushdownSession(spark, cold=cold)
+    found.add_source("t", path=str(file), format="csv", schema=SCHEMA, reader=reader)
+    return found
+
+
+@pytest.mark.parametrize(("cold", "reader"), [(False, "pushdown"), (True, "spark")])
+def test_the_start_of_python_counts_where_it_has_not_run(
+    spark: SparkSession, file: Path, cold: bool, reader: str
+) -> None:
+    report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
+    assert report.reader == reader
+    assert ("session that has just begun" in report.reason) is cold
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_python_starts_while_the_driver_plans(spark: SparkSession, file: Path, cold: bool) -> None:
+    jobs = spark.sparkContext.statusTracker()
+    before = len(jobs.getJobIdsForGroup(None))
+    planned = session(spark, file, "pushdown", cold=cold).scan("t", where="id = 77777", columns=["id"])
+    if cold:
+        wait_until(lambda: len(jobs.getJobIdsForGroup(None)) == before + 1)
+    assert len(jobs.getJobIdsForGroup(None)) == before + cold
+    assert planned.run(lambda frame: frame.collect()) == [(77777,)]
+
+
+@pytest.mark.parametrize("module", ["metrics", "candidates", "orc.scan", "avro.scan", "worker"])
+def test_workers_load_no_more_than_reading_takes(module: str) -> None:
+    code = f"import sys, spark_jobs.readers.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
