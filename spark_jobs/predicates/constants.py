@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 from sqlglot import exp
 
-from spark_jobs.predicates.derive import Scope
+from spark_jobs.predicates.derive import Scope, whole_number
 from spark_jobs.predicates.vector import Kind, Value
 
 
@@ -153,6 +153,8 @@ def _literal(node: exp.Expr, kind: Kind) -> Constant | None:
         return _number(node.name)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
         return _number("-" + node.this.name)
+    if (number := whole_number(node)) is not None:
+        return Constant(Type.INTEGER, number, INTEGER_DIGITS[32])
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
         return _cast(node.this, node.to, kind)
     return None

@@ -6,6 +6,7 @@ with a null column need not contain any particular bytes.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -57,6 +58,14 @@ _FLIPPED: dict[type[exp.Binary], type[exp.Binary]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+_ARITHMETIC: dict[type[exp.Expr], Callable[[int, int], int]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
+_INTEGER_DIGITS = 10
+"""Of numbers that may have 32 bits."""
+_DEEPEST_SUM = 20
 _FOLDABLE = (
     exp.Literal,
     exp.Neg,
@@ -387,6 +396,31 @@ def _calendar(raw: Scalar | float, family: Family) -> date | None:
         return None
 
 
+def whole_number(node: exp.Expr, depth: int = _DEEPEST_SUM) -> int | None:
+    """The value of sums and products of whole numbers that fit into 32 bits at every step, as in Spark; else None.
+
+    Those that nest more deeply than `depth` are left to Spark too.
+
+    >>> import sqlglot
+    >>> whole_number(sqlglot.parse_one("60 * (24 - 1)"))
+    1380
+    >>> whole_number(sqlglot.parse_one("100000 * 100000"))
+    """
+    node = node.unnest()
+    value: int | None = None
+    if not depth:
+        return None
+    if isinstance(node, exp.Literal) and not node.is_string and len(node.name) <= _INTEGER_DIGITS and node.is_int:
+        value = int(node.name)
+    elif isinstance(node, exp.Neg):
+        inner = whole_number(node.this, depth - 1)
+        value = None if inner is None else -inner
+    elif how := _ARITHMETIC.get(type(node)):
+        left, right = (whole_number(side, depth - 1) for side in (node.this, node.expression))
+        value = None if left is None or right is None else how(left, right)
+    return value if value is not None and -(2**31) <= value < 2**31 else None
+
+
 def _constant(node: exp.Expr, scope: Scope) -> Scalar | float | None:
     """The value of a constant expression: literals directly, anything foldable through Spark itself."""
     node = node.unnest()
@@ -402,6 +436,8 @@ def _constant(node: exp.Expr, scope: Scope) -> Scalar | float | None:
             return day
         if node.to.this in _TIMESTAMPS and (day := _calendar(node.this.name, Family.TIMESTAMP)):
             return datetime.combine(day, time.min)
+    if (number := whole_number(node)) is not None:
+        return Decimal(number)
     return _folded(node, scope)
 
 

@@ -6,9 +6,11 @@ from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
+import sqlglot
 from pyspark.sql import SparkSession
 
 from spark_jobs.folding import folding, value_of
+from spark_jobs.predicates.derive import whole_number
 
 CONSTANTS = {
     "1200 + 1": 1201,
@@ -42,3 +44,27 @@ def test_no_job_runs_for_a_constant(spark: SparkSession) -> None:
 
 def test_no_constant_has_the_name_of_a_column(spark: SparkSession) -> None:
     assert value_of(spark, "col1") is None
+
+
+SUMS = {
+    "1200 + 11": 1211,
+    "60 * (24 - 1)": 1380,
+    "-(2 + 3) * -4": 20,
+    "2147483646 + 1": 2147483647,
+    "2147483647 + 1": None,
+    "-2147483648 + 0": None,
+    "65536 * 65536": None,
+    "1L + 2": None,
+    "2S + 1": None,
+    "1.0 + 2": None,
+    "7 / 1": None,
+    "'1' + 2": None,
+    "+".join(["1"] * 100): None,
+}
+
+
+@pytest.mark.parametrize(("sql", "value"), SUMS.items(), ids=SUMS)
+def test_sums_of_whole_numbers_are_what_spark_finds(spark: SparkSession, sql: str, value: int | None) -> None:
+    assert whole_number(sqlglot.parse_one(sql, dialect="spark")) == value
+    if value is not None:
+        assert (value_of(spark, sql), value_of(spark, f"typeof({sql})")) == (value, "int")

@@ -269,6 +269,8 @@ def test_small_sources_are_not_analysed(
     joins: JoinOptions, reason: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "_LEAST", 0.0)
+    # Six seconds, in which a session begins, would be enough for a look at a few small files.
+    monkeypatch.setattr(budget, "SHARE", 0.01)
     (report,) = answer(CHAIN, joins).joins()
     assert reason in report.reason
     assert not report.reordered
@@ -279,7 +281,7 @@ def test_small_sources_are_not_analysed(
 def test_a_source_that_is_named_twice_is_looked_at_once(spark: SparkSession, tables: dict[str, str]) -> None:
     session = PushdownSession(spark)
     session.add_source("n", path=tables["nations"], format="csv", schema=SCHEMAS["nations"], options={"header": "true"})
-    session._samples.clock = AnalysisClock(fresh=1.0, familiar=0.1, warming=0.0)
+    session._sql_planner()._cache.clock = AnalysisClock(fresh=1.0, familiar=0.1, warming=0.0)
     (report,) = session.sql("SELECT a.id FROM n a, n b, n c WHERE a.id = b.id AND b.id = c.region").joins()
     assert "would take about 1.20 s" in report.reason
 
@@ -391,7 +393,8 @@ def test_the_clock_does_not_learn_from_the_first_query_of_a_session(
     for name in ("nations", "regions"):
         header = {"header": "true"} if FORMATS[name] == "csv" else {}
         session.add_source(name, path=tables[name], format=FORMATS[name], schema=SCHEMAS[name], options=header)
-    clock, query = session._samples.clock, "SELECT n.id FROM nations n, regions r, regions s WHERE n.region = r.id"
+    clock = session._sql_planner()._cache.clock
+    query = "SELECT n.id FROM nations n, regions r, regions s WHERE n.region = r.id"
     first = AnalysisClock(warming=0.0)
     session.sql(query, ALWAYS)
     assert clock == first
