@@ -48,7 +48,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote \
-	bench-projection docs lock java python clean
+	bench-projection bench-tasks docs lock java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -63,6 +63,7 @@ help:
 	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
 	@echo "make bench-joins count and measure the order of joins on TPC-H and TPC-DS against Spark's (SF=10 for more data)"
 	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
+	@echo "make bench-tasks measure whole tasks, each a spark-submit, against plain scripts"
 	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
 	@echo "make docs      write the pages of the operators from their parameters and example DAGs"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
@@ -195,6 +196,9 @@ bench-joins: $(SPARK)/.bench java
 bench-remote: $(SPARK)/.bench java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \
 		--packages $(JDBC_PACKAGES)
+
+bench-tasks: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.tasks
 
 bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection

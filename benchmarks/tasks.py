@@ -1,0 +1,160 @@
+"""Whole tasks, each a spark-submit of its own, against the plain PySpark script that reads the same rows.
+
+A scheduled task starts Spark, scans once and ends: all of that counts here, the start of the JVM and of Python too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
+from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.contract import JobResult
+
+_ROOT = Path(__file__).resolve().parents[1]
+_CUTS = (25, 100, 200)
+"""Megabytes of the CSV files that are cut out of the table."""
+_PLAIN = """
+import json, sys
+from pyspark.sql import SparkSession
+source, where, target = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+spark = SparkSession.builder.getOrCreate()
+reader = spark.read.schema(source["schema"]).options(**source["options"]).format(source["format"])
+reader.load(source["path"]).where(where).write.mode("overwrite").parquet(target)
+spark.stop()
+"""
+_HEAD = ("| scan | rows | script s | ours s | script / ours: wall | CPU |", "|---|---|---|---|---|---|")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scan: its name, its source as a spec has it, its predicate."""
+
+    name: str
+    source: Mapping[str, object]
+    where: str
+
+
+class Tasks:
+    """Submits tasks one after the other; everything they leave lies below `work`."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._archive = shutil.make_archive(str(work / "job"), "zip", _ROOT, "spark_jobs")
+        self._script = work / "plain.py"
+        self._script.write_text(_PLAIN, encoding="utf-8")
+
+    def ours(self, case: Case) -> int:
+        """The scan as a job of this project, as an operator submits it; its rows."""
+        result = self._work / "result.json"
+        spec = {
+            "run_key": "bench",
+            "sources": {"t": case.source},
+            "query": {"source": "t", "where": case.where},
+            "output": {"path": str(self._work / "ours"), "format": "parquet", "mode": "overwrite"},
+            "result_path": str(result),
+        }
+        (self._work / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+        program = str(_ROOT / "spark_jobs" / "run.py")
+        self._submit("--py-files", self._archive, program, "--spec", str(self._work / "spec.json"))
+        return JobResult.model_validate_json(result.read_text(encoding="utf-8")).rows or 0
+
+    def plain(self, case: Case) -> int:
+        """The scan as a script would do it; it tells no rows."""
+        self._submit(str(self._script), json.dumps(case.source), case.where, str(self._work / "plain"))
+        return 0
+
+    def _submit(self, *arguments: str) -> None:
+        command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "2g"]
+        command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.ui.showConsoleProgress=false", *arguments]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def cases(scale: int, cache: Path) -> list[Case]:
+    """The scans, over data that is made if it is not there yet."""
+    cache = cache.resolve()
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    data = prepare(spark, scale, cache)
+    spark.stop()
+    csv = {"format": "csv", "schema": SCHEMA, "options": {"header": "true"}}
+    found = [
+        Case(f"CSV, {size} MB", {**csv, "path": [str(_cut(data["csv"], size, cache))]}, _needle(1)) for size in _CUTS
+    ]
+    found.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
+    nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
+    return [*found, Case(f"JSON, scale {scale}", nested, _needle(scale))]
+
+
+def _needle(scale: int) -> str:
+    return f"l_orderkey = {100_001 * scale}"
+
+
+def _cut(table: Path, megabytes: int, cache: Path) -> Path:
+    """The first megabytes of a table's first file, whole lines of them."""
+    target = cache / f"lineitem-{megabytes}mb.csv"
+    if not target.exists():
+        with min(table.glob("part-*")).open("rb") as file:
+            target.write_bytes(file.read(megabytes * 1_000_000).rpartition(b"\n")[0] + b"\n")
+    return target
+
+
+def row(case: Case, measured: Mapping[str, Measured]) -> str:
+    """A line of the table."""
+    ours, plain = measured["ours"], measured["plain"]
+    seconds = [f"{statistics.median(figures.wall):.1f}" for figures in (plain, ours)]
+    ratios = [f"{ratio(measured, 'plain', 'ours', kind):.2f}" for kind in ("wall", "cpu")]
+    return "| " + " | ".join([case.name, f"{ours.rows:,}", *seconds, *ratios]) + " |"
+
+
+def main() -> None:
+    """Measures all scans and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as work:
+        tasks = Tasks(Path(work))
+        for case in _chosen(cases(arguments.scale, arguments.cache), arguments.only):
+            engines: dict[str, Callable[[], int]] = {
+                "plain": partial(tasks.plain, case),
+                "ours": partial(tasks.ours, case),
+            }
+            lines.append(row(case, measure(engines, arguments.rounds)))
+            print(lines[-1], flush=True)
+    about = (
+        f"TPC-H lineitem, one order each; {arguments.rounds} interleaved rounds after one that does not count, medians "
+        f"of ratios within rounds (above 1: ours takes less); {os.cpu_count()} processors ({platform.machine()}), "
+        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; "
+        f"{datetime.now(UTC):%Y-%m-%d}."
+    )
+    text = "\n".join(["# Whole tasks", "", about, "", *_HEAD, *lines])
+    (arguments.results / "tasks.md").write_text(text + "\n", encoding="utf-8")
+
+
+def _chosen(found: Sequence[Case], parts: Sequence[str]) -> list[Case]:
+    return [case for case in found if not parts or any(part in case.name for part in parts)]
+
+
+if __name__ == "__main__":
+    main()
