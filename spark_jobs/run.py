@@ -24,6 +24,7 @@ from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.output import OutputWriter
 from spark_jobs.preflight import begin_check, needs_python
+from spark_jobs.readers.start import begin
 from spark_jobs.report import render_text
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -107,11 +108,12 @@ class JobRun:
             return self._rows(spark, writer.stage)
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
-        may_need_python = any(map(needs_python, self._spec.sources.values()))
-        checked = begin_check(spark.sparkContext) if may_need_python else None
+        in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
+        checked = begin_check(spark.sparkContext) if in_python else None
         answer = self.answer(spark)
         self._sources, self._joins = answer.report(), answer.joins()
         if checked is not None and any(report.reader != "spark" for report in self._sources.values()):
+            begin(spark, in_python)
             checked()
         try:
             answer.run(action, as_they_come=True)

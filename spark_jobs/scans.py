@@ -20,7 +20,6 @@ from spark_jobs.readers.directories import with_directories
 from spark_jobs.readers.files import has_plain_directories
 from spark_jobs.readers.native import NativeScan
 from spark_jobs.readers.protocol import Scan, ScanRequest, Source
-from spark_jobs.readers.start import begin
 from spark_jobs.readers.text import Refusal, TextPlan, TextScan, plan_text
 from spark_jobs.result import Shape
 
@@ -60,7 +59,6 @@ def planned(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], l
     plan = plan_text(spark, ours, folding(spark))
     if isinstance(plan, Refusal):
         return PlannedScan(native(plan.reason), native)
-    begin(spark, request.source)
     return PlannedScan(TextScan(spark, ours, _told(plan, ours), notes), native)
 
 
@@ -80,7 +78,6 @@ def _planned_orc(
     if isinstance(plan, NativePlan):
         _refuse_lost_columns(request, plan.reason)
         return PlannedScan(native(plan.reason), native)
-    begin(spark, request.source)
     return PlannedScan(OrcLazyScan(spark, ours, _told(plan, ours), notes), native)
 
 
@@ -101,7 +98,6 @@ def _planned_avro(spark: SparkSession, request: ScanRequest, ours: ScanRequest, 
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, str):
         return PlannedScan(native(plan), native)
-    begin(spark, request.source)
     return PlannedScan(AvroBlockScan(spark, ours, _told(plan, ours), notes), native)
 
 

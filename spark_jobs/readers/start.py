@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterable
 
 from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
@@ -14,14 +15,13 @@ from spark_jobs.contract import SourceFormat
 from spark_jobs.readers.protocol import Source
 from spark_jobs.readers.worker import Loading
 
-_SECONDS = 0.9
-"""What a scan waits for its first workers, which start and load the reader, beyond what the driver plans meanwhile.
+_SECONDS = {SourceFormat.JSON: 2.4, SourceFormat.CSV: 2.4, SourceFormat.ORC: 1.6, SourceFormat.AVRO: 1.6}
+"""What a scan waits for its first workers, and JSON and CSV for the JVM to compile what parses the lines they find.
 
-Measured over JSON and CSV in fresh processes: what our reader takes longer there than in a warm session, less what
-Spark's own takes longer.
+Measured over JSON and CSV in fresh processes: from about the sizes on that these figures give, whole tasks took less.
 """
 _MOST_TASKS = 64
-_READERS = {
+_READERS: dict[str, str] = {
     SourceFormat.JSON: "spark_jobs.readers.candidates",
     SourceFormat.CSV: "spark_jobs.readers.candidates",
     SourceFormat.ORC: "spark_jobs.readers.orc.scan",
@@ -31,16 +31,15 @@ _READERS = {
 
 def waiting(spark: SparkSession, source: Source) -> float:
     """CPU seconds that pass while all processors wait for the first workers; 0 where they are there already."""
-    return _SECONDS * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
+    return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
 
 
-def begin(spark: SparkSession, source: Source) -> None:
-    """Have workers start that read a source, where none has run yet; what goes wrong there the scan itself tells."""
-    if not source.cold:
-        return
+def begin(spark: SparkSession, formats: Iterable[str]) -> None:
+    """Have workers start that read sources of some formats; what goes wrong there the scans themselves tell."""
     tasks = max(1, min(spark.sparkContext.defaultParallelism, _MOST_TASKS))
     numbers = spark.range(0, tasks, 1, tasks)
-    loading = numbers.mapInArrow(Loading(_READERS[source.format]), numbers.schema)
+    modules = sorted({_READERS[each] for each in formats if each in _READERS})
+    loading = numbers.mapInArrow(Loading(tuple(modules)), numbers.schema)
 
     def run() -> None:
         with contextlib.suppress(PySparkException, Py4JError, OSError):

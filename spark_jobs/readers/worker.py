@@ -25,11 +25,12 @@ def spare_the_collector() -> None:
 
 @dataclass(frozen=True)
 class Loading:
-    """A task that does nothing but load a module, so that the worker has it for the tasks to come."""
+    """A task that does nothing but load modules, so that the worker has them for the tasks to come."""
 
-    module: str
+    modules: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows as they are."""
-        importlib.import_module(self.module)
+        for module in self.modules:
+            importlib.import_module(module)
         yield from batches

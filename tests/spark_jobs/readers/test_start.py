@@ -10,6 +10,8 @@ import pytest
 from databases import wait_until
 from pyspark.sql import SparkSession
 
+from spark_jobs.contract import SourceFormat
+from spark_jobs.readers.start import begin
 from spark_jobs.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
@@ -41,14 +43,23 @@ def test_the_start_of_python_counts_where_it_has_not_run(
     assert ("session that has just begun" in report.reason) is cold
 
 
-@pytest.mark.parametrize("cold", [False, True])
-def test_python_starts_while_the_driver_plans(spark: SparkSession, file: Path, cold: bool) -> None:
+def test_python_starts_beside_the_driver(spark: SparkSession) -> None:
     jobs = spark.sparkContext.statusTracker()
-    before = len(jobs.getJobIdsForGroup(None))
-    planned = session(spark, file, "pushdown", cold=cold).scan("t", where="id = 77777", columns=["id"])
-    if cold:
-        wait_until(lambda: len(jobs.getJobIdsForGroup(None)) == before + 1)
-    assert len(jobs.getJobIdsForGroup(None)) == before + cold
+    before = set(jobs.getJobIdsForGroup(None))
+
+    def found() -> list[str]:
+        known = [jobs.getJobInfo(number) for number in set(jobs.getJobIdsForGroup(None)) - before]
+        return [job.status for job in known if job is not None]
+
+    begin(spark, [SourceFormat.CSV, SourceFormat.ORC, SourceFormat.REMOTE])
+    assert wait_until(lambda: found() == ["SUCCEEDED"])
+
+
+def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
+    jobs = spark.sparkContext.statusTracker()
+    before = jobs.getJobIdsForGroup(None)
+    planned = session(spark, file, "pushdown", cold=True).scan("t", where="id = 77777", columns=["id"])
+    assert jobs.getJobIdsForGroup(None) == before
     assert planned.run(lambda frame: frame.collect()) == [(77777,)]
 
 
