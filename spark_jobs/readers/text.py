@@ -56,7 +56,7 @@ class Costs:
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(3.1e-9, 11.0e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5),
+    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5),
     SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5),
 }
 _MARGIN = 0.9
