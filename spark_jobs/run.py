@@ -112,8 +112,10 @@ class JobRun:
         checked = begin_check(spark.sparkContext) if in_python else None
         answer = self.answer(spark)
         self._sources, self._joins = answer.report(), answer.joins()
-        if checked is not None and any(report.reader != "spark" for report in self._sources.values()):
+        readers = {report.reader for report in self._sources.values()}
+        if any("pushdown" in reader for reader in readers):
             begin(spark, in_python)
+        if checked is not None and readers != {"spark"}:
             checked()
         try:
             answer.run(action, as_they_come=True)

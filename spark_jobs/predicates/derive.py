@@ -406,10 +406,10 @@ def whole_number(node: exp.Expr, depth: int = _DEEPEST_SUM) -> int | None:
     1380
     >>> whole_number(sqlglot.parse_one("100000 * 100000"))
     """
-    node = node.unnest()
-    value: int | None = None
     if not depth:
         return None
+    node = node.unnest()
+    value: int | None = None
     if isinstance(node, exp.Literal) and not node.is_string and len(node.name) <= _INTEGER_DIGITS and node.is_int:
         value = int(node.name)
     elif isinstance(node, exp.Neg):

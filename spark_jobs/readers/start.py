@@ -34,6 +34,11 @@ def waiting(spark: SparkSession, source: Source) -> float:
     return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
 
 
+def remark(seconds: float) -> str:
+    """What is told of an estimate that has such seconds in it."""
+    return f" ({seconds:.1f} s of ours until Python has started)" if seconds else ""
+
+
 def begin(spark: SparkSession, formats: Iterable[str]) -> None:
     """Have workers start that read sources of some formats; what goes wrong there the scans themselves tell."""
     tasks = max(1, min(spark.sparkContext.defaultParallelism, _MOST_TASKS))

@@ -9,6 +9,7 @@ from spark_jobs.readers.avro.counts import AvroCount
 from spark_jobs.readers.avro.decode import AvroQuery
 from spark_jobs.readers.avro.scan import BlockSample, Decoders, opened
 from spark_jobs.readers.files import InputFile
+from spark_jobs.readers.start import remark
 
 _SAMPLED_FILES = 3
 _SAMPLED_BLOCKS = 4
@@ -90,10 +91,8 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, start: 
     costs = replace(costs, ours=costs.ours + start)
     told = (
         f"about {sample.matching_share:.2%} of the records match, in {sample.found_share:.0%} of the blocks (sample of "
-        f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s"
+        f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s{remark(start)}"
     )
-    if start:
-        told += f" ({start:.1f} s of ours until Python has started)"
     return Estimate(costs.ours < MARGIN * costs.spark, costs.search, told)
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from spark_jobs.readers.files import InputFile
 from spark_jobs.readers.orc.counts import OrcCount
 from spark_jobs.readers.orc.scan import OrcFile, OrcQuery, opened
+from spark_jobs.readers.start import remark
 
 _SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2
@@ -101,11 +102,9 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, start: float = 0.0, *,
     if costs[best] > _MARGIN * costs[Verdict.SPARK]:
         best = Verdict.SPARK
     told = ", ".join(f"{verdict} {seconds:.1f} s" for verdict, seconds in costs.items())
-    if start:
-        told += f" ({start:.1f} s of ours until Python has started)"
     reason = (
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
-        f"(sample of {sample.seen} row groups); estimated CPU: {told}"
+        f"(sample of {sample.seen} row groups); estimated CPU: {told}{remark(start)}"
     )
     return Estimate(best, reason)
 
