@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.packaging import archive_bytes, job_archive, job_program, package_directory
+from airflow_pushdown.packaging import job_archive, job_program, package_directory
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def package(tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_archive_does_not_depend_on_times_modes_or_order(package: Path) -> None:
-    before = archive_bytes(package)
+def test_the_name_of_the_archive_does_not_depend_on_times_modes_or_order(package: Path, tmp_path: Path) -> None:
+    before = job_archive(tmp_path / "cache", package)
     (package / "a.py").unlink()
     (package / "a.py").write_text("A = 1\n")
     os.utime(package / "b.py", (1, 1))
     (package / "b.py").chmod(0o600)
-    assert archive_bytes(package) == before
+    assert job_archive(tmp_path / "cache", package) == before
 
 
-def test_the_archive_holds_the_package_without_compiled_code(package: Path, tmp_path: Path) -> None:
+def test_the_archive_holds_the_package_and_code_compiled_from_it_alone(package: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(job_archive(tmp_path / "cache", package)) as archive:
-        assert archive.namelist() == ["pack/a.py", "pack/b.py", "pack/sub/data.txt"]
+        assert archive.namelist() == ["pack/a.py", "pack/a.pyc", "pack/b.py", "pack/b.pyc", "pack/sub/data.txt"]
         assert archive.read("pack/b.py") == b"B = 2\n"
 
 
@@ -48,9 +48,16 @@ def test_the_same_content_is_built_once_and_another_gets_another_name(package: P
 
 def test_an_archive_that_was_changed_is_built_again(package: Path, tmp_path: Path) -> None:
     archive = job_archive(tmp_path / "cache", package)
-    content = archive.read_bytes()
-    archive.write_bytes(b"something else")
-    assert job_archive(tmp_path / "cache", package).read_bytes() == content
+    whole = archive.read_bytes()
+    other = zipfile.ZipFile(tmp_path / "other.zip", "w")
+    with other:
+        other.writestr("pack/a.py", "A = 3\n")
+    for content in (b"something else", whole[: len(whole) // 2], (tmp_path / "other.zip").read_bytes()):
+        archive.write_bytes(content)
+        job_archive(tmp_path / "cache", package)
+        with zipfile.ZipFile(archive) as built:
+            assert built.testzip() is None
+            assert built.read("pack/a.py") == b"A = 1\n"
 
 
 def test_a_directory_that_others_may_write_to_is_refused(package: Path, tmp_path: Path) -> None:
@@ -61,11 +68,39 @@ def test_a_directory_that_others_may_write_to_is_refused(package: Path, tmp_path
         job_archive(cache, package)
 
 
+def imported(python: str, archive: Path, expression: str) -> str:
+    """What an expression gives in a Python that has nothing of ours but the archive; `c` is the contract."""
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.contract as c; print({expression})"
+    run = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=archive.parent)
+    return run.stdout.strip()
+
+
 def test_the_job_can_be_imported_from_the_archive_alone(tmp_path: Path, spark_python: str) -> None:
     archive = job_archive(tmp_path / "cache")
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.contract as c; print(c.__file__)"
-    run = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert run.stdout.startswith(str(archive))
+    assert imported(spark_python, archive, "c.__file__").startswith(str(archive))
+
+
+def test_a_python_of_this_release_imports_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
+    assert imported(spark_python, job_archive(tmp_path / "cache"), "c.__file__").endswith("contract.pyc")
+
+
+def test_a_python_of_another_release_imports_the_source(
+    tmp_path: Path, spark_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x01\x02\r\n")
+    archive = job_archive(tmp_path / "cache")
+    assert imported(spark_python, archive, "c.__file__").endswith("contract.py")
+
+
+def test_a_traceback_shows_the_lines_of_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
+    code = (
+        f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
+        "from spark_jobs import run\n"
+        "try: run.read_spec(run.Path('nowhere'))\n"
+        "except Exception: print(traceback.format_exc())"
+    )
+    ended = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert 'raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem' in ended.stdout
 
 
 def test_the_program_is_part_of_the_package() -> None:
