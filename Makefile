@@ -113,11 +113,11 @@ java: $(SPARK)/.installed
 	@$(PYTHON) -m demo.java $(SPARK) >/dev/null
 
 # With it every JVM starts in two thirds of the time. A Java that cannot archive classes leaves the file empty.
-$(SPARK)/classes.jsa: $(SPARK)/.installed e2e/archived_job.py e2e/jvm.py | java
+$(SPARK)/classes.jsa: $(SPARK)/.installed spark_jobs/class_loading.py e2e/jvm.py | java
 	@rm -f $@
 	@$(STEP) "Archive of Spark's classes" $(LOGS)/classes.log -- env $(SPARK_ENV) \
 		SPARK_SUBMIT_OPTS="$$($(PYTHON) -m e2e.jvm) -XX:ArchiveClassesAtExit=$(CURDIR)/$@" \
-		$(SPARK)/bin/spark-submit --master "local[1]" e2e/archived_job.py || : > $@
+		$(SPARK)/bin/spark-submit --master "local[2]" spark_jobs/class_loading.py || : > $@
 
 $(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt
 	@$(STEP) "Airflow environment: tools of the checks" $(LOGS)/airflow-checks.log -- \

@@ -485,6 +485,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Directory for the job's description and result that worker and driver both see, for deploy mode cluster.",
     ),
     Parameter(
+        "class_archives",
+        "str | None",
+        None,
+        "Directory on the worker for archives of Spark's classes, with which jobs start a third sooner; the first "
+        "task makes one, in up to a minute. Else AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker; not for deploy mode "
+        "cluster.",
+    ),
+    Parameter(
         "assets",
         "bool",
         False,

@@ -23,6 +23,7 @@ from airflow_pushdown.hooks.application import (
     history_server,
     started_application,
 )
+from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
@@ -55,8 +56,8 @@ _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 class Submission:
     """What a task asks of the hook: the job, its credentials, and where Spark is.
 
-    `spark_home`, `spark_python` and `exchange_dir` are the operator's parameters of the same names. `on_started` is
-    told of the Spark application as soon as that runs, where its driver runs here.
+    `spark_home`, `spark_python`, `exchange_dir` and `class_archives` are the operator's parameters of the same names.
+    `on_started` is told of the Spark application as soon as that runs, where its driver runs here.
     """
 
     spec: JobSpec
@@ -64,6 +65,7 @@ class Submission:
     spark_home: str | None = None
     spark_python: str | None = None
     exchange_dir: str | None = None
+    class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
 
 
@@ -177,22 +179,40 @@ class PushdownSubmitHook(SparkSubmitHook):
             extra=serialise_all(self._env),
             secrets=confidential(self._submission.secrets),
         )
+        environment = self._with_classes(environment)
+        if self._killed:
+            raise killed_by_task()
         try:
-            self._job = JobProcess(command, environment)
+            job = JobProcess(command, environment)
         except OSError as error:
             raise _submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
         if self._cluster:
             # The provider's hook tells a cluster to stop the driver only while it knows of a running spark-submit.
-            self._submit_sp = self._job.popen
+            self._submit_sp = job.popen
         try:
-            if self._killed:
-                self._job.kill()
-            self._follow(self._job)
+            self._started(job)
+            self._follow(job)
         except BaseException:
             # A job that nobody waits for any more must not go on (timeout, interrupt, a failing log handler).
-            self._job.kill()
+            job.kill()
             raise
-        return self._job.wait()
+        return job.wait()
+
+    def _with_classes(self, environment: dict[str, str]) -> dict[str, str]:
+        """The environment with an archive of classes for the driver's JVM, which is made where there is none yet."""
+        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
+        archive = None if self._cluster else class_archive(directory, self._installation, environment)
+        if archive is None:
+            return environment
+        if not archive.known:
+            archive.make(self._installation, environment, self._started)
+        return archive.used_by(environment)
+
+    def _started(self, job: JobProcess) -> None:
+        """Keep a job that has started, so that a kill reaches it; one that came in between reaches it now."""
+        self._job = job
+        if self._killed:
+            job.kill()
 
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output; on a cluster the provider's hook finds the ids of driver and application in it."""

@@ -77,6 +77,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         spark_home: str | None = None,
         spark_python: str | None = None,
         exchange_dir: str | None = None,
+        class_archives: str | None = None,
         assets: bool = False,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         **kwargs: Any,  # noqa: ANN401 - the parameters of SparkSubmitOperator and BaseOperator, under their own names
@@ -93,6 +94,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.spark_home = spark_home
         self.spark_python = spark_python
         self.exchange_dir = exchange_dir
+        self.class_archives = class_archives
         self.assets = assets
         self._outlet: Asset | AssetAlias | None = None
         self._result: JobResult | None = None
@@ -183,6 +185,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
             spark_home=self.spark_home,
             spark_python=self.spark_python,
             exchange_dir=self.exchange_dir,
+            class_archives=self.class_archives,
             on_started=lambda started: self._link_to(context, started),
         )
         # Airflow asks for a task's links when it has ended; people want them while it runs.

@@ -63,6 +63,9 @@ class RemoteScanOperator(PushdownBaseOperator):
         worker. (templated)
     :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
         cluster. (templated)
+    :param class_archives: Directory on the worker for archives of Spark's classes, with which jobs start a third
+        sooner; the first task makes one, in up to a minute. Else AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker; not for
+        deploy mode cluster. (templated)
     :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
         events tell rows and bytes; not for mapped tasks.
     :param name: Name of the Spark application. (templated)

@@ -1,0 +1,204 @@
+"""Archives of Spark's classes: made once by a real JVM, mapped by the next, and never in a job's way."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from airflow_pushdown.exceptions import ConfigError, DriverKilledError
+from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
+from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from spark_jobs.contract import JobSpec, QuerySpec, SourceSpec
+
+OPTIONS = "SPARK_SUBMIT_OPTS"
+
+
+@pytest.fixture(autouse=True)
+def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' JVMs have an archive of their own, which would settle the matter."""
+    monkeypatch.delenv(OPTIONS, raising=False)
+
+
+@pytest.fixture
+def installation(spark_python: str) -> SparkInstallation:
+    return find_installation(binary="spark-submit", spark_home=None, spark_python=spark_python, environ=os.environ)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, installation: SparkInstallation) -> ClassArchive:
+    found = class_archive(str(tmp_path / "archives"), installation, os.environ)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def environment(installation: SparkInstallation) -> dict[str, str]:
+    return child_environment(os.environ, installation, extra={})
+
+
+def java(place: Path, script: str) -> Path:
+    """A home of Java whose program is a script."""
+    program = place / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return place / "java"
+
+
+def hook(installation: SparkInstallation, rows: Path, directory: Path | None = None) -> PushdownSubmitHook:
+    source = {"format": "json", "path": [str(rows)], "schema": "a bigint"}
+    spec = JobSpec(
+        run_key="d/t/r/-1", sources={"s": SourceSpec.model_validate(source)}, query=QuerySpec(source="s", where="a > 1")
+    )
+    directories = str(directory) if directory else None
+    return PushdownSubmitHook(Submission(spec=spec, spark_python=installation.python, class_archives=directories))
+
+
+def test_a_job_maps_the_classes_that_another_one_loaded(
+    installation: SparkInstallation,
+    archive: ClassArchive,
+    tmp_path: Path,
+    local_spark: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, loaded = tmp_path / "rows.json", tmp_path / "loaded"
+    rows.write_text("".join(json.dumps({"a": number}) + "\n" for number in range(5)))
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(archive.path.parent))
+    first = hook(installation, rows)
+    first.submit()
+    assert first.collect().rows == 3
+    made = archive.path.stat()
+    assert made.st_size > 0
+    assert sorted(file.suffix for file in archive.path.parent.iterdir()) == [".jsa", ".lock"]
+    monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
+    second = hook(installation, rows)
+    second.submit()
+    assert second.collect().rows == 3
+    assert archive.path.stat().st_mtime_ns == made.st_mtime_ns
+    spark = [line for line in loaded.read_text().splitlines() if "org.apache.spark.sql" in line]
+    mapped = [line for line in spark if "shared objects file (top)" in line]
+    assert len(mapped) > len(spark) / 2
+
+
+def test_what_cannot_be_made_is_not_tried_again_and_jobs_go_on(
+    installation: SparkInstallation,
+    archive: ClassArchive,
+    environment: dict[str, str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrong = {**environment, "JAVA_HOME": str(java(tmp_path, "echo 'Error: not today' >&2; exit 1"))}
+    with caplog.at_level(logging.WARNING):
+        archive.make(installation, wrong)
+    assert "could not be made: not today" in caplog.text
+    assert str(archive.path) in caplog.text
+    assert archive.known
+    assert archive.used_by(wrong) == wrong
+    caplog.clear()
+    archive.make(installation, wrong)
+    assert not caplog.text
+
+
+@pytest.mark.nightly
+def test_a_directory_of_settings_on_the_class_path_is_named_as_the_reason(
+    installation: SparkInstallation,
+    archive: ClassArchive,
+    environment: dict[str, str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.x 1\n")
+    archive.make(installation, {**environment, "SPARK_CONF_DIR": str(tmp_path)})
+    assert "Java makes none where a directory with files is on the class path" in caplog.text
+
+
+def test_two_tasks_do_not_make_the_same_archive(
+    installation: SparkInstallation, archive: ClassArchive, environment: dict[str, str]
+) -> None:
+    with archive.path.with_suffix(".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        archive.make(installation, environment)
+    assert not archive.known
+
+
+def test_a_place_that_cannot_be_written_to_is_no_reason_to_fail(
+    installation: SparkInstallation,
+    archive: ClassArchive,
+    environment: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    archive.path.with_suffix(".lock").mkdir()
+    archive.make(installation, environment)
+    assert f"go on without an archive of classes: {archive.path}" in caplog.text
+
+
+def test_a_kill_reaches_the_job_that_makes_an_archive(
+    installation: SparkInstallation, archive: ClassArchive, tmp_path: Path, local_spark: str
+) -> None:
+    submitted = hook(installation, tmp_path / "none.json", archive.path.parent)
+
+    def kill_when_started() -> None:
+        while submitted._job is None:
+            threading.Event().wait(0.05)
+        submitted.on_kill()
+
+    killer = threading.Thread(target=kill_when_started)
+    killer.start()
+    with pytest.raises(DriverKilledError, match="the task was killed"):
+        submitted.submit()
+    killer.join()
+    submitted.release()
+    assert not archive.known
+
+
+def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path, installation: SparkInstallation) -> None:
+    def place(home: Path, env: Mapping[str, str] = os.environ) -> str | None:
+        other = SparkInstallation(binary=installation.binary, python=None, home=str(home))
+        found = class_archive(str(tmp_path / "archives"), other, env)
+        return found.path.name if found else None
+
+    jars = tmp_path / "home" / "jars"
+    jars.mkdir(parents=True)
+    assert place(tmp_path / "home") is None
+    (jars / "a.jar").write_bytes(b"a")
+    first = place(tmp_path / "home")
+    assert first is not None
+    assert place(tmp_path / "home") == first
+    (jars / "b.jar").write_bytes(b"b")
+    assert place(tmp_path / "home") not in (first, None)
+    (jars / "b.jar").unlink()
+    assert place(tmp_path / "home", {**os.environ, "JAVA_HOME": str(java(tmp_path, "exit 1"))}) not in (first, None)
+    assert place(tmp_path / "home", {**os.environ, "JAVA_HOME": str(tmp_path / "no")}) is None
+
+
+def test_options_that_settle_the_matter_and_the_absence_of_a_directory_leave_a_job_alone(
+    tmp_path: Path, installation: SparkInstallation
+) -> None:
+    assert class_archive(None, installation, os.environ) is None
+    for option in ("-XX:SharedArchiveFile=/x.jsa", "-Xshare:off"):
+        assert class_archive(str(tmp_path), installation, {OPTIONS: option}) is None
+
+
+def test_other_options_are_kept_and_odd_paths_stay_whole(tmp_path: Path) -> None:
+    file = tmp_path / "with blank" / "a.jsa"
+    file.parent.mkdir()
+    file.write_bytes(b"classes")
+    options = ClassArchive(file).used_by({OPTIONS: "-Dmine=1"})[OPTIONS]
+    assert options.startswith(f'-Dmine=1 "-XX:SharedArchiveFile={file}" ')
+
+
+def test_a_directory_that_anybody_may_write_to_is_refused(tmp_path: Path, installation: SparkInstallation) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="class_archives: anybody may write to"):
+        class_archive(str(tmp_path), installation, os.environ)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"class_archives: .* cannot be used"):
+        class_archive(str(tmp_path / "file"), installation, os.environ)
