@@ -14,12 +14,13 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.conf_directory import what_stays, without_directory
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import spark_jars
@@ -37,25 +38,38 @@ _BRIEF = "-XX:TieredStopAtLevel=1"
 _LEAST_SIGNAL = 129
 """Exit codes of programs that a signal ended, from here on."""
 
+_EMPTY = "no-settings"
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The archive of one installation, made or not: a file that has no bytes where none can be made."""
+    """The archive of one installation, made or not: a file that has no bytes where none can be made.
+
+    `home` is Spark's. With the archive its JVMs have another directory for settings, which is empty.
+    """
 
     path: Path
+    home: Path
 
     @property
     def known(self) -> bool:
         """Whether it is there, or it is known that it cannot be made."""
         return self.path.exists()
 
-    def used_by(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a spark-submit whose JVM maps the archive, where there is one."""
+    def used_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Command and environment of a spark-submit whose JVM maps the archive, where there is one."""
         if not self.known or not self.path.stat().st_size:
-            return dict(environment)
-        return _with_options(environment, f'"-XX:SharedArchiveFile={self.path}" {_SILENT}')
+            return list(command), dict(environment)
+        return self._with_option(command, environment, f'"-XX:SharedArchiveFile={self.path}"')
+
+    def _with_option(
+        self, command: Sequence[str], environment: Mapping[str, str], option: str
+    ) -> tuple[list[str], dict[str, str]]:
+        words, variables = without_directory(command, environment, self.home, self.path.parent / _EMPTY)
+        options = (environment.get(_OPTIONS), option, _SILENT)
+        return words, {**variables, _OPTIONS: " ".join(filter(None, options))}
 
     def make(
         self,
@@ -82,15 +96,16 @@ class ClassArchive:
         log.info("Making %s, once, in up to a minute: jobs start sooner with it", self.path)
         draft = self.path.with_suffix(".draft")
         draft.unlink(missing_ok=True)
-        options = f'{_BRIEF} "-XX:ArchiveClassesAtExit={draft}" {_SILENT}'
+        option = f'{_BRIEF} "-XX:ArchiveClassesAtExit={draft}"'
         try:
-            code, cause = _run(_command(installation), _with_options(environment, options), started)
+            (self.path.parent / _EMPTY).mkdir(exist_ok=True)
+            code, cause = _run(*self._with_option(_command(installation), environment, option), started)
             if code == 0 and draft.is_file():
                 draft.replace(self.path)
                 return
         finally:
             draft.unlink(missing_ok=True)
-        log.warning("Jobs go on without an archive of classes, which could not be made: %s%s", cause, _advice(cause))
+        log.warning("Jobs go on without an archive of classes, which could not be made: %s", cause)
         if 0 <= code < _LEAST_SIGNAL:
             self.path.touch()
             log.warning("No other will be tried before %s is deleted", self.path)
@@ -112,8 +127,9 @@ def class_archive(
 ) -> ClassArchive | None:
     """The archive for jobs of an installation in `directory`, which is made if it is not there.
 
-    None without a directory, where Java or Spark's jars are not found, and where the environment's options for the JVM
-    settle the matter. Raises `ConfigError` for a directory that others may write to: they could swap the code.
+    None without a directory, where Java or Spark's jars are not found, where the environment's options for the JVM
+    settle the matter, and where files of settings have to stay on the class path, which is logged. Raises `ConfigError`
+    for a directory that others may write to: they could swap the code.
     """
     if not directory or any(option in environment.get(_OPTIONS, "") for option in _CHOSEN):
         return None
@@ -121,12 +137,17 @@ def class_archive(
     jars = spark_jars(installation)
     if java is None or not jars:
         return None
+    home = jars[0].parent.parent
+    stays = what_stays(home, environment)
+    if stays is not None:
+        log.info("No archive of classes is used: Java wants no directory with files on the class path, as %s is", stays)
+        return None
     place = _own(Path(directory))
     seen = hashlib.sha256()
     for file in (java, *jars):
         info = file.stat()
         seen.update(f"{file} {info.st_size} {info.st_mtime_ns}\n".encode())
-    return ClassArchive(place / f"spark-{seen.hexdigest()[:16]}.jsa")
+    return ClassArchive(place / f"spark-{seen.hexdigest()[:16]}.jsa", home)
 
 
 def _own(directory: Path) -> Path:
@@ -140,25 +161,11 @@ def _own(directory: Path) -> Path:
     return directory
 
 
-def _advice(cause: str) -> str:
-    if "non-empty directory" not in cause:
-        return ""
-    return (
-        " (Java makes none where a directory with files is on the class path, as Spark's conf and HADOOP_CONF_DIR are; "
-        "settings may be given in properties_file instead)"
-    )
-
-
 def _java(environment: Mapping[str, str]) -> Path | None:
     """The program that spark-submit will start."""
     home = environment.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", os.defpath))
     return Path(found).resolve() if found else None
-
-
-def _with_options(environment: Mapping[str, str], options: str) -> dict[str, str]:
-    given = environment.get(_OPTIONS)
-    return {**environment, _OPTIONS: f"{given} {options}" if given else options}
 
 
 def _command(installation: SparkInstallation) -> list[str]:

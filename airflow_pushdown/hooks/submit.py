@@ -179,7 +179,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             extra=serialise_all(self._env),
             secrets=confidential(self._submission.secrets),
         )
-        environment = self._with_classes(environment)
+        command, environment = self._with_classes(command, environment)
         if self._killed:
             raise killed_by_task()
         try:
@@ -198,15 +198,15 @@ class PushdownSubmitHook(SparkSubmitHook):
             raise
         return job.wait()
 
-    def _with_classes(self, environment: dict[str, str]) -> dict[str, str]:
-        """The environment with an archive of classes for the driver's JVM, which is made where there is none yet."""
+    def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Command and environment with an archive of classes for the driver's JVM, made where there is none yet."""
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
         archive = None if self._cluster else class_archive(directory, self._installation, environment)
         if archive is None:
-            return environment
+            return command, environment
         if not archive.known:
             archive.make(self._installation, environment, self._started)
-        return archive.used_by(environment)
+        return archive.used_by(command, environment)
 
     def _started(self, job: JobProcess) -> None:
         """Keep a job that has started, so that a kill reaches it; one that came in between reaches it now."""

@@ -77,8 +77,13 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     assert first.collect().rows == 3
     made = archive.path.stat()
     assert made.st_size > 0
-    assert sorted(file.suffix for file in archive.path.parent.iterdir()) == [".jsa", ".lock"]
+    assert sorted(file.suffix for file in archive.path.parent.iterdir()) == ["", ".jsa", ".lock"]
     monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
+    settings = tmp_path / "conf"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
+    (settings / "log4j2.properties.template").write_text("")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(settings))
     second = hook(installation, rows)
     second.submit()
     assert second.collect().rows == 3
@@ -101,23 +106,21 @@ def test_what_cannot_be_made_is_not_tried_again_and_jobs_go_on(
     assert "could not be made: not today" in caplog.text
     assert str(archive.path) in caplog.text
     assert archive.known
-    assert archive.used_by(wrong) == wrong
+    assert archive.used_by(["spark-submit"], wrong) == (["spark-submit"], wrong)
     caplog.clear()
     archive.make(installation, wrong)
     assert not caplog.text
 
 
-@pytest.mark.nightly
-def test_a_directory_of_settings_on_the_class_path_is_named_as_the_reason(
-    installation: SparkInstallation,
-    archive: ClassArchive,
-    environment: dict[str, str],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+def test_files_that_have_to_stay_on_the_class_path_are_named_as_the_reason(
+    installation: SparkInstallation, environment: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "spark-defaults.conf").write_text("spark.x 1\n")
-    archive.make(installation, {**environment, "SPARK_CONF_DIR": str(tmp_path)})
-    assert "Java makes none where a directory with files is on the class path" in caplog.text
+    (tmp_path / "log4j2.properties").write_text("")
+    for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR"):
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            assert class_archive(str(tmp_path / "a"), installation, {**environment, name: str(tmp_path)}) is None
+        assert f"as {tmp_path / 'log4j2.properties'} is" in caplog.text
 
 
 def test_two_tasks_do_not_make_the_same_archive(
@@ -191,8 +194,8 @@ def test_other_options_are_kept_and_odd_paths_stay_whole(tmp_path: Path) -> None
     file = tmp_path / "with blank" / "a.jsa"
     file.parent.mkdir()
     file.write_bytes(b"classes")
-    options = ClassArchive(file).used_by({OPTIONS: "-Dmine=1"})[OPTIONS]
-    assert options.startswith(f'-Dmine=1 "-XX:SharedArchiveFile={file}" ')
+    _, variables = ClassArchive(file, tmp_path).used_by(["spark-submit"], {OPTIONS: "-Dmine=1"})
+    assert variables[OPTIONS].startswith(f'-Dmine=1 "-XX:SharedArchiveFile={file}" ')
 
 
 def test_a_directory_that_anybody_may_write_to_is_refused(tmp_path: Path, installation: SparkInstallation) -> None:

@@ -1,0 +1,68 @@
+"""A directory of settings leaves the class path only where spark-submit is told what was in it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from airflow_pushdown.hooks.conf_directory import what_stays, without_directory
+
+PRINT = """
+from pyspark import SparkConf, SparkContext
+SparkContext._ensure_initialized()
+print("value", SparkConf().get("spark.mine", "none"))
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "conf").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def test_defaults_and_templates_may_go_and_nothing_else(home: Path) -> None:
+    assert what_stays(home, {}) is None
+    assert what_stays(home / "nowhere", {}) is None
+    (home / "conf" / "spark-defaults.conf").write_text("")
+    (home / "conf" / "spark-env.sh.template").write_text("")
+    assert what_stays(home, {}) is None
+    (home / "conf" / "spark-env.sh").write_text("")
+    assert what_stays(home, {}) == home / "conf" / "spark-env.sh"
+
+
+@pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"])
+def test_directories_that_variables_name_count(home: Path, variable: str, tmp_path: Path) -> None:
+    (tmp_path / "core-site.xml").write_text("")
+    assert what_stays(home, {variable: str(tmp_path)}) == tmp_path / "core-site.xml"
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ([], "default"),
+        (["--properties-file", "{own}"], "own"),
+        (["--properties-file", "{other}"], "none"),
+        (["--properties-file", "{other}", "--load-spark-defaults"], "default"),
+    ],
+)
+def test_spark_reads_the_same_settings(
+    home: Path, tmp_path: Path, spark_python: str, given: list[str], value: str
+) -> None:
+    (home / "conf" / "spark-defaults.conf").write_text("spark.mine default\n")
+    files = {"own": tmp_path / "own", "other": tmp_path / "other"}
+    files["own"].write_text("spark.mine own\n")
+    files["other"].write_text("spark.other 1\n")
+    program = tmp_path / "program.py"
+    program.write_text(PRINT)
+    (tmp_path / "empty").mkdir()
+    words = [word.format(**{name: str(file) for name, file in files.items()}) for word in given]
+    command = [str(Path(spark_python).with_name("spark-submit")), *words, str(program)]
+    environment = {"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": spark_python, "PYSPARK_DRIVER_PYTHON": spark_python}
+    environment["SPARK_CONF_DIR"] = str(home / "conf")
+    changed, variables = without_directory(command, environment, home, tmp_path / "empty")
+    for one, other in ((command, environment), (changed, variables)):
+        ended = subprocess.run(one, env=other, capture_output=True, text=True, check=True)
+        assert f"value {value}" in ended.stdout
+    assert (variables["SPARK_CONF_DIR"] == str(tmp_path / "empty")) is ("--load-spark-defaults" not in given)
