@@ -35,6 +35,7 @@ _CHOSEN = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
 _SILENT = "-Xlog:cds*=off -Xlog:class+path=off"
 _BRIEF = "-XX:TieredStopAtLevel=1"
 """For the JVM that makes an archive: it lives for seconds, a third of which the optimising compiler would take."""
+_SEPARATORS = ':"\\'
 _LEAST_SIGNAL = 129
 """Exit codes of programs that a signal ended, from here on."""
 
@@ -129,7 +130,7 @@ def class_archive(
 
     None without a directory, where Java or Spark's jars are not found, where the environment's options for the JVM
     settle the matter, and where files of settings have to stay on the class path, which is logged. Raises `ConfigError`
-    for a directory that others may write to: they could swap the code.
+    for a directory that others may write to, who could swap the code, or that options cannot name.
     """
     if not directory or any(option in environment.get(_OPTIONS, "") for option in _CHOSEN):
         return None
@@ -151,6 +152,8 @@ def class_archive(
 
 
 def _own(directory: Path) -> Path:
+    if any(sign in str(directory) for sign in _SEPARATORS):
+        raise config_error(f"class_archives: {directory}: options of the JVM cannot name a path with {_SEPARATORS}")
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = directory.stat().st_mode

@@ -198,7 +198,9 @@ def test_other_options_are_kept_and_odd_paths_stay_whole(tmp_path: Path) -> None
     assert variables[OPTIONS].startswith(f'-Dmine=1 "-XX:SharedArchiveFile={file}" ')
 
 
-def test_a_directory_that_anybody_may_write_to_is_refused(tmp_path: Path, installation: SparkInstallation) -> None:
+def test_a_directory_that_cannot_serve_is_refused(tmp_path: Path, installation: SparkInstallation) -> None:
+    with pytest.raises(ConfigError, match=r"class_archives: .* cannot name a path with"):
+        class_archive(f"{tmp_path}/a:b", installation, os.environ)
     tmp_path.chmod(0o777)
     with pytest.raises(ConfigError, match="class_archives: anybody may write to"):
         class_archive(str(tmp_path), installation, os.environ)
