@@ -6,7 +6,7 @@ the parsing of one more line.
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -271,10 +271,9 @@ def _ends(text: str, number: int, ends: list[str]) -> list[str]:
 def _other_digits() -> tuple[str, ...]:
     """Any decimal digit outside ASCII: Java reads those in numbers as well."""
     by_prefix: dict[bytes, list[int]] = defaultdict(list)
-    for code in range(0x80, 0x20000):
-        if unicodedata.category(chr(code)) == "Nd":
-            encoded = chr(code).encode("utf-8")
-            by_prefix[encoded[:-1]].append(encoded[-1])
+    for digit in re.findall(r"\d", "".join(map(chr, range(0x80, 0x20000)))):
+        encoded = digit.encode("utf-8")
+        by_prefix[encoded[:-1]].append(encoded[-1])
     return tuple(
         alternation(
             "".join(f"\\x{b:02x}" for b in prefix) + "[" + "".join(f"\\x{b:02x}" for b in last) + "]"

@@ -23,7 +23,7 @@ from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.pattern import BytePattern
 from spark_jobs.readers.candidates import CandidateScan
 from spark_jobs.readers.columnar import listed_files
-from spark_jobs.readers.files import InputFile, Task, input_uris
+from spark_jobs.readers.files import Compression, InputFile, Task, input_uris
 from spark_jobs.readers.metrics import TaskCounts, by_file, most_read
 from spark_jobs.readers.partitions import tasks_of, with_constants
 from spark_jobs.readers.protocol import LimitedScan, ScanRequest, Source, unsupported
@@ -89,15 +89,17 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     refusal = _refusal(spark, request)
     if refusal:
         return Refusal(refusal)
+    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    files = () if isinstance(storage, str) else listed_files(request, storage)
+    if request.source.reader is ReaderChoice.AUTO and files and (small := _too_small(spark, request.source, files)):
+        return Refusal(small)
     options = _options(spark, request)
     parts = _patterns(spark, request, fold, options)
     usable = [part for part in parts if part.pattern is not None]
     if not usable:
         return Refusal("no conjunct implies bytes that a line must hold")
-    storage = storage_for(spark, input_uris(request.native), request.source.options)
     if isinstance(storage, str):
         return Refusal(storage)
-    files = listed_files(request, storage)
     if coded := next((file.path for file in files if file.compression is None), None):
         return Refusal(f"{coded} may be compressed in a way that only Spark reads")
     forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
@@ -210,11 +212,30 @@ def _chosen(
     stored = sum(file.size for file in files)
     verdict = f"about {share:.2%} of the lines can match (sample of {seen.lines:,} lines)"
     if request.source.reader is ReaderChoice.AUTO and not _pays(spark, request.source, stored, seen, share):
-        begins = " in a session that has just begun" if request.source.cold else ""
-        return Refusal(f"byte search would not pay for {stored:,} bytes{begins}: {verdict}")
+        return Refusal(f"{_not_paying(request.source, stored)}: {verdict}")
     if request.source.reader is ReaderChoice.PUSHDOWN:
         verdict = f"asked for with reader='pushdown'; {verdict}"
     return TextPlan(files, wanted, refused, options, verdict, conjunct_reports)
+
+
+def _too_small(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> str | None:
+    """Why no predicate could make byte search pay, told by sizes alone; what is compressed may hold any number."""
+    stored = sum(file.size for file in files)
+    if any(file.compression is not Compression.NONE for file in files):
+        return None
+    if _COSTS[source.format].fixed + waiting(spark, source) < _MARGIN * _spark_seconds(source, stored):
+        return None
+    return f"{_not_paying(source, stored)}, whatever can match"
+
+
+def _not_paying(source: Source, stored: int) -> str:
+    begins = " in a session that has just begun" if source.cold else ""
+    return f"byte search would not pay for {stored:,} bytes{begins}"
+
+
+def _spark_seconds(source: Source, size: float) -> float:
+    costs = _COSTS[source.format]
+    return size * (costs.spark_cold_per_byte if source.cold else costs.spark_per_byte)
 
 
 def _pays(spark: SparkSession, source: Source, stored: int, seen: Sampled, share: float) -> bool:
@@ -223,7 +244,7 @@ def _pays(spark: SparkSession, source: Source, stored: int, seen: Sampled, share
     lines = size / max(seen.line_bytes, 1.0) * share
     ours = costs.fixed + waiting(spark, source) + size * costs.search_per_byte
     ours += lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
-    return ours < _MARGIN * size * (costs.spark_cold_per_byte if source.cold else costs.spark_per_byte)
+    return ours < _MARGIN * _spark_seconds(source, size)
 
 
 def _conjunct_reports(parts: Sequence[_Part], chosen: BytePattern) -> tuple[ConjunctReport, ...]:

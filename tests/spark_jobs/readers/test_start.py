@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,19 @@ def test_the_start_of_python_counts_where_it_has_not_run(
     report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
     assert report.reader == reader
     assert ("session that has just begun" in report.reason) is cold
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_small_files_are_left_to_spark_by_their_sizes_alone(
+    spark: SparkSession, tmp_path: Path, compressed: bool
+) -> None:
+    lines = b"".join(b"%d,some text\n" % number for number in range(1000))
+    small = tmp_path / ("lines.csv.gz" if compressed else "lines.csv")
+    small.write_bytes(gzip.compress(lines) if compressed else lines)
+    report = session(spark, small, "auto", cold=False).scan("t", where="id = 777").report()["t"]
+    assert report.reader == "spark"
+    assert ("whatever can match" in report.reason) is not compressed
+    assert ("sample of" in report.reason) is compressed
 
 
 def test_python_starts_beside_the_driver(spark: SparkSession) -> None:
