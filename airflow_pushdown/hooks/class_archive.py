@@ -143,7 +143,7 @@ def class_archive(
     if stays is not None:
         log.info("No archive of classes is used: Java wants no directory with files on the class path, as %s is", stays)
         return None
-    place = _own(Path(directory))
+    place = _own(Path(directory).absolute())
     seen = hashlib.sha256()
     for file in (java, *jars):
         info = file.stat()
@@ -185,7 +185,8 @@ def _run(command: list[str], environment: Mapping[str, str], started: Callable[[
     try:
         started(job)
         for line in job.lines():
-            log.log(min(output.level_of(line), logging.DEBUG), "%s", line)
+            output.level_of(line)
+            log.debug("%s", line)
     except BaseException:
         job.kill()
         raise
@@ -209,7 +210,10 @@ def main() -> int:
     environment = child_environment(os.environ, installation, extra={})
     archive = class_archive(arguments.directory, installation, environment)
     if archive is None:
-        parser.error("neither Java nor Spark's jars, or options of SPARK_SUBMIT_OPTS that are about archives already")
+        parser.error(
+            "none can be used: Java or Spark's jars are not found, files of settings have to stay on the class path, "
+            "or SPARK_SUBMIT_OPTS is about archives already"
+        )
     archive.make(installation, environment)
     return 0 if archive.known and archive.path.stat().st_size else 1
 
