@@ -59,9 +59,14 @@ class ClassArchive:
         """Whether it is there, or it is known that it cannot be made."""
         return self.path.exists()
 
+    @property
+    def usable(self) -> bool:
+        """Whether it is there."""
+        return self.known and self.path.stat().st_size > 0
+
     def used_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Command and environment of a spark-submit whose JVM maps the archive, where there is one."""
-        if not self.known or not self.path.stat().st_size:
+        if not self.usable:
             return list(command), dict(environment)
         return self._with_option(command, environment, f'"-XX:SharedArchiveFile={self.path}"')
 
@@ -215,7 +220,7 @@ def main() -> int:
             "or SPARK_SUBMIT_OPTS is about archives already"
         )
     archive.make(installation, environment)
-    return 0 if archive.known and archive.path.stat().st_size else 1
+    return 0 if archive.usable else 1
 
 
 if __name__ == "__main__":

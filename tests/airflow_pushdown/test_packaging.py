@@ -49,8 +49,7 @@ def test_the_same_content_is_built_once_and_another_gets_another_name(package: P
 def test_an_archive_that_was_changed_is_built_again(package: Path, tmp_path: Path) -> None:
     archive = job_archive(tmp_path / "cache", package)
     whole = archive.read_bytes()
-    other = zipfile.ZipFile(tmp_path / "other.zip", "w")
-    with other:
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         other.writestr("pack/a.py", "A = 3\n")
     for content in (b"something else", whole[: len(whole) // 2], (tmp_path / "other.zip").read_bytes()):
         archive.write_bytes(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import product
 from pathlib import Path
 
@@ -50,12 +51,13 @@ def test_json_is_passed_on() -> None:
     assert all(same_as_bytes(cut[:end]) for end in range(len(cut)) if not cut[:end].endswith(b"."))
 
 
-@pytest.mark.parametrize(("reader", "reason"), [("pushdown", "no JSON"), ("auto", "would not pay for 9,876 bytes")])
-def test_such_a_line_is_left_to_spark(spark: SparkSession, tmp_path: Path, reader: str, reason: str) -> None:
+@pytest.mark.parametrize("reader", ["pushdown", "auto"])
+def test_such_a_line_is_left_to_spark(spark: SparkSession, tmp_path: Path, reader: str) -> None:
     lines = [f'{{"id": {n}, "b": {n}, "a": [{n}]}}' for n in range(300)]
     lines[200] = '{"b": 7, "id": 200, "a": [2147483647.]}'
-    path = tmp_path / "rows.json"
-    path.write_text("\n".join(lines) + "\n")
+    # Compressed, since the size of a plain file this small settles the matter under auto.
+    path = tmp_path / "rows.json.gz"
+    path.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode()))
     session = PushdownSession(spark)
     session.add_source("data", path=str(path), format="json", schema=SCHEMA, reader=reader)
     result = session.scan("data", where="b = 7")
@@ -63,4 +65,4 @@ def test_such_a_line_is_left_to_spark(spark: SparkSession, tmp_path: Path, reade
     expected = spark.read.schema(SCHEMA).json(str(path)).where("b = 7").select("id").collect()
     assert sorted(rows) == sorted(expected)
     assert result.report()["data"].reader == "spark"
-    assert reason in result.report()["data"].reason
+    assert "no JSON" in result.report()["data"].reason
