@@ -61,7 +61,7 @@ help:
 	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc measure lazy ORC scans against Spark's own reader"
 	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
-	@echo "make bench-joins count and measure the order of joins on TPC-H and TPC-DS against Spark's (SF=10 for more data)"
+	@echo "make bench-joins count and measure the order of joins in four workloads against Spark's (SF=10 for more data)"
 	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
 	@echo "make bench-tasks measure whole tasks, each a spark-submit, against plain scripts"
 	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
@@ -135,7 +135,12 @@ $(SPARK)/.checks: $(SPARK)/.installed requirements/dev.txt requirements/dev-spar
 		$(call install,$(SPARK)) -r requirements/dev.txt -r requirements/dev-spark.txt -c requirements/constraints-spark.txt
 	@touch $@
 
-$(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt
+$(SPARK)/.workloads: $(SPARK)/.installed requirements/workloads.txt
+	@$(STEP) "Queries of the Join Order Benchmark" $(LOGS)/workloads.log -- \
+		$(call install,$(SPARK)) --no-deps -r requirements/workloads.txt
+	@touch $@
+
+$(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt $(SPARK)/.workloads
 	@$(STEP) "Spark environment: peers of the benchmarks" $(LOGS)/spark-bench.log -- \
 		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
 	@touch $@
@@ -165,7 +170,7 @@ test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
-nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/classes.jsa .demo/data/.laid-out java
+nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
@@ -191,7 +196,7 @@ bench-avro: $(SPARK)/.bench java
 bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.join_orders
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins
-	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins --workload tpcds
+	for workload in tpcds ssb job; do $(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins --workload $$workload || exit 1; done
 
 bench-remote: $(SPARK)/.bench java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \

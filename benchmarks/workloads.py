@@ -16,11 +16,11 @@ from spark_jobs.joins.text import parsed, written
 
 @dataclass(frozen=True)
 class Workload:
-    """Tables as Parquet files in a directory, and queries by their numbers, in Spark's dialect."""
+    """Tables as Parquet files in a directory, and queries by their names, in Spark's dialect."""
 
     data: Path
     tables: tuple[str, ...]
-    queries: dict[int, str]
+    queries: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Generator:
         if not listed.exists():
             self._write(scale, data)
         tables = tuple(sorted(path.stem for path in data.glob("*.parquet")))
-        queries = {int(number): text for number, text in json.loads(listed.read_text()).items()}
-        return Workload(data, tables, queries)
+        return Workload(data, tables, json.loads(listed.read_text()))
 
     def _write(self, scale: float, data: Path) -> None:
         data.mkdir(parents=True, exist_ok=True)
@@ -78,14 +77,16 @@ def permuted(query: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class PermutedQuery:
-    """A query by its name: as published, or its FROM lists in an order that the number of a permutation decides."""
+    """A query by its name: as published, and its FROM lists in some other orders."""
 
     name: str
     published: str
+    permutations: int
 
-    def text(self, permutation: int = 0) -> str:
-        """The query in one of its orders."""
-        return permuted(self.published, permutation) if permutation else self.published
+    def orders(self) -> dict[str, str]:
+        """The query in its orders, by what tables call these."""
+        others = {f"permutation {seed}": permuted(self.published, seed) for seed in range(1, self.permutations + 1)}
+        return {"published": self.published, **others}
 
 
 _NOT_COMMAS = ("on", "using", "side", "kind", "method", "hint")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import sqlglot
 from sqlglot import exp
@@ -50,14 +51,27 @@ def is_typed_literal(node: exp.Expr) -> bool:
 
 
 def parsed(sql: str) -> exp.Query:
-    """The query's tree. Raises BadSpecError where the text is not one SELECT, with or without set operations."""
+    """The query's tree. Raises BadSpecError where the text is not one SELECT, with or without set operations.
+
+    Sub-queries in FROM that have no name get one, so that stars and columns can be told by it.
+    """
     try:
         tree = sqlglot.parse_one(sql, dialect=KeptSpark)
     except SqlglotError as problem:
         raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
     if not isinstance(tree, exp.Query):
         raise BadSpecError("query: only SELECT is possible")
+    _name_subqueries(tree)
     return tree
+
+
+def _name_subqueries(tree: exp.Expr) -> None:
+    taken = {node.alias_or_name.lower() for node in tree.find_all(exp.Table, exp.Subquery, exp.CTE)}
+    free = (name for number in count(1) if (name := f"sub-query {number}") not in taken)
+    for node in tree.find_all(exp.Subquery):
+        is_relation = isinstance(node.parent, exp.From | exp.Join) and node.arg_key == "this"
+        if is_relation and not node.alias and isinstance(node.unnest(), exp.Select | exp.SetOperation):
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(next(free), quoted=True)))
 
 
 def written(tree: exp.Expr) -> str:

@@ -331,6 +331,33 @@ def test_a_star_keeps_its_columns_where_a_chain_below_is_reordered(answer: Answe
     assert any(join.reordered for join in result.joins())
 
 
+UNNAMED = {
+    "one": """SELECT o.id, c.name, region_name FROM orders o, customers c, nations n,
+        (SELECT id AS region_id, name AS region_name FROM regions WHERE name = 'region 1')
+        WHERE o.customer = c.id AND c.nation = n.id AND n.region = region_id""",
+    "two and a star": """SELECT * FROM orders o, (SELECT id AS nation_id, region FROM nations),
+        (SELECT id AS region_id FROM regions WHERE id = 1), customers c
+        WHERE o.customer = c.id AND c.nation = nation_id AND region = region_id""",
+    "a name that is taken": """SELECT o.id, `sub-query 1`.name, region_name FROM orders o, customers c,
+        nations AS `sub-query 1`, (SELECT id AS region_id, name AS region_name FROM regions WHERE id = 1)
+        WHERE o.customer = c.id AND c.nation = `sub-query 1`.id AND `sub-query 1`.region = region_id""",
+    "a set operation": """SELECT o.id, region_id FROM orders o, customers c, nations n,
+        (SELECT id AS region_id FROM regions WHERE id = 1 UNION ALL SELECT 7)
+        WHERE o.customer = c.id AND c.nation = n.id AND n.region = region_id""",
+    "within parentheses": """SELECT o.id, region_id FROM orders o
+        JOIN (customers c JOIN ((SELECT id AS nation_id, region FROM nations)) ON c.nation = nation_id)
+        ON o.customer = c.id JOIN (SELECT id AS region_id FROM regions WHERE id = 1) ON region = region_id""",
+}
+
+
+@pytest.mark.usefixtures("no_broadcasts")
+@pytest.mark.parametrize("name", UNNAMED)
+def test_sub_queries_without_a_name_are_relations_too(name: str, answer: Answer, oracle: Oracle) -> None:
+    result = answer(UNNAMED[name], ALWAYS, "spark")
+    assert result.run(lambda frame: (rows(frame), frame.dtypes)) == oracle(UNNAMED[name])
+    assert any(join.reordered for join in result.joins()) == (name in ("one", "two and a star", "a name that is taken"))
+
+
 def test_a_source_is_opened_once_however_often_it_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
