@@ -11,18 +11,10 @@ from sqlglot import exp
 
 from spark_jobs.contract import JoinOptions, JoinReport
 from spark_jobs.join_spec import JoinTree
-from spark_jobs.joins.block import Block, owner
+from spark_jobs.joins.block import Block
 from spark_jobs.joins.broadcast import is_small
-from spark_jobs.joins.cardinality import (
-    Equality,
-    Estimate,
-    Key,
-    Member,
-    RelationFigures,
-    Selective,
-    equal_columns,
-    share_kept,
-)
+from spark_jobs.joins.cardinality import Estimate, Key, Member, RelationFigures, Selective, share_kept
+from spark_jobs.joins.equalities import Equalities
 from spark_jobs.joins.graph import (
     Chain,
     Conjunct,
@@ -41,7 +33,7 @@ from spark_jobs.joins.hints import takes_hints
 from spark_jobs.joins.implied import implied
 from spark_jobs.joins.leaving import Leaving
 from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
-from spark_jobs.joins.push import Types, column_equality
+from spark_jobs.joins.push import Types
 from spark_jobs.joins.star import around, star
 from spark_jobs.joins.text import expression_of, written
 
@@ -76,16 +68,20 @@ class Setting:
 
 @dataclass(frozen=True)
 class Choice:
-    """The order to run a chain in, the sets of relations that are to be broadcast once they are joined, the report."""
+    """The order to run a chain in, the sets of relations that are to be broadcast once they are joined, the report.
+
+    `spares` tells that conditions are left out which say nothing new.
+    """
 
     after: Ordered
     broadcast: frozenset[frozenset[str]]
     report: JoinReport
+    spares: bool = False
 
     @property
     def changes(self) -> bool:
         """Whether anything is to be written anew."""
-        return self.report.reordered or bool(self.broadcast)
+        return self.report.reordered or bool(self.broadcast) or self.spares
 
     @property
     def hinted(self) -> frozenset[str]:
@@ -107,19 +103,16 @@ class Chooser:
         self._relations = relations
         self._setting = setting
         conditions = [condition for condition in chain.conjuncts if condition.joinable]
-        self._equalities = [found for each in conditions if (found := self._equality(each)) is not None]
-        equated = setting.types(block).spelt_once
-        safe = [each for each in conditions if (pair := column_equality(each.node)) is not None and equated(*pair)]
-        self._implied = equal_columns(found for each in safe if (found := self._equality(each)) is not None)
+        self._equalities = Equalities(block, chain, setting.types(block))
         distinct = {key: known.distinct for figures in relations for key, known in figures.columns.items()}
         others = [
             Selective(self._mask(each), self._share(each, distinct))
             for each in conditions
-            if self._mask(each).bit_count() > 1 and self._equality(each) is None
+            if self._mask(each).bit_count() > 1 and self._equalities.of(each) is None
         ]
         self._hints_joins = setting.hints_joins and takes_hints(block.select)
-        leaving = Leaving(block, chain, self._implied).columns if self._hints_joins else None
-        self.estimate = Estimate(relations, self._equalities, others, leaving)
+        leaving = Leaving(block, chain, self._equalities.classes).columns if self._hints_joins else None
+        self.estimate = Estimate(relations, self._equalities.all, others, leaving)
         self._small: dict[int, bool] = {}
 
     def choice(self, before: Ordered, started: float) -> Choice:
@@ -131,7 +124,7 @@ class Chooser:
             lambda left, right: are_adjacent(left, right, equal),
             _WAITING * self._setting.processors,
         )
-        stars = star(self._relations, self._equalities) if self._setting.options.star_schema else ()
+        stars = star(self._relations, self._equalities.all) if self._setting.options.star_schema else ()
         edges = self._edges(equal)
         is_connected = len(components(edges)) == 1
         found = cheapest(
@@ -145,7 +138,8 @@ class Chooser:
         is_cheaper = new < _GAIN * old and found.cost < model.cost(as_written)
         is_better = len(self._chain.items) > 2 and is_cheaper
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
-        after = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
+        whole = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
+        after = self._equalities.without_repeated(whole)
         broadcast = self._broadcast(after.tree)
         rows = f"about {new if is_better else old:,.0f} rows joined or moved"
         report = JoinReport(
@@ -157,7 +151,7 @@ class Chooser:
             star=tuple(label(self._chain.items[number].plan) for number in stars),
             seconds=round(time.perf_counter() - started, 3),
         )
-        return Choice(after, broadcast, report)
+        return Choice(after, broadcast, report, spares=after != whole)
 
     def _share(self, condition: Conjunct, distinct: Mapping[Key, float]) -> float:
         """A guess at what a condition over several relations keeps of rows that meet what it implies for each."""
@@ -165,19 +159,7 @@ class Chooser:
         return min(share_kept(condition.node, distinct) / max(math.prod(before), 1e-9), 1.0)
 
     def _mask(self, condition: Conjunct) -> int:
-        """The items that a condition refers to."""
-        return sum(1 << number for number, item in enumerate(self._chain.items) if item.plan.names & condition.names)
-
-    def _equality(self, condition: Conjunct) -> Equality | None:
-        pair = column_equality(condition.node)
-        if pair is None or self._mask(condition).bit_count() != 2:
-            return None
-        keys: list[Key] = [(owner(column, self._block.columns) or "", column.name.lower()) for column in pair]
-        numbers = [self._number(key[0]) for key in keys]
-        return Equality(numbers[0], keys[0], numbers[1], keys[1])
-
-    def _number(self, name: str) -> int:
-        return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+        return self._equalities.relations(condition)
 
     def _equal_edges(self) -> list[int]:
         """Which items equalities connect, also implied ones."""
@@ -185,7 +167,7 @@ class Chooser:
         for each in self._chain.conjuncts:
             if each.joinable and isinstance(each.node, exp.EQ) and self._mask(each).bit_count() == 2:
                 _connect(edges, self._mask(each))
-        for group in self._implied:
+        for group in self._equalities.classes:
             for one in group:
                 for two in group:
                     if one.relation != two.relation:
@@ -221,7 +203,7 @@ class Chooser:
             if any(isinstance(conjunct.node, exp.EQ) for conjunct in pair.conjuncts):
                 return pair
             sides = set(places(pair.left)), set(places(pair.right))
-            for group in self._implied:
+            for group in self._equalities.classes:
                 left = next((member for member in group if member.relation in sides[0]), None)
                 right = next((member for member in group if member.relation in sides[1]), None)
                 if left is not None and right is not None:

@@ -12,6 +12,7 @@ from spark_jobs.contract import JoinReport
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.chooser import Choice, Chooser, Figures, Setting, label, tree_report
+from spark_jobs.joins.equalities import Equalities
 from spark_jobs.joins.graph import (
     Chain,
     Conjunct,
@@ -48,7 +49,7 @@ def reorder(block: Block, setting: Setting) -> Reordered | None:
     plan = chains.ordered()
     if not chains.reports:
         return None
-    if chains.choices:
+    if chains.has_changed:
         hinted = frozenset[str]().union(*(choice.hinted for choice in chains.choices))
         write(replace(block, plan=plan, joins=chains.joins), hinted)
     joined = frozenset(
@@ -60,8 +61,8 @@ def reorder(block: Block, setting: Setting) -> Reordered | None:
 class _Chains:
     """The chains of a SELECT: the one that its FROM ends with, and those to the left of joins that keep their rows.
 
-    `reports` tell of all, innermost first; `choices` are those that change something; `joins` has the syntax trees of
-    the joins of the ordered plan.
+    `reports` tell of all, innermost first; `choices` are those that change something, and `has_changed` tells whether
+    anything did; `joins` has the syntax trees of the joins of the ordered plan.
     """
 
     def __init__(self, block: Block, setting: Setting) -> None:
@@ -69,6 +70,7 @@ class _Chains:
         self._setting = setting
         self.reports: list[JoinReport] = []
         self.choices: list[Choice] = []
+        self.has_changed = False
         self.joins = dict(block.joins)
 
     def ordered(self) -> Plan:
@@ -114,23 +116,29 @@ class _Chains:
         """The order that is chosen for a chain, None where it is best left as it is."""
         started = time.perf_counter()
         before = documented_order(chain)
-        reason = None if self._setting.options.reorder else "join_reorder is off"
-        reason = reason or (None if _must_be_looked_at(before.tree, chain, self._setting) else self._setting.idle)
-        reason = reason or obstacle(self._block, chain, self._setting.types(self._block), ansi=self._setting.ansi)
+        types, setting = self._setting.types(self._block), self._setting
+        fixed = None if setting.options.reorder else "join_reorder is off"
+        fixed = fixed or obstacle(self._block, chain, types, ansi=setting.ansi)
+        reason = fixed or (None if _must_be_looked_at(before.tree, chain, setting) else setting.idle)
         figures = [] if reason else [self._figures(item) for item in chain.items]
         unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
         if reason or unknown:
-            tree = tree_report(before.tree, chain.items, None, ())
+            after = before if fixed else Equalities(self._block, chain, types).without_repeated(before)
+            trees = [tree_report(each.tree, chain.items, None, ()) for each in (before, after)]
             reason = reason or f"nothing is known of {', '.join(unknown)}"
-            self.reports.append(JoinReport(before=tree, after=tree, reason=reason))
-            return None
+            self.reports.append(JoinReport(before=trees[0], after=trees[1], reason=reason))
+            return self._changed(after) if after != before else None
         chooser = Chooser(self._block, chain, [known for known in figures if known is not None], self._setting)
         choice = chooser.choice(before, started)
         self.reports.append(choice.report)
         if not choice.changes:
             return None
         self.choices.append(choice)
-        return choice.after
+        return self._changed(choice.after)
+
+    def _changed(self, after: Ordered) -> Ordered:
+        self.has_changed = True
+        return after
 
     def _figures(self, item: Item) -> RelationFigures | None:
         return _item_figures(self._block, item.plan, self._setting.figures)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import cast
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
 import pyarrow as pa
 from adbc_driver_manager import Error
+from psycopg import capabilities
 from psycopg.conninfo import make_conninfo
 
 from spark_jobs.errors import (
@@ -110,19 +114,22 @@ class PostgresqlClient:
             yield from cursor.fetch_record_batch()
 
     def _few(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
-        """By a cursor of the server, in case that there are more than were expected."""
+        """In pieces, in case that there are more than were expected; for a cursor the server uses one process alone."""
         names = [field.name for field in columns]
-        connection = self._controlled()
-        with connection.transaction(), connection.cursor("airflow_pushdown", binary=True) as cursor:
-            cursor.execute(sql)
-            while rows := self._fetched(cursor):
-                yield pa.RecordBatch.from_arrays([pa.array(values) for values in zip(*rows, strict=True)], names)
+        size = self._settings.fetch_size
+        with self._controlled().cursor() as cursor:
+            streamed = cursor.stream(sql, binary=True, size=size if capabilities.has_stream_chunked() else 1)
+            with closing(cast("Generator[Row]", streamed)) as rows:
+                while piece := self._fetched(rows, size):
+                    yield pa.RecordBatch.from_arrays([pa.array(values) for values in zip(*piece, strict=True)], names)
 
-    def _fetched(self, cursor: psycopg.ServerCursor[Row]) -> list[Row]:
+    def _fetched(self, rows: Generator[Row], size: int) -> list[Row]:
         """Some rows. Raises SchemaConflictError for dates that Python has not, no more than Spark."""
         try:
-            return cursor.fetchmany(self._settings.fetch_size)
+            return list(islice(rows, size))
         except psycopg.DataError as problem:
+            if problem.sqlstate is not None:
+                raise
             raise SchemaConflictError(
                 f"{self._address.place}: {problem}; Spark's dates have the years 1 to 9999, and none is infinite: "
                 "leave the column out, or give a `query` that converts it"

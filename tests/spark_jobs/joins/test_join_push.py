@@ -129,7 +129,7 @@ def test_a_chain_ends_at_using_and_at_outer_joins() -> None:
 
 def test_names_that_are_not_unique_make_no_block() -> None:
     names = OutputNames(COLUMNS).of
-    for query in ("SELECT * FROM a JOIN a ON 1 = 1", "SELECT * FROM a JOIN (SELECT 1)", "SELECT 1"):
+    for query in ("SELECT * FROM a JOIN a ON 1 = 1", "SELECT * FROM a JOIN VALUES (1)", "SELECT 1"):
         assert [found for found in blocks(parsed(query), names) if found.select.args.get("joins")] == []
 
 

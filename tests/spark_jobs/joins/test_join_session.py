@@ -305,6 +305,38 @@ def test_bytes_that_the_user_sets_hold_where_all_rows_are_compared(answer: Answe
     assert "fewer than are analysed" in report.reason
 
 
+THRICE = """SELECT a.id, b.id, c.id FROM customers a, orders b, customers c
+    WHERE a.{0} = b.{1} AND b.{1} = c.{0} AND c.{0} = a.{0} AND c.{2} = a.{2}"""
+"""The third equality says what the first two do."""
+
+
+@pytest.mark.parametrize("joins", [JoinOptions(min_bytes=1 << 40), ALWAYS], ids=["not analysed", "analysed"])
+def test_equalities_that_follow_from_others_are_left_out(joins: JoinOptions, answer: Answer, oracle: Oracle) -> None:
+    query = THRICE.format("id", "customer", "nation")
+    result = answer(query, joins, "spark")
+    assert result.run(rows) == oracle(query)[0]
+    (report,) = result.joins()
+    said = [node.condition or "" for node in report.after.nodes()]
+    assert sum(condition.count("=") for condition in said) == 3, said
+    assert sum((node.condition or "").count("=") for node in report.before.nodes()) == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "joins"),
+    [
+        (THRICE.format("id", "customer", "nation"), NEVER),
+        (THRICE.format("id", "total", "name"), JoinOptions(min_bytes=1 << 40)),
+        (THRICE.format("id", "customer", "name") + " AND rand(3) >= 0", JoinOptions(min_bytes=1 << 40)),
+    ],
+    ids=["reordering is off", "of two types", "not deterministic"],
+)
+def test_other_equalities_stay(query: str, joins: JoinOptions, answer: Answer, oracle: Oracle) -> None:
+    result = answer(query, joins, "spark")
+    (report,) = result.joins()
+    assert report.after == report.before
+    assert result.run(rows) == oracle(query)[0]
+
+
 BELOW = """SELECT {columns} FROM orders o JOIN customers c ON o.customer = c.id CROSS JOIN nations n JOIN regions r
     ON n.region = r.id {kind} JOIN orders p ON p.id = o.id AND p.note = 'note 1' {more}
     WHERE c.nation = n.id AND r.name = 'region 1' AND o.total < 40"""

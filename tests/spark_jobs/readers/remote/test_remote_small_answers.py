@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from spark_jobs.errors import RemoteFailedError
 from spark_jobs.readers.remote import run
 from spark_jobs.readers.remote.stand_in import StandIn
 from spark_jobs.result import PushdownResult
@@ -111,6 +112,22 @@ def test_no_connection_stays_open(over: Callable[..., PushdownSession], postgres
     assert over().scan("t", where="k = 1").run(DataFrame.count) == 1
     held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
     assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
+
+
+def test_postgresql_may_use_all_its_processes(spark: SparkSession, postgresql_server: Server) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("c", postgresql_server.connection(), query="SELECT name FROM pg_cursors WHERE name <> ''")
+    result = session.scan("c")
+    assert result.run(DataFrame.collect) == [], "what a cursor fetches is computed by one process"
+    assert any(FETCHED in note for note in result.report()["c"].notes)
+
+
+@pytest.mark.parametrize("server", ["postgresql_server"], indirect=True)
+def test_what_fails_amid_the_rows_is_told_as_the_server_does(spark: SparkSession, server: Server) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("c", server.connection(), query="SELECT 1 / (k - 5) AS x FROM t")
+    with pytest.raises(RemoteFailedError, match="division by zero"):
+        session.scan("c").run(DataFrame.collect)
 
 
 def test_what_stands_for_a_table_cannot_be_read(spark: SparkSession) -> None:

@@ -1,0 +1,79 @@
+"""Equalities between the relations of a chain: what follows from them, and which of them say nothing new."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spark_jobs.joins.block import Block, owner
+from spark_jobs.joins.cardinality import Equality, Key, Member, equal_columns
+from spark_jobs.joins.graph import Chain, Conjunct, Ordered, Tree
+from spark_jobs.joins.push import Types, column_equality
+
+
+class Equalities:
+    """The conditions `column = column` of a chain between two of its relations.
+
+    `all` are the equalities; `classes` are columns that are equal, directly or through others, of which only those
+    count whose values are equal only if they are the same.
+    """
+
+    def __init__(self, block: Block, chain: Chain, types: Types) -> None:
+        self._block = block
+        self._chain = chain
+        self._types = types
+        conditions = [condition for condition in chain.conjuncts if condition.joinable]
+        self.all: tuple[Equality, ...] = tuple(found for each in conditions if (found := self.of(each)) is not None)
+        self.classes: tuple[tuple[Member, ...], ...] = equal_columns(
+            found for each in conditions if (found := self._carrying(each)) is not None
+        )
+
+    def relations(self, condition: Conjunct) -> int:
+        """The relations that a condition refers to, as a bit mask of their places in the chain."""
+        return sum(1 << number for number, item in enumerate(self._chain.items) if item.plan.names & condition.names)
+
+    def of(self, condition: Conjunct) -> Equality | None:
+        """What a condition equates, None where it is no equality between columns of two relations."""
+        pair = column_equality(condition.node)
+        if pair is None or self.relations(condition).bit_count() != 2:
+            return None
+        keys: list[Key] = [(owner(column, self._block.columns) or "", column.name.lower()) for column in pair]
+        numbers = [self._number(key[0]) for key in keys]
+        return Equality(numbers[0], keys[0], numbers[1], keys[1])
+
+    def without_repeated(self, ordered: Ordered) -> Ordered:
+        """The order without equalities that follow from others at the same join and below it.
+
+        Where a join has a key twice (`t.id = a.t AND t.id = b.t`, behind `a.t = b.t`), Spark 4.3 makes a key of two
+        parts of it, whose hashes lie so close together that a table of half a million takes a minute to build.
+        """
+        merged: dict[Key, Key] = {}
+
+        def first(key: Key) -> Key:
+            while key in merged:
+                key = merged[key]
+            return key
+
+        def says_something(condition: Conjunct) -> bool:
+            found = self._carrying(condition)
+            if found is None:
+                return True
+            left, right = first(found.left_key), first(found.right_key)
+            if left != right:
+                merged[left] = right
+            return left != right
+
+        def spared(tree: Tree) -> Tree:
+            if isinstance(tree, int):
+                return tree
+            left, right = spared(tree.left), spared(tree.right)
+            return replace(tree, left=left, right=right, conjuncts=tuple(filter(says_something, tree.conjuncts)))
+
+        return Ordered(spared(ordered.tree), ordered.above)
+
+    def _carrying(self, condition: Conjunct) -> Equality | None:
+        """An equality through which others follow: what is equal to one of its columns is equal to the other."""
+        pair = column_equality(condition.node)
+        return self.of(condition) if pair is not None and self._types.spelt_once(*pair) else None
+
+    def _number(self, name: str) -> int:
+        return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
