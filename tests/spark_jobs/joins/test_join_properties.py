@@ -24,6 +24,7 @@ COLUMNS = {name: frozenset(column.split()[0] for column in ddl.split(", ")) for 
 STAR = JoinOptions(min_bytes=0, star_schema=True)
 ORDERED = JoinOptions(min_bytes=0)
 AS_WRITTEN = JoinOptions(reorder=False)
+NOT_ANALYSED = JoinOptions(min_bytes=1 << 40)
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +100,10 @@ def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool
             return
         query, plain = valid(spark, queries)
         text, joins = random_order(spark, query, number)
-        if any(join.reordered for join in joins):
-            reordered += 1
+        reordered += any(join.reordered for join in joins)
+        if text != query:
+            # In another order, with hints, or without what its equalities say twice.
             assert contents(spark.sql(text)) == contents(plain), f"{query}\n{text}"
-        else:
-            assert text == query or "BROADCAST" in text, f"{query}\n{text}"
     raise AssertionError(f"only {reordered} of {30 * count} queries had another order")
 
 
@@ -125,7 +125,7 @@ def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count
     queries, random = RandomQueries(seed), Random(seed)
     for _ in range(count):
         query, plain = valid(spark, queries)
-        options = random.choice((ORDERED, STAR, AS_WRITTEN))
+        options = random.choice((ORDERED, STAR, AS_WRITTEN, NOT_ANALYSED))
         found = session.sql(query, options).run(contents)
         assert found == contents(plain), f"{query}\n{options}"
 
