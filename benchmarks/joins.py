@@ -271,12 +271,17 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
         statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True)) for ours, theirs in both
     ]
     rows = [max(theirs[0].rows or 0, 1) / max(ours[0].rows or 0, 1) for ours, theirs in both]
-    return (
+    said = (
         f"{len(both)} runs that both finish: {name} takes {statistics.geometric_mean(walls):.2f} times our wall time "
         f"(least {min(walls):.2f}) and {statistics.geometric_mean(rows):.2f} times our rows through joins, both in "
-        f"geometric mean; {stopped} more are finished by us alone. With what these took until they were stopped it "
-        f"takes {_with_stopped(runs):.2f} times our wall time."
+        "geometric mean."
     )
+    if stopped:
+        said += (
+            f" {stopped} more are finished by us alone: with what these took until they were stopped it takes "
+            f"{_with_stopped(runs):.2f} times our wall time."
+        )
+    return said
 
 
 def _with_stopped(runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> float:
