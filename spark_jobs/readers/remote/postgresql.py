@@ -42,6 +42,8 @@ _REFUSED_TEXTS = (
 )
 _LOST_SNAPSHOT = "invalid snapshot identifier"
 _BATCH_BYTES = 4 << 20
+_CHUNK_ROWS = 1_000
+"""Rows that libpq hands over at a time: with more, Python waits for the server where it could take rows apart."""
 _PREFIX = re.compile(
     r"^(?:[A-Z_]+: (?=\[|Failed))?(?:\[libpq\] )?(?:(?:Failed to|could not) [\w ]+: |Execution error \[\w+\]: )*"
 )
@@ -117,8 +119,9 @@ class PostgresqlClient:
         """In pieces, in case that there are more than were expected; for a cursor the server uses one process alone."""
         names = [field.name for field in columns]
         size = self._settings.fetch_size
+        chunk = min(size, _CHUNK_ROWS) if capabilities.has_stream_chunked() else 1
         with self._controlled().cursor() as cursor:
-            streamed = cursor.stream(sql, binary=True, size=size if capabilities.has_stream_chunked() else 1)
+            streamed = cursor.stream(sql, binary=True, size=chunk)
             with closing(cast("Generator[Row]", streamed)) as rows:
                 while piece := self._fetched(rows, size):
                     yield pa.RecordBatch.from_arrays([pa.array(values) for values in zip(*piece, strict=True)], names)
