@@ -231,9 +231,14 @@ def line(pair: Pair) -> str:
     return "| " + " | ".join([pair.query, pair.order, *rows, *ratios, f"{planning:.1%}"]) + " |"
 
 
+def _wall(theirs: Sequence[Run], ours: Sequence[Run]) -> float:
+    """Wall time of an engine over ours; one that was stopped took the time until then."""
+    return statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True))
+
+
 def _ratios(theirs: Sequence[Run], ours: Sequence[Run]) -> tuple[str, str]:
     """Wall and CPU time of an engine over ours; at least that where it was stopped."""
-    wall = statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True))
+    wall = _wall(theirs, ours)
     cpu = statistics.median(run.cpu / max(mine.cpu, 1e-3) for mine, run in zip(ours, theirs, strict=True))
     sign = "" if theirs[0].rows is not None else "> "
     return f"{sign}{wall:.2f}", f"{sign}{cpu:.2f}"
@@ -267,9 +272,7 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
     stopped = sum(theirs[0].rows is None and ours[0].rows is not None for ours, theirs in runs)
     if not both:
         return f"{name}: no run that both finish; {stopped} are finished by us alone."
-    walls = [
-        statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True)) for ours, theirs in both
-    ]
+    walls = [_wall(theirs, ours) for ours, theirs in both]
     rows = [max(theirs[0].rows or 0, 1) / max(ours[0].rows or 0, 1) for ours, theirs in both]
     said = (
         f"{len(both)} runs that both finish: {name} takes {statistics.geometric_mean(walls):.2f} times our wall time "
@@ -279,16 +282,9 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
     if stopped:
         said += (
             f" {stopped} more are finished by us alone: with what these took until they were stopped it takes "
-            f"{_with_stopped(runs):.2f} times our wall time."
+            f"{statistics.geometric_mean(_wall(theirs, ours) for ours, theirs in runs):.2f} times our wall time."
         )
     return said
-
-
-def _with_stopped(runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> float:
-    """The geometric mean of wall times over ours, where a run that was stopped took the time until then."""
-    return statistics.geometric_mean(
-        statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True)) for ours, theirs in runs
-    )
 
 
 def prepare(scale: float, cache: Path) -> Path:
