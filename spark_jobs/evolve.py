@@ -16,7 +16,7 @@ from spark_jobs.projection.alignment import Part, missing, parts, parts_by_posit
 from spark_jobs.projection.evolution import FileSchema, Rules, unified
 from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.file_schemas import file_schemas
-from spark_jobs.readers.files import input_uris, partition_columns
+from spark_jobs.readers.files import partition_columns
 from spark_jobs.readers.json_schemas import NoSchemasError, texts_of
 from spark_jobs.readers.protocol import Source
 
@@ -88,6 +88,7 @@ def evolve(
     spark: SparkSession,
     source: Source,
     native: DataFrame,
+    uris: Callable[[], Sequence[str]],
     load: Callable[[Sequence[str]], DataFrame],
     *,
     case_sensitive: bool,
@@ -99,7 +100,7 @@ def evolve(
     """
     guessed = source.format not in _TYPED
     rules = Rules(source.on_schema_conflict, case_sensitive, guessed=guessed)
-    if not _asks(source, native):
+    if not _asks(source, uris):
         return Evolution(rules)
     inside = set(partition_columns(native))
     data = t.StructType([field for field in native.schema.fields if field.name not in inside])
@@ -119,13 +120,13 @@ def evolve(
     return _evolved(source, files, data, rules)
 
 
-def _asks(source: Source, native: DataFrame) -> bool:
+def _asks(source: Source, uris: Callable[[], Sequence[str]]) -> bool:
     """Whether the columns of single files matter: a look at each costs a read of its footer, header or all of it."""
     if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE):
         return False
     if source.on_missing_column is OnMissingColumn.ERROR:
         return True
-    several = len(input_uris(native)) > 1
+    several = len(uris()) > 1
     if source.format is SourceFormat.CSV:
         if source.options.get("enforceschema", "true").lower() != "true":
             return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.gateway import jvm
+from spark_jobs.gateway import java_class
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -27,7 +27,7 @@ class HadoopSettings:
     """The Hadoop configuration that a Spark session's readers get: the context's, and what the session sets on top."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._system = jvm(spark).java.lang.System
+        self._system = java_class(spark, "java.lang.System")
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
     def value(self, key: str) -> str:
@@ -56,11 +56,8 @@ class HadoopFiles:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm = spark.sparkContext._jvm
-        java_context = spark.sparkContext._jsc
-        assert jvm is not None
-        self._path_class = jvm.org.apache.hadoop.fs.Path
-        self._configuration = java_context.hadoopConfiguration()
+        self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
+        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
 
     def qualified(self, path: str) -> str:
         """The path with scheme and authority, absolute."""

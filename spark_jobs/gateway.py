@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from py4j.java_gateway import JavaObject, JVMView
+from py4j.java_gateway import JavaClass, JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import PushdownError
@@ -14,12 +14,21 @@ _PIECE = 2000
 """Characters that fit into one write, whatever they are."""
 
 
-def jvm(spark: SparkSession) -> JVMView:
-    """The JVM's packages. Raises PushdownError on Spark Connect, which has no JVM to talk to."""
+def java_class(spark: SparkSession, name: str) -> JavaClass:
+    """A class of the JVM, or what is static in it, by its name with all packages; of a Scala object that ends in `$`.
+
+    By way of the packages, as `spark._jvm.java.util.ArrayList`, the JVM would be asked about each part of the name.
+    Raises PushdownError on Spark Connect, which has no JVM to talk to.
+    """
     view = spark.sparkContext._jvm
     if view is None:
         raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
-    return view
+    return JavaClass(name, view._gateway_client)
+
+
+def scala_object(spark: SparkSession, name: str) -> JavaObject:
+    """The one instance of a Scala object, by its name with all packages, without the `$` that the JVM has after it."""
+    return getattr(java_class(spark, f"{name}$"), "MODULE$")
 
 
 def elements(collection: JavaObject) -> Iterator[JavaObject]:
@@ -35,7 +44,7 @@ def text_of(spark: SparkSession, thing: JavaObject) -> str:
     An answer of more than 8 KiB takes the JVM two writes, and the second waits 40 ms for the first to be acknowledged
     (py4j issue 516).
     """
-    text = jvm(spark).java.lang.StringBuilder().append(thing)
+    text = java_class(spark, "java.lang.StringBuilder")().append(thing)
     pieces, start = [], 0
     left = int(text.codePointCount(0, text.length()))
     while left:
@@ -47,23 +56,24 @@ def text_of(spark: SparkSession, thing: JavaObject) -> str:
 
 def texts_of(spark: SparkSession, array: JavaObject) -> list[str]:
     """The elements of an array of strings, as one text: asked one by one, a thousand take a tenth of a second."""
-    writer = jvm(spark).java.io.StringWriter()
-    jvm(spark).com.fasterxml.jackson.databind.ObjectMapper().writeValue(writer, array)
+    writer = java_class(spark, "java.io.StringWriter")()
+    java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")().writeValue(writer, array)
     found: list[str] = json.loads(text_of(spark, writer))
     return found
 
 
 def indexed(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:
     """A Scala sequence of objects."""
-    gathered = jvm(spark).java.util.ArrayList()
+    gathered = java_class(spark, "java.util.ArrayList")()
     for each in objects:
         gathered.add(each)
-    return jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(gathered).toIndexedSeq()
+    return java_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(gathered).toIndexedSeq()
 
 
 def frame_of(spark: SparkSession, plan: JavaObject) -> DataFrame:
     """The frame of a logical plan of Spark's."""
-    return DataFrame(jvm(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+    made = java_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan)
+    return DataFrame(made, spark)
 
 
 def wait_for_events(spark: SparkSession) -> None:
@@ -73,7 +83,7 @@ def wait_for_events(spark: SparkSession) -> None:
 
 def java_rows(spark: SparkSession) -> JavaObject:
     """An empty Java list to gather rows in without bringing them to Python."""
-    return jvm(spark).java.util.ArrayList()
+    return java_class(spark, "java.util.ArrayList")()
 
 
 def local_frame(spark: SparkSession, rows: JavaObject, like: DataFrame) -> DataFrame:

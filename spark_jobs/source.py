@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 from pyspark import inheritable_thread_target
 from pyspark.errors import AnalysisException, ParseException
@@ -65,7 +65,9 @@ class OpenedSource:
         if self._whole is not None:
             return Evolution(self._whole._evolution.rules)
         source = self._source
-        found = evolve(self._spark, source, self.native, self._files_alone, case_sensitive=self._case_sensitive)
+        found = evolve(
+            self._spark, source, self.native, lambda: self.uris, self._files_alone, case_sensitive=self._case_sensitive
+        )
         if found.table is not None and found.table != self._data_schema():
             self._settled = found.table
             self.native = self._load()
@@ -76,10 +78,19 @@ class OpenedSource:
         options = {key: text for key, text in self._source.options.items() if key != "basepath"}
         return self._reader(options).load(list(paths))
 
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files, as Spark listed them when it loaded the frame for the first time."""
+        return input_uris(self.native)
+
+    @cached_property
+    def _inside(self) -> tuple[str, ...]:
+        """The columns that Spark takes from the names of directories, with whatever schema it loads the frame."""
+        return partition_columns(self.native)
+
     def _data_schema(self) -> StructType:
         """The table's columns without those that Spark takes from the names of directories."""
-        inside = set(partition_columns(self.native))
-        return StructType([field for field in self.native.schema.fields if field.name not in inside])
+        return StructType([field for field in self.native.schema.fields if field.name not in self._inside])
 
     def _load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         source = self._source
@@ -115,7 +126,7 @@ class OpenedSource:
         """Directories below which `dir0` counts."""
         if self._whole is not None:
             return self._whole.roots
-        files = {location(decoded(uri)) for uri in input_uris(self.native)}
+        files = {location(decoded(uri)) for uri in self.uris}
         return tuple(
             scan_root(path, is_file=location(path) in files) for path in map(self._absolute, self._source.paths)
         )
@@ -140,13 +151,13 @@ class OpenedSource:
         found = projection(sys.maxsize)
         if not any(output.kind is ColumnKind.DIRECTORY for output in found.outputs):
             return found
-        return projection(max_depth(map(decoded, input_uris(self.native)), self.roots))
+        return projection(max_depth(map(decoded, self.uris), self.roots))
 
     def _origin(self, column: str) -> str:
         """Where a column's type was found, in words."""
         if self._source.schema is not None:
             return "so the declared schema says"
-        file = self._evolution.origin(column) or location(decoded(min(input_uris(self.native), default="")))
+        file = self._evolution.origin(column) or location(decoded(min(self.uris, default="")))
         return f"so it is in {file}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
@@ -243,13 +254,13 @@ class OpenedSource:
             return self._planned_apart(request, notes)
         lean = leaner(self._spark, request)
         if lean is not None:
-            inside = [self.schema[name] for name in partition_columns(self.native)]
+            inside = [self.schema[name] for name in self._inside]
             request = replace(request, native=self._load(schema=StructType([*lean.fields, *inside])))
         return planned(self._spark, request, notes, self._load)
 
     def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """Files with different columns: a scan for each kind, together."""
-        inside = StructType([self.schema[name] for name in partition_columns(self.native)])
+        inside = StructType([self.schema[name] for name in self._inside])
         mentioned = frozenset() if request.predicate is None else frozenset(self.mentioned(request.predicate))
         found = list(shares(self._evolution.parts, inside, self.roots, self._evolution.rules))
         scans = []

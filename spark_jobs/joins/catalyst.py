@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import reduce
 
 import sqlglot
-from py4j.java_gateway import JavaObject
+from py4j.java_gateway import JavaClass, JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.gateway import elements, frame_of, indexed, jvm
+from spark_jobs.gateway import elements, frame_of, indexed, java_class
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import RelationFigures
@@ -25,7 +25,7 @@ from spark_jobs.joins.chooser import Chooser, Setting, tree_report
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
 from spark_jobs.joins.graph import Ordered, Tree, attached
-from spark_jobs.joins.hints import broadcast_hint
+from spark_jobs.joins.hints import CATALYST, LOGICAL, broadcast_hint
 from spark_jobs.joins.push import Types, Untyped
 from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
@@ -42,7 +42,6 @@ class CatalystJoins:
         self._spark = spark
         self._options = options
         self._facts = facts
-        self._catalyst = jvm(spark).org.apache.spark.sql.catalyst
         self._reports: list[JoinReport] = []
         ansi = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
         limit = threshold_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
@@ -91,8 +90,8 @@ class CatalystJoins:
         built = self._joined(after.tree, chain, taken, hinted)
         above = [chain.expression(conjunct) for conjunct in after.above]
         if above:
-            built = self._catalyst.plans.logical.Filter(self._all_of(above), built)
-        return self._catalyst.plans.logical.Project(plan.output(), built)
+            built = self._class(f"{LOGICAL}.Filter")(self._all_of(above), built)
+        return self._class(f"{LOGICAL}.Project")(plan.output(), built)
 
     def _ordered(self, chain: CatalystChain) -> tuple[Ordered, frozenset[str]] | None:
         """The order to take and the relations to broadcast, None to leave the chain alone."""
@@ -156,21 +155,25 @@ class CatalystJoins:
             return items[tree]
         left, right = (self._joined(side, chain, items, hinted) for side in (tree.left, tree.right))
         conditions = [chain.expression(conjunct) for conjunct in tree.conjuncts]
-        scala = jvm(self._spark).scala
-        condition = scala.Some(self._all_of(conditions)) if conditions else scala.Option.empty()
-        kind = self._catalyst.plans.JoinType.apply("inner" if conditions else "cross")
+        condition = self._class("scala.Some")(self._all_of(conditions)) if conditions else self._nothing()
+        kind = self._class(f"{CATALYST}.plans.JoinType").apply("inner" if conditions else "cross")
         hints = [self._hint(side, chain, hinted) for side in (tree.left, tree.right)]
-        return self._catalyst.plans.logical.Join(
-            left, right, kind, condition, self._catalyst.plans.logical.JoinHint(*hints)
-        )
+        both = self._class(f"{LOGICAL}.JoinHint")(*hints)
+        return self._class(f"{LOGICAL}.Join")(left, right, kind, condition, both)
 
     def _hint(self, side: Tree, chain: CatalystChain, hinted: frozenset[str]) -> JavaObject:
         if not isinstance(side, int) or chain.names[side] not in hinted:
-            return jvm(self._spark).scala.Option.empty()
+            return self._nothing()
         return broadcast_hint(self._spark)
 
     def _all_of(self, conditions: Sequence[JavaObject]) -> JavaObject:
-        return reduce(self._catalyst.expressions.And, conditions)
+        return reduce(self._class(f"{CATALYST}.expressions.And"), conditions)
+
+    def _class(self, name: str) -> JavaClass:
+        return java_class(self._spark, name)
+
+    def _nothing(self) -> JavaObject:
+        return self._class("scala.Option").empty()
 
 
 def _parsed(condition: JavaObject, columns: frozenset[str]) -> exp.Expr | None:

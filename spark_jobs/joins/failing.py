@@ -11,7 +11,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from spark_jobs.gateway import elements, jvm, text_of
+from spark_jobs.gateway import elements, java_class, text_of
 from spark_jobs.joins.outline import outline
 from spark_jobs.joins.push import Types
 from spark_jobs.joins.text import is_typed_literal
@@ -58,7 +58,7 @@ def casts_may_fail(frame: DataFrame) -> bool:
     if not isinstance(session, SparkSession):
         return _told_to_cast(frame)
     plan = frame._jdf.queryExecution().analyzed()
-    can_widen = jvm(session).org.apache.spark.sql.catalyst.expressions.Cast.canUpCast
+    can_widen = java_class(session, "org.apache.spark.sql.catalyst.expressions.Cast").canUpCast
     return any(
         expression.getClass().getSimpleName() == "Cast"
         and not expression.child().foldable()

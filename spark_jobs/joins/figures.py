@@ -23,7 +23,7 @@ from spark_jobs.joins.sample import Sample, look
 from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Scope
 from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.files import InputFile, input_files, input_uris
+from spark_jobs.readers.files import InputFile, input_files
 from spark_jobs.readers.protocol import AnySource, CountedSource, Source
 from spark_jobs.readers.storage import storage_for
 
@@ -100,6 +100,10 @@ class Opened(Protocol):
     def schema(self) -> t.StructType:
         """Its columns."""
 
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of its files."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -175,9 +179,8 @@ class SourceFigures:
         if not isinstance(source, Source):
             return None
         if source.name not in self._files:
-            uris = input_uris(opened.native)
-            storage = storage_for(self._spark, uris, source.options)
-            found = None if isinstance(storage, str) else input_files(opened.native, storage, uris)
+            storage = storage_for(self._spark, opened.uris, source.options)
+            found = None if isinstance(storage, str) else input_files(opened.native, storage, opened.uris)
             self._files[source.name] = found
         return self._files[source.name]
 

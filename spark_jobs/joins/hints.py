@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from py4j.java_gateway import JavaObject, is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from spark_jobs.gateway import elements, frame_of, indexed, jvm, text_of
+from spark_jobs.gateway import elements, frame_of, indexed, java_class, scala_object, text_of
 from spark_jobs.joins.outline import children, outline, queries
 
-_QUERY = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
+CATALYST = "org.apache.spark.sql.catalyst"
+LOGICAL = f"{CATALYST}.plans.logical"
+_QUERY = f"{CATALYST}.expressions.PlanExpression"
 _WAYS_UP: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Select: ("from_", "joins", "where", "having", "with_"),
     exp.Join: ("this",),
@@ -33,9 +36,8 @@ def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame
 
 def broadcast_hint(spark: SparkSession) -> JavaObject:
     """What the side of a join has in Spark's plan that is to be broadcast."""
-    scala, logical = jvm(spark).scala, jvm(spark).org.apache.spark.sql.catalyst.plans.logical
-    broadcast = getattr(logical, "BROADCAST$").__getattr__("MODULE$")
-    return scala.Some(logical.HintInfo(scala.Some(broadcast)))
+    some = java_class(spark, "scala.Some")
+    return some(java_class(spark, f"{LOGICAL}.HintInfo")(some(scala_object(spark, f"{LOGICAL}.BROADCAST"))))
 
 
 def takes_hints(select: exp.Select) -> bool:
@@ -61,9 +63,9 @@ class _Hints:
         self._spark = spark
         self._plan = plan
         self._joined = joined
-        catalyst = jvm(spark).org.apache.spark.sql.catalyst
-        self._logical = catalyst.plans.logical
-        self._has_plan = catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        self._join, self._both, self._filter = (
+            java_class(spark, f"{LOGICAL}.{name}") for name in ("Join", "JoinHint", "Filter")
+        )
         self._lines = outline(plan, text_of(spark, plan))
         self._children = children(self._lines)
         self._queries = [
@@ -81,11 +83,11 @@ class _Hints:
         sides = [self.hinted(child) for child in below]
         if any(self._changes[query] for query in self._queries[number]):
             plans = iter([self.hinted(query) for query in self._queries[number]])
-            return self._logical.Filter(self._with_plans(node.condition(), plans), *sides)
+            return self._filter(self._with_plans(node.condition(), plans), *sides)
         if not self._has_side(number):
             return node.withNewChildren(indexed(self._spark, sides))
         hints = [self._hint(child, known) for child, known in zip(below, _known(node.hint()), strict=True)]
-        return self._logical.Join(*sides, node.joinType(), node.condition(), self._logical.JoinHint(*hints))
+        return self._join(*sides, node.joinType(), node.condition(), self._both(*hints))
 
     def _with_plans(self, expression: JavaObject, plans: Iterator[JavaObject]) -> JavaObject:
         """An expression with other plans in its sub-queries, which are met in Spark's order."""
@@ -98,6 +100,14 @@ class _Hints:
 
     def _is_query(self, expression: JavaObject) -> bool:
         return bool(is_instance_of(self._spark.sparkContext._gateway, expression, _QUERY))
+
+    @cached_property
+    def _broadcast(self) -> JavaObject:
+        return broadcast_hint(self._spark)
+
+    @cached_property
+    def _has_plan(self) -> JavaObject:
+        return java_class(self._spark, f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()
 
     def _read_below(self) -> list[frozenset[str]]:
         """For each node what it reads: the names of views in the sets, and numbers of other leaves."""
@@ -127,7 +137,7 @@ class _Hints:
     def _hint(self, side: int, known: JavaObject) -> JavaObject:
         if self._reads[side] not in self._joined or known.isDefined():
             return known
-        return broadcast_hint(self._spark)
+        return self._broadcast
 
 
 def _known(hint: JavaObject) -> tuple[JavaObject, JavaObject]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.gateway import jvm
+from spark_jobs.gateway import java_class
 
 Framed = Callable[[str], DataFrame]
 """Has Spark analyse a text."""
@@ -20,7 +20,7 @@ def is_same_query(left: DataFrame, right: DataFrame) -> bool:
     session = left.sparkSession
     if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
         return False
-    numbered = jvm(session).org.apache.spark.sql.catalyst.normalizer.NormalizeCTEIds
+    numbered = java_class(session, "org.apache.spark.sql.catalyst.normalizer.NormalizeCTEIds")
     plans = [numbered.apply(each._jdf.queryExecution().analyzed()) for each in (left, right)]
     return bool(plans[0].sameResult(plans[1]))
 

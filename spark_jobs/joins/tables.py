@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from py4j.java_gateway import JavaObject
@@ -37,6 +38,11 @@ class Stored:
     def schema(self) -> StructType:
         """Its columns."""
         return self.native.schema
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of its files."""
+        return input_uris(self.native)
 
 
 class TableFacts:

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameReader, SparkSession
 
 from spark_jobs.contract import SourceFormat
-from spark_jobs.gateway import elements, indexed, jvm
+from spark_jobs.gateway import elements, indexed, java_class, scala_object
 from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.protocol import Source
 
@@ -44,7 +44,7 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
 
 def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:
     """The file whose footer Spark reads: the first of a directory with nothing but files, no summaries of them."""
-    place = jvm(spark).org.apache.hadoop.fs.Path(path)
+    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     system = place.getFileSystem(hadoop)
     known = system.getFileStatus(place)
     if known.isFile():
@@ -58,7 +58,6 @@ def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObjec
 
 
 def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
-    made = getattr(jvm(spark).org.apache.spark.sql.execution.datasources.parquet, "ParquetFileFormat$")
-    format_ = getattr(made, "MODULE$")
+    format_ = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
     footers = format_.readParquetFootersInParallel(hadoop, indexed(spark, [file]), False, False)
     return next(elements(format_.readSchema(footers, spark._jsparkSession)), None)

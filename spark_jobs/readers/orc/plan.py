@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import ConjunctReport, ErrorCode, ReaderChoice
 from spark_jobs.errors import PushdownError
+from spark_jobs.gateway import java_class
 from spark_jobs.predicates.derive import Fold
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.columnar import (
@@ -152,9 +153,7 @@ def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
         if hadoop.get(key) is not None or key in options:
             return f"{key} is set, and only Spark's reader knows it"
     if any(has_times(field.dataType) for field in read_fields(request)):
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        zone = str(jvm.java.util.TimeZone.getDefault().getID())
+        zone = str(java_class(spark, "java.util.TimeZone").getDefault().getID())
         if zone not in UTC_ZONES:
             return f"the JVM's time zone is {zone}: timestamps are read lazily only in UTC"
     return None

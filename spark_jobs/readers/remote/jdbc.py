@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from spark_jobs.errors import BadSpecError, RemoteFailedError
 from spark_jobs.failures import root_message
-from spark_jobs.gateway import jvm
+from spark_jobs.gateway import java_class
 from spark_jobs.readers.remote.address import Address
 from spark_jobs.readers.remote.client import Client
 from spark_jobs.readers.remote.jdbc_values import Crossing, crossed, crossings, decoded
@@ -131,7 +131,7 @@ def jdbc_route(
 
 def has_class(spark: SparkSession, name: str) -> bool:
     """Whether a class is on Spark's class path, jars of packages included."""
-    loader = jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
         return loader.loadClass(name) is not None
     except Py4JJavaError:

@@ -24,7 +24,7 @@ from sqlglot import exp
 from spark_jobs.contract import ErrorCode, RemoteSourceSpec
 from spark_jobs.errors import BadSpecError, RemoteFailedError
 from spark_jobs.failures import classify
-from spark_jobs.gateway import jvm
+from spark_jobs.gateway import java_class
 from spark_jobs.readers.remote import slices
 from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
@@ -230,7 +230,7 @@ class TestOverJdbc:
     ) -> None:
         """In a JVM that is elsewhere, which drivers tell the server."""
         loaded(kind, server, tmp_path)
-        zones = jvm(spark).java.util.TimeZone
+        zones = java_class(spark, "java.util.TimeZone")
         before = zones.getDefault()
         zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
         try:
