@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from spark_jobs.joins.factored import factored
 from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
 from spark_jobs.predicates.parse import conjuncts
 
@@ -134,7 +135,7 @@ class _Reader:
     def _conjuncts(self, condition: exp.Expr) -> tuple[Conjunct, ...]:
         # Above a semi or anti join its right side has no columns: the same name may mean one of a query around.
         visible = {name: columns for name, columns in self._columns.items() if name not in self._hidden}
-        return tuple(conjunct_of(part, visible) for part in conjuncts(condition))
+        return tuple(conjunct_of(part, visible) for each in conjuncts(condition) for part in factored(each))
 
 
 def _group(node: exp.Expr) -> exp.Table | None:

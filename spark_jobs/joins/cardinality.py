@@ -33,10 +33,14 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class KeyValues:
-    """All values of an integer key, and those of the rows that the relation's conditions keep."""
+    """All values of an integer key, and those of the rows that the relation's conditions keep.
+
+    `certain`: Spark finds no other rows in the files, and these conditions keep none of them that is not among `kept`.
+    """
 
     every: NDArray[int64]
     kept: NDArray[int64]
+    certain: bool = False
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """How many of both lie between two values, these included."""

@@ -26,10 +26,10 @@ from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
 from spark_jobs.joins.graph import Ordered, Tree, attached
 from spark_jobs.joins.hints import CATALYST, LOGICAL, broadcast_hint
+from spark_jobs.joins.kept import KeptSpark
 from spark_jobs.joins.push import Types, Untyped
 from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
-from spark_jobs.joins.text import KeptSpark
 
 _THROUGH = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
 """Nodes below which an item's own relation may be found."""

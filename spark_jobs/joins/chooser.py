@@ -31,6 +31,7 @@ from spark_jobs.joins.graph import (
 )
 from spark_jobs.joins.hints import takes_hints
 from spark_jobs.joins.implied import implied
+from spark_jobs.joins.known_keys import KnownKeys, known_keys, with_keys
 from spark_jobs.joins.leaving import Leaving
 from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
 from spark_jobs.joins.push import Types
@@ -51,8 +52,9 @@ class Setting:
     """What the choice depends on besides the query: options, figures, types, bytes that may be broadcast, ANSI mode.
 
     Relations in files of up to `small_files` bytes Spark broadcasts by itself. `hints_joins` tells that what comes out
-    of joins can be hinted too. `idle` says why nothing is to be analysed, if that is so; where the written order
-    compares all rows of two sides, it is. `processors` are those that Spark runs tasks on.
+    of joins can be hinted too, and `lists_keys` that keys seen in files may become conditions. `idle` says why nothing
+    is to be analysed, if that is so; where the written order compares all rows of two sides, it is. `processors` are
+    those that Spark runs tasks on.
     """
 
     options: JoinOptions
@@ -63,6 +65,7 @@ class Setting:
     small_files: int = 0
     idle: str | None = None
     hints_joins: bool = False
+    lists_keys: bool = False
     processors: int = 1
 
 
@@ -70,18 +73,18 @@ class Setting:
 class Choice:
     """The order to run a chain in, the sets of relations that are to be broadcast once they are joined, the report.
 
-    `spares` tells that conditions are left out which say nothing new.
+    `restates` tells that conditions are left out which say nothing new, or added which follow from the files.
     """
 
     after: Ordered
     broadcast: frozenset[frozenset[str]]
     report: JoinReport
-    spares: bool = False
+    restates: bool = False
 
     @property
     def changes(self) -> bool:
         """Whether anything is to be written anew."""
-        return self.report.reordered or bool(self.broadcast) or self.spares
+        return self.report.reordered or bool(self.broadcast) or self.restates
 
     @property
     def hinted(self) -> frozenset[str]:
@@ -100,10 +103,13 @@ class Chooser:
     def __init__(self, block: Block, chain: Chain, relations: Sequence[RelationFigures], setting: Setting) -> None:
         self._block = block
         self._chain = chain
-        self._relations = relations
         self._setting = setting
         conditions = [condition for condition in chain.conjuncts if condition.joinable]
         self._equalities = Equalities(block, chain, setting.types(block))
+        classes = self._equalities.classes
+        self._relations = relations
+        self._keys = tuple(known_keys(relations, classes, self._is_table_column)) if setting.lists_keys else ()
+        relations = with_keys(relations, classes, self._keys)
         distinct = {key: known.distinct for figures in relations for key, known in figures.columns.items()}
         others = [
             Selective(self._mask(each), self._share(each, distinct))
@@ -111,7 +117,7 @@ class Chooser:
             if self._mask(each).bit_count() > 1 and self._equalities.of(each) is None
         ]
         self._hints_joins = setting.hints_joins and takes_hints(block.select)
-        leaving = Leaving(block, chain, self._equalities.classes).columns if self._hints_joins else None
+        leaving = Leaving(block, chain, classes).columns if self._hints_joins else None
         self.estimate = Estimate(relations, self._equalities.all, others, leaving)
         self._small: dict[int, bool] = {}
 
@@ -139,19 +145,36 @@ class Chooser:
         is_better = len(self._chain.items) > 2 and is_cheaper
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
         whole = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
-        after = self._equalities.without_repeated(whole)
+        spared = self._equalities.without_repeated(whole)
+        after = Ordered(spared.tree, (*spared.above, *self._conditions_on_keys()))
         broadcast = self._broadcast(after.tree)
         rows = f"about {new if is_better else old:,.0f} rows joined or moved"
+        rows += f" instead of {old:,.0f}" if is_better else ", no order is much better"
         report = JoinReport(
             before=tree_report(before.tree, self._chain.items, self.estimate.rows, ()),
             after=tree_report(after.tree, self._chain.items, self.estimate.rows, broadcast),
-            reason=f"{rows} instead of {old:,.0f}" if is_better else f"{rows}, no order is much better",
+            reason="; ".join([rows, *map(self._told, self._keys)]),
             reordered=is_better,
             method=found.method,
             star=tuple(label(self._chain.items[number].plan) for number in stars),
             seconds=round(time.perf_counter() - started, 3),
         )
-        return Choice(after, broadcast, report, spares=after != whole)
+        return Choice(after, broadcast, report, restates=after != whole)
+
+    def _conditions_on_keys(self) -> list[Conjunct]:
+        """What is known of keys, said of the relations that they were seen in: Spark carries it to the others."""
+        return [
+            Conjunct(keys.condition(self._column(keys.member.key)), frozenset({keys.member.key[0]}))
+            for keys in self._keys
+        ]
+
+    @staticmethod
+    def _told(keys: KnownKeys) -> str:
+        relation, column = keys.member.key
+        return f"{keys.count:,} of {keys.whole:,} values of {column} in {relation} became a condition"
+
+    def _is_table_column(self, member: Member) -> bool:
+        return self._is_table(Leaf(member.key[0]))
 
     def _share(self, condition: Conjunct, distinct: Mapping[Key, float]) -> float:
         """A guess at what a condition over several relations keeps of rows that meet what it implies for each."""
@@ -214,11 +237,11 @@ class Chooser:
         return Ordered(filled(ordered.tree), ordered.above)
 
     def _equal(self, left: Member, right: Member) -> Conjunct:
-        columns = [
-            exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
-            for key in (left.key, right.key)
-        ]
+        columns = [self._column(key) for key in (left.key, right.key)]
         return Conjunct(exp.EQ(this=columns[0], expression=columns[1]), frozenset({left.key[0], right.key[0]}))
+
+    def _column(self, key: Key) -> exp.Column:
+        return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
 
     def _broadcast(self, tree: Tree) -> frozenset[frozenset[str]]:
         """Relations, and sets whose joins, are the smaller side of a join and provably small enough for a hint."""

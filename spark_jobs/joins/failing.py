@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from spark_jobs.gateway import elements, java_class, text_of
+from spark_jobs.joins.kept import is_typed_literal
 from spark_jobs.joins.outline import outline
 from spark_jobs.joins.push import Types
-from spark_jobs.joins.text import is_typed_literal
 
 _NEVER_FAIL = (
     *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
@@ -37,6 +37,11 @@ _TINY = 1 << 20
 """Sources of up to so many bytes are looked at with all columns that are read, to know how long their texts are."""
 _LONGEST_TEXT = 64
 """Bytes taken for a text, array or struct in memory; about what such columns have."""
+
+_EXACT = frozenset({SourceFormat.PARQUET, SourceFormat.ORC})
+"""Formats of which a look at all rows shows the values that Spark finds."""
+_PLAIN = (t.IntegralType, t.BooleanType, t.DecimalType)
+_GREGORIAN = date(1582, 10, 15)
 
 _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 """What the value of a constant depends on."""
@@ -152,13 +157,14 @@ class SourceFigures:
         known = {name: sample.distinct(named[name]) for name in wanted.keys | mentioned if name in named}
         counted = {name: distinct for name, (distinct, _) in known.items()}
         share, mask = self._share(sample, schema, wanted.conditions, counted)
+        is_certain = source.format in _EXACT and _is_read_alike(sample, schema, {named[name] for name in known})
         figures = {
             (wanted.name, name): ColumnFigures(
                 *known[name],
                 sample.is_unique(named[name]),
                 self._own_share(sample, schema, wanted, name, counted),
                 sample.limits.get(name),
-                _key_values(sample, named[name], mask),
+                _key_values(sample, named[name], mask, certain=is_certain),
             )
             for name in known
         }
@@ -200,7 +206,7 @@ class SourceFigures:
     ) -> tuple[float, pa.BooleanArray | None]:
         """The share of rows that conditions keep, and which of the sample: counted there, else guessed."""
         guesses = {("", name): count for name, count in distinct.items()}
-        batch = _batch(sample, schema) if conditions else None
+        batch = sample.batch(schema) if conditions else None
         if batch is None:
             return _product([share_kept(each, guesses) for each in conditions]), None
         kept: pa.BooleanArray | None = None
@@ -232,7 +238,7 @@ class SourceFigures:
         return self._cache.constant(self._spark, sql)
 
 
-def _key_values(sample: Sample, name: str, kept: pa.BooleanArray | None) -> KeyValues | None:
+def _key_values(sample: Sample, name: str, kept: pa.BooleanArray | None, *, certain: bool) -> KeyValues | None:
     """The values of an integer key, where all rows were seen."""
     if not sample.is_unique(name):
         return None
@@ -240,7 +246,29 @@ def _key_values(sample: Sample, name: str, kept: pa.BooleanArray | None) -> KeyV
     if not pa.types.is_integer(every.type):
         return None
     left = every if kept is None else every.filter(kept)
-    return KeyValues(*(np.asarray(each.drop_null().cast(pa.int64())) for each in (every, left)))
+    values, kept_ones = (np.asarray(each.drop_null().cast(pa.int64())) for each in (every, left))
+    return KeyValues(values, kept_ones, certain)
+
+
+def _is_read_alike(sample: Sample, schema: t.StructType, names: Collection[str]) -> bool:
+    """Whether Arrow reads in columns of a columnar file what Spark does, by their types."""
+    fields = [field for field in schema.fields if field.name in names]
+    return {field.name for field in fields} <= set(sample.table.column_names) and all(
+        _has_plain_values(sample.table.column(field.name), field.dataType) for field in fields
+    )
+
+
+def _has_plain_values(column: pa.ChunkedArray, kind: t.DataType) -> bool:
+    """Whether a column's values are the same for everybody: for timestamps zones and calendars would have to agree.
+
+    Days before the Gregorian calendar Spark may move.
+    """
+    stored = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if isinstance(kind, t.StringType):
+        return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored) or pa.types.is_string_view(stored))
+    if isinstance(kind, t.DateType) and pa.types.is_date32(stored):
+        return len(column) == column.null_count or bool(pc.min(column).as_py() >= _GREGORIAN)
+    return isinstance(kind, _PLAIN) and bool(stored == to_arrow_type(kind))
 
 
 def _by_statistics(opened: CountedSource, wanted: Wanted) -> RelationFigures | None:
@@ -260,19 +288,6 @@ def _by_statistics(opened: CountedSource, wanted: Wanted) -> RelationFigures | N
         kept = min(kept, found.rows * _product([share_kept(each, distinct) for each in wanted.conditions]))
     width = _FIXED * max(len(wanted.read or ()), 1)
     return RelationFigures(found.rows, kept, columns, stored=kept * width if found.few else None)
-
-
-def _batch(sample: Sample, schema: t.StructType) -> pa.RecordBatch | None:
-    """The rows seen as one batch with the schema's types, None where there is none or it does not fit."""
-    if not sample.seen:
-        return None
-    try:
-        kinds = {field.name: to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields}
-        table = sample.table
-        columns = {name: table.column(name).cast(kinds[name]).combine_chunks() for name in table.column_names}
-        return pa.RecordBatch.from_pydict(columns)
-    except (pa.ArrowException, KeyError, PySparkException):
-        return None
 
 
 def _at_most(

@@ -63,10 +63,12 @@ class Ordering:
         idle: str | None = None,
         *,
         hints_joins: bool = False,
+        lists_keys: bool = False,
     ) -> None:
         """`idle` says why no order is looked for, None to look for one.
 
-        `hints_joins` promises that every table has a name of its own, and that `OrderedQuery.broadcast` is heeded.
+        `hints_joins` promises that every table has a name of its own, and that `OrderedQuery.broadcast` is heeded, and
+        `lists_keys` that the figures of a table are those of just its files' rows.
         """
         self._names = names
         self._tables = tables
@@ -92,6 +94,7 @@ class Ordering:
             small_files=limit,
             idle=idle,
             hints_joins=hints_joins,
+            lists_keys=lists_keys,
             processors=_processors(spark),
         )
 
@@ -178,12 +181,28 @@ class Ordering:
         """Figures of a sub-query: rows of its joins, fewer where it groups or limits, and columns that it passes on."""
         if isinstance(query, exp.Values):
             return RelationFigures(float(len(query.expressions)), float(len(query.expressions)), at_most=0.0)
+        if isinstance(query, exp.SetOperation):
+            return self._combined(query, name)
         block = self._blocks.get(id(query))
         rows = None if block is None else estimated_rows(block, self._setting)
         if block is None or rows is None:
             return None
         rows = _reduced(block.select, rows)
         columns = {(name, column): ColumnFigures(min(distinct, rows)) for column, distinct in self._passed_on(block)}
+        return RelationFigures(rows, rows, columns)
+
+    def _combined(self, query: exp.SetOperation, name: str) -> RelationFigures | None:
+        """Figures of a set operation, whose columns have the names of its first SELECT's."""
+        sides = [self._derived(side.unnest(), name) for side in (query.left, query.right)]
+        if sides[0] is None or sides[1] is None:
+            return None
+        first, second = sides[0], sides[1]
+        rows = first.rows if isinstance(query, exp.Except) else min(first.rows, second.rows)
+        if isinstance(query, exp.Union):
+            rows = first.rows + second.rows
+        if query.args.get("distinct"):
+            rows = groups_of(rows)
+        columns = {key: ColumnFigures(min(known.distinct, rows)) for key, known in first.columns.items()}
         return RelationFigures(rows, rows, columns)
 
     def _passed_on(self, block: Block) -> Iterator[tuple[str, float]]:

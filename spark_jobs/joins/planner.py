@@ -155,7 +155,7 @@ class JoinPlanner:
         def types(block: Block) -> ColumnTypes:
             return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive)
 
-        ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True)
+        ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True, lists_keys=True)
         return ordering.ordered(text, analysed)
 
     def _declared(self, table: exp.Table) -> AnySource:

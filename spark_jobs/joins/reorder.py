@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import JoinReport
 from spark_jobs.joins.block import Block
-from spark_jobs.joins.cardinality import RelationFigures
+from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
 from spark_jobs.joins.chooser import Choice, Chooser, Figures, Setting, label, tree_report
 from spark_jobs.joins.equalities import Equalities
 from spark_jobs.joins.graph import (
@@ -199,4 +199,10 @@ def _item_figures(block: Block, plan: Plan, figures: Figures) -> RelationFigures
         return None
     larger = left if left.kept >= right.kept else right
     kept = {JoinKind.SEMI: left, JoinKind.ANTI: left, JoinKind.LEFT: left, JoinKind.RIGHT: right}.get(plan.kind, larger)
-    return RelationFigures(max(kept.rows, kept.kept), kept.kept, {**left.columns, **right.columns})
+    columns = {key: _uncertain(known) for side in (left, right) for key, known in side.columns.items()}
+    return RelationFigures(max(kept.rows, kept.kept), kept.kept, columns)
+
+
+def _uncertain(column: ColumnFigures) -> ColumnFigures:
+    """A column of joins: outer ones have rows without any key."""
+    return column if column.values is None else replace(column, values=replace(column.values, certain=False))

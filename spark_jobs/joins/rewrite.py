@@ -10,8 +10,8 @@ from sqlglot import exp
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.failing import may_fail
 from spark_jobs.joins.graph import Chain, Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
+from spark_jobs.joins.kept import KeptSpark
 from spark_jobs.joins.push import Types
-from spark_jobs.joins.text import KeptSpark
 from spark_jobs.projection.paths import quote_name
 
 

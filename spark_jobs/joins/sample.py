@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ import pyarrow.csv as pc_csv
 import pyarrow.json as pc_json
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from spark_jobs.contract import SourceFormat
 from spark_jobs.joins.distinct import distinct_values
@@ -32,6 +33,8 @@ _TEXT_PLACES = 6
 _TEXT_BLOCK = 256 << 10
 _GUESSED_ROW_BYTES = 60.0
 
+_Kinds = tuple[tuple[str, DataType], ...]
+
 Limits = Mapping[str, tuple[int, int]]
 """The least and the greatest value of integer columns, by lower-case name."""
 
@@ -49,11 +52,29 @@ class Sample:
     exact: bool = False
     limits: Limits = field(default_factory=dict)
     _distinct: dict[str, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _batches: dict[_Kinds, pa.RecordBatch | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def table(self) -> pa.Table:
-        """All rows seen."""
-        return pa.concat_tables(self.groups) if self.groups else pa.table({})
+        """All rows seen; a column that some files lack is null in theirs. Raises ArrowException where types differ."""
+        return pa.concat_tables(self.groups, promote_options="default") if self.groups else pa.table({})
+
+    def batch(self, schema: StructType) -> pa.RecordBatch | None:
+        """The rows seen as a batch of a schema's types, made once; None where there is none or they do not fit."""
+        kinds = tuple((each.name, each.dataType) for each in schema.fields if each.name in self.table.column_names)
+        if kinds not in self._batches:
+            self._batches[kinds] = self._as(kinds) if self.seen else None
+        return self._batches[kinds]
+
+    def _as(self, kinds: _Kinds) -> pa.RecordBatch | None:
+        try:
+            types = {name: to_arrow_type(kind, timezone="UTC") for name, kind in kinds}
+            columns = {
+                name: self.table.column(name).cast(types[name]).combine_chunks() for name in self.table.column_names
+            }
+            return pa.RecordBatch.from_pydict(columns)
+        except (pa.ArrowException, KeyError, PySparkException):
+            return None
 
     @property
     def seen(self) -> int:
@@ -97,11 +118,20 @@ def look(
         SourceFormat.JSON: lambda: _text(files, lambda block: _json(block, schema, wanted), False),
     }
     try:
-        return (
-            looks[source_format]() if files and source_format in looks else Sample(size / _GUESSED_ROW_BYTES, (), size)
-        )
+        if files and source_format in looks:
+            return _of_one_type(looks[source_format]())
     except (pa.ArrowException, OSError, ValueError, KeyError):
-        return Sample(size / _GUESSED_ROW_BYTES, (), size)
+        pass
+    return Sample(size / _GUESSED_ROW_BYTES, (), size)
+
+
+def _of_one_type(sample: Sample) -> Sample:
+    """The sample, without the rows seen where a column has types in the files that do not fit together."""
+    try:
+        fits = sample.table.num_rows == sample.seen
+    except pa.ArrowException:
+        fits = False
+    return sample if fits else replace(sample, groups=())
 
 
 class _ParquetFile:

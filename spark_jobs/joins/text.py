@@ -7,47 +7,11 @@ from itertools import count
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.generators.spark import SparkGenerator
-from sqlglot.parsers.spark import SparkParser
 
 from spark_jobs.errors import BadSpecError
+from spark_jobs.joins.kept import KeptSpark
 from spark_jobs.projection.paths import quote_name
-
-_TYPED = "typed_literal"
-_KINDS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
-
-
-def _typed_literal(_parser: object, literal: exp.Expr, kind: exp.DataType) -> exp.Expr:
-    """`DATE '2024-01-31'`, marked so that it is not written as a cast: Spark takes the one for a constant."""
-    cast = exp.Cast(this=literal, to=kind)
-    cast.meta[_TYPED] = True
-    return cast
-
-
-class KeptSpark(Spark):
-    """Spark's dialect with typed literals kept as such."""
-
-    class Parser(SparkParser):
-        """Marks typed literals, and takes a comma for what it is: an inner join that nothing conditions."""
-
-        JOINS_HAVE_EQUAL_PRECEDENCE = False
-        TYPE_LITERAL_PARSERS = {**SparkParser.TYPE_LITERAL_PARSERS, **dict.fromkeys(_KINDS, _typed_literal)}  # noqa: RUF012
-
-    class Generator(SparkGenerator):
-        """Writes marked literals as they were."""
-
-        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
-            """A typed literal, or a cast."""
-            if is_typed_literal(expression):
-                return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
-            return str(super().cast_sql(expression, safe_prefix))
-
-
-def is_typed_literal(node: exp.Expr) -> bool:
-    """Whether a node is a literal such as `DATE '2024-01-31'`."""
-    return isinstance(node, exp.Cast) and bool(node.meta.get(_TYPED))
 
 
 def parsed(sql: str) -> exp.Query:
@@ -70,8 +34,16 @@ def _name_subqueries(tree: exp.Expr) -> None:
     free = (name for number in count(1) if (name := f"sub-query {number}") not in taken)
     for node in tree.find_all(exp.Subquery):
         is_relation = isinstance(node.parent, exp.From | exp.Join) and node.arg_key == "this"
-        if is_relation and not node.alias and isinstance(node.unnest(), exp.Select | exp.SetOperation):
+        if is_relation and not node.alias and _is_query(node):
             node.set("alias", exp.TableAlias(this=exp.to_identifier(next(free), quoted=True)))
+
+
+def _is_query(node: exp.Subquery) -> bool:
+    """Whether parentheses hold a query, and not joins of relations, the first of which may be a query with a name."""
+    inner = node.this
+    while isinstance(inner, exp.Subquery) and not inner.alias and not inner.args.get("joins"):
+        inner = inner.this
+    return isinstance(inner, exp.Select | exp.SetOperation)
 
 
 def written(tree: exp.Expr) -> str:

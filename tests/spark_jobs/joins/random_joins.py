@@ -12,7 +12,10 @@ TABLES = {
     "tc": "k bigint, s string, c int",
     "td": "g int, s string, d int",
     "te": "k int, e int, s string",
+    "tf": "k int, g int, s string, f int",
 }
+_UNIQUE = {"tf"}
+"""Tables without two rows of one first value, but for nulls."""
 _KEYS = ("k", "g", "s")
 _TEXTS = ("u", "v", "w", "x", "y", "z")
 _INNER = ("comma", "comma", "comma", "JOIN", "JOIN", "JOIN", "CROSS JOIN")
@@ -24,6 +27,9 @@ def rows_of(table: str, seed: int) -> list[tuple[int | str | None, ...]]:
     random = Random(f"{table} {seed}")
     kinds = [column.split()[1] for column in TABLES[table].split(", ")]
     rows = [tuple(_value(kind, random) for kind in kinds) for _ in range(random.randint(5, 9))]
+    if table in _UNIQUE:
+        keyed = [(number, *row[1:]) for number, row in enumerate(rows)]
+        return [*keyed, *[(None, *rows[0][1:])] * 2]
     return rows + random.sample(rows, 2)
 
 
@@ -55,8 +61,10 @@ class _Built:
 class RandomQueries:
     """Queries of 2 to 7 relations; most are valid, Spark says which are not."""
 
-    def __init__(self, seed: int, *, only_inner: bool = False) -> None:
+    def __init__(self, seed: int, *, only_inner: bool = False, favoured: Sequence[str] = ()) -> None:
+        """`favoured` tables are named more often than others."""
         self._random = Random(seed)
+        self._tables = [*TABLES, *favoured]
         self._only_inner = only_inner
         self._expressions: list[str] = []
         self._number = 0
@@ -146,7 +154,7 @@ class RandomQueries:
     def _relation(self, depth: int) -> Relation:
         self._number += 1
         name = f"r{self._number}"
-        table = self._random.choice(list(TABLES))
+        table = self._random.choice(self._tables)
         columns = tuple(column.split()[0] for column in TABLES[table].split(", "))
         choice = self._random.random()
         if depth > 0 or choice < 0.75:

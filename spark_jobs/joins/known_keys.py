@@ -1,0 +1,124 @@
+"""Semi-join reduction at no cost: keys of a relation that was seen whole become a condition on what they join.
+
+Spark infers from `d.key BETWEEN 5 AND 9` and `s.key = d.key` what `s.key` is, and with that skips row groups of `s`,
+whose rows a join would else have to meet. Which keys its own conditions leave of a small relation is known from looking
+at it; where they are not certain, there are only more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sqlglot import exp
+
+from spark_jobs.joins.cardinality import KeyValues, Member, RelationFigures
+
+_MOST_KEYS = 400
+"""Keys that a list has at most: up to so many Spark compiles to jumps (`spark.sql.optimizer.inSetSwitchThreshold`)."""
+_MOST_SHARE = 0.5
+"""The part of a relation's keys that a condition leaves at most."""
+_WORTH = 50_000.0
+"""Rows that a condition leaves out at least: it takes Spark hundredths of a second to read the query with it."""
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """Keys that conditions leave of a relation: from `low` to `high`, of which `listed` are all if it is not None.
+
+    `share` is the part that they are of the keys that the relations have which are joined by them; `count` and `whole`
+    are how many there are and how many the relation has in all.
+    """
+
+    member: Member
+    low: int
+    high: int
+    listed: tuple[int, ...] | None
+    share: float
+    count: int
+    whole: int
+
+    def condition(self, column: exp.Expr) -> exp.Expr:
+        """What they say of a column.
+
+        >>> KnownKeys(Member(0, ("d", "k")), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
+        'k BETWEEN 5 AND 9'
+        """
+        if self.listed is None:
+            return exp.Between(this=column, low=exp.convert(self.low), high=exp.convert(self.high))
+        return exp.In(this=column, expressions=[exp.convert(key) for key in self.listed])
+
+
+def known_keys(
+    relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], is_read: Callable[[Member], bool]
+) -> Iterator[KnownKeys]:
+    """For each class of equal columns the keys that leave out most rows of the relations that are read, if it pays."""
+    for group in classes:
+        found = [keys for member in group if (keys := _keys(relations, group, member)) is not None]
+        best = min(found, key=lambda keys: keys.share, default=None)
+        if best is None:
+            continue
+        others = {member.relation for member in group if is_read(member)} - {best.member.relation}
+        rows = sum(relations[number].kept for number in others)
+        if rows * (1.0 - best.share) >= _WORTH:
+            yield best
+
+
+def with_keys(
+    relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], found: Sequence[KnownKeys]
+) -> list[RelationFigures]:
+    """The relations as the conditions on their keys leave them."""
+    left = list(relations)
+    for keys in found:
+        group = next(group for group in classes if keys.member in group)
+        for number, key in ((member.relation, member.key) for member in group):
+            column = left[number].columns.get(key)
+            if column is None:
+                continue
+            columns = {**left[number].columns, key: replace(column, kept=min(column.kept, keys.share))}
+            # Those of the relation itself are what its conditions leave already.
+            more = 1.0 if number == keys.member.relation else min(keys.share / max(column.kept, 1e-9), 1.0)
+            left[number] = replace(left[number], kept=left[number].kept * more, columns=columns)
+    return left
+
+
+def _keys(relations: Sequence[RelationFigures], group: Sequence[Member], member: Member) -> KnownKeys | None:
+    """The keys of one column of a class, None where they are not known, or not few."""
+    column = relations[member.relation].columns.get(member.key)
+    values = None if column is None else column.values
+    if values is None or not values.certain or len(values.kept) == len(values.every):
+        return None
+    low, high = _limits(relations, group, member, values)
+    every, within = values.between(low, high)
+    share = within / max(every, 1)
+    if not len(values.kept) or share > _MOST_SHARE:
+        return None
+    first, last = int(values.kept.min()), int(values.kept.max())
+    spanned, _ = values.between(first, last)
+    listed = None
+    if spanned > len(values.kept):
+        if len(values.kept) > _MOST_KEYS:
+            spanned_share = values.between(max(first, low), min(last, high))[0] / max(every, 1)
+            if spanned_share > _MOST_SHARE:
+                return None
+            share = spanned_share
+        else:
+            listed = tuple(sorted(map(int, np.unique(values.kept))))
+    return KnownKeys(member, first, last, listed, share, len(values.kept), len(values.every))
+
+
+def _limits(
+    relations: Sequence[RelationFigures], group: Sequence[Member], member: Member, values: KeyValues
+) -> tuple[int, int]:
+    """The least and the greatest value that a class can have, by the footers of the other relations."""
+    known = [
+        column.limits
+        for other in group
+        if other.relation != member.relation
+        and (column := relations[other.relation].columns.get(other.key)) is not None
+        and column.limits is not None
+    ]
+    low = max([int(values.every.min()), *(low for low, _ in known)])
+    high = min([int(values.every.max()), *(high for _, high in known)])
+    return low, high
