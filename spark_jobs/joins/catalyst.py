@@ -22,6 +22,7 @@ from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import RelationFigures
 from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of
 from spark_jobs.joins.chooser import Chooser, Setting, tree_report
+from spark_jobs.joins.equalities import Equalities
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
 from spark_jobs.joins.graph import Ordered, Tree, attached
@@ -106,7 +107,7 @@ class CatalystJoins:
             return None
         setting = Setting(
             self._options,
-            lambda block, name: None,
+            lambda block, name, conditions: None,
             self._types,
             self._hinted_bytes(chain),
             self._ansi,
@@ -114,7 +115,8 @@ class CatalystJoins:
             processors=self._spark.sparkContext.defaultParallelism,
         )
         known = [each for each in figures if each is not None]
-        choice = Chooser(chain.block, chain.graph, known, setting).choice(before, started)
+        equalities = Equalities(chain.block, chain.graph, setting.types(chain.block))
+        choice = Chooser(chain.block, chain.graph, equalities, known, setting).choice(before, started)
         self._reports.append(choice.report)
         return (choice.after, choice.hinted) if choice.changes else None
 

@@ -43,8 +43,8 @@ _GAIN = 0.9
 _WAITING = 500_000.0
 """Rows that a processor joins while Spark runs a stage of hardly any: found by orders of TPC-H and TPC-DS."""
 
-Figures = Callable[[Block, str], RelationFigures | None]
-"""Figures of a relation of a block, by its name; None where nothing is known."""
+Figures = Callable[[Block, str, Sequence[exp.Expr]], RelationFigures | None]
+"""Figures of a relation of a block, by its name, with more conditions than the block's; None where nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,20 @@ class Choice:
 class Chooser:
     """The choice for one chain."""
 
-    def __init__(self, block: Block, chain: Chain, relations: Sequence[RelationFigures], setting: Setting) -> None:
+    def __init__(
+        self,
+        block: Block,
+        chain: Chain,
+        equalities: Equalities,
+        relations: Sequence[RelationFigures],
+        setting: Setting,
+    ) -> None:
         self._block = block
         self._chain = chain
         self._setting = setting
         conditions = [condition for condition in chain.conjuncts if condition.joinable]
-        self._equalities = Equalities(block, chain, setting.types(block))
-        classes = self._equalities.classes
+        self._equalities = equalities
+        classes = equalities.classes
         self._relations = relations
         self._keys = tuple(known_keys(relations, classes, self._is_table_column)) if setting.lists_keys else ()
         relations = with_keys(relations, classes, self._keys)

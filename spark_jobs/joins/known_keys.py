@@ -19,6 +19,8 @@ _MOST_KEYS = 400
 """Keys that a list has at most: up to so many Spark compiles to jumps (`spark.sql.optimizer.inSetSwitchThreshold`)."""
 _MOST_SHARE = 0.5
 """The part of a relation's keys that a condition leaves at most."""
+_STEPS = 4
+"""From how many relations to the next keys are followed."""
 _WORTH = 50_000.0
 """Rows that a condition leaves out at least: it takes Spark hundredths of a second to read the query with it."""
 
@@ -55,14 +57,56 @@ def known_keys(
 ) -> Iterator[KnownKeys]:
     """For each class of equal columns the keys that leave out most rows of the relations that are read, if it pays."""
     for group in classes:
-        found = [keys for member in group if (keys := _keys(relations, group, member)) is not None]
-        best = min(found, key=lambda keys: keys.share, default=None)
+        best = _fewest(relations, group)
         if best is None:
             continue
         others = {member.relation for member in group if is_read(member)} - {best.member.relation}
         rows = sum(relations[number].kept for number in others)
         if rows * (1.0 - best.share) >= _WORTH:
             yield best
+
+
+Narrowed = Callable[[Member, Sequence[exp.Expr]], RelationFigures | None]
+"""Figures of a column's relation with more conditions on it."""
+
+
+def narrowed_by_keys(
+    relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], narrowed: Narrowed
+) -> list[RelationFigures]:
+    """The relations, those that were seen whole by the keys that conditions leave of others.
+
+    A region leaves five nations, and these leave a fifth of the suppliers.
+    """
+    left = list(relations)
+    said: dict[int, list[exp.Expr]] = {}
+    for _ in range(_STEPS):
+        reached = [
+            (keys, member)
+            for group in classes
+            if (keys := _fewest(left, group)) is not None
+            for member in group
+            if member.relation != keys.member.relation and _is_seen(left[member.relation])
+        ]
+        news = [
+            (keys, member, condition)
+            for keys, member in reached
+            if (condition := keys.condition(exp.column(member.key[1], table=member.key[0])))
+            not in said.setdefault(member.relation, [])
+        ]
+        if not news:
+            break
+        for keys, member, condition in news:
+            said[member.relation].append(condition)
+            left[member.relation] = narrowed(member, said[member.relation]) or left[member.relation]
+            left[keys.member.relation] = _with_share(left[keys.member.relation], keys.member, keys.share)
+    return left
+
+
+def _with_share(relation: RelationFigures, member: Member, share: float) -> RelationFigures:
+    """A relation of whose keys so many are left at most."""
+    column = relation.columns[member.key]
+    columns = {**relation.columns, member.key: replace(column, kept=min(column.kept, share))}
+    return replace(relation, columns=columns)
 
 
 def with_keys(
@@ -76,11 +120,22 @@ def with_keys(
             column = left[number].columns.get(key)
             if column is None:
                 continue
-            columns = {**left[number].columns, key: replace(column, kept=min(column.kept, keys.share))}
             # Those of the relation itself are what its conditions leave already.
             more = 1.0 if number == keys.member.relation else min(keys.share / max(column.kept, 1e-9), 1.0)
-            left[number] = replace(left[number], kept=left[number].kept * more, columns=columns)
+            kept = replace(left[number], kept=left[number].kept * more)
+            left[number] = _with_share(kept, Member(number, key), keys.share)
     return left
+
+
+def _fewest(relations: Sequence[RelationFigures], group: Sequence[Member]) -> KnownKeys | None:
+    """The keys of that column of a class of which the smallest part is left, None where no keys are known."""
+    found = (_keys(relations, group, member) for member in group)
+    return min((keys for keys in found if keys is not None), key=lambda keys: keys.share, default=None)
+
+
+def _is_seen(relation: RelationFigures) -> bool:
+    """Whether all keys of a relation were seen."""
+    return any(column.values is not None and column.values.certain for column in relation.columns.values())
 
 
 def _keys(relations: Sequence[RelationFigures], group: Sequence[Member], member: Member) -> KnownKeys | None:

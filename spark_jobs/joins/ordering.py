@@ -122,20 +122,22 @@ class Ordering:
             return OrderedQuery(changed, joins, broadcast)
         return OrderedQuery(text, tuple(_as_before(report, problem) for report in joins))
 
-    def _of(self, block: Block, name: str) -> RelationFigures | None:
-        """Figures of a relation of a block, worked out once."""
+    def _of(self, block: Block, name: str, more: Sequence[exp.Expr] = ()) -> RelationFigures | None:
+        """Figures of a relation of a block, worked out once; of a table with more conditions, each time."""
         key = id(block.select), name
+        if more:
+            return self._relation(block, name, tuple(more))
         if key not in self._figures:
             self._figures[key] = self._relation(block, name)
         return self._figures[key]
 
-    def _relation(self, block: Block, name: str) -> RelationFigures | None:
+    def _relation(self, block: Block, name: str, more: tuple[exp.Expr, ...] = ()) -> RelationFigures | None:
         node = block.relations[name]
         asked = [
             (column, guess) for column, guess, query in _compared_with_queries(block, name) if self._stands_alone(query)
         ]
         keys = _join_columns(block, name) | _ranked_by(block, name) | {column for column, _ in asked}
-        found = self._of_node(block, name, node, keys)
+        found = self._of_node(block, name, node, keys, more)
         if found is None:
             return None
         shares = [guess(found.distinct((name, column))) for column, guess in asked]
@@ -150,12 +152,14 @@ class Ordering:
             for block in blocks
         )
 
-    def _of_node(self, block: Block, name: str, node: exp.Expr, keys: frozenset[str]) -> RelationFigures | None:
+    def _of_node(
+        self, block: Block, name: str, node: exp.Expr, keys: frozenset[str], more: tuple[exp.Expr, ...]
+    ) -> RelationFigures | None:
         """Figures of a relation but for what sub-queries leave of it."""
         if isinstance(node, exp.Table):
             expression = expression_of(node)
             if expression is None:
-                return self._tables(node, name, self._conditions(block, name), keys)
+                return self._tables(node, name, (*self._conditions(block, name), *more), keys)
             node = expression
         figures = self._derived(node.this, name)
         return None if figures is None else self._within_ranks(figures, node.this, name, self._conditions(block, name))

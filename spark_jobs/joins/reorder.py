@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from spark_jobs.contract import JoinReport
 from spark_jobs.joins.block import Block
-from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
+from spark_jobs.joins.cardinality import ColumnFigures, Member, RelationFigures
 from spark_jobs.joins.chooser import Choice, Chooser, Figures, Setting, label, tree_report
 from spark_jobs.joins.equalities import Equalities
 from spark_jobs.joins.graph import (
@@ -27,6 +27,7 @@ from spark_jobs.joins.graph import (
     extract,
     names_at,
 )
+from spark_jobs.joins.known_keys import narrowed_by_keys
 from spark_jobs.joins.rewrite import join_on, obstacle, write
 from spark_jobs.joins.rule import documented_order
 
@@ -122,14 +123,17 @@ class _Chains:
         reason = fixed or (None if _must_be_looked_at(before.tree, chain, setting) else setting.idle)
         figures = [] if reason else [self._figures(item) for item in chain.items]
         unknown = [label(item.plan) for item, known in zip(chain.items, figures, strict=False) if known is None]
+        equalities = Equalities(self._block, chain, types)
         if reason or unknown:
-            after = before if fixed else Equalities(self._block, chain, types).without_repeated(before)
+            after = before if fixed else equalities.without_repeated(before)
             trees = [tree_report(each.tree, chain.items, None, ()) for each in (before, after)]
             reason = reason or f"nothing is known of {', '.join(unknown)}"
             self.reports.append(JoinReport(before=trees[0], after=trees[1], reason=reason))
             return self._changed(after) if after != before else None
-        chooser = Chooser(self._block, chain, [known for known in figures if known is not None], self._setting)
-        choice = chooser.choice(before, started)
+        known = [each for each in figures if each is not None]
+        if setting.lists_keys:
+            known = narrowed_by_keys(known, equalities.classes, self._narrowed)
+        choice = Chooser(self._block, chain, equalities, known, setting).choice(before, started)
         self.reports.append(choice.report)
         if not choice.changes:
             return None
@@ -139,6 +143,9 @@ class _Chains:
     def _changed(self, after: Ordered) -> Ordered:
         self.has_changed = True
         return after
+
+    def _narrowed(self, column: Member, conditions: Sequence[exp.Expr]) -> RelationFigures | None:
+        return self._setting.figures(self._block, column.key[0], conditions)
 
     def _figures(self, item: Item) -> RelationFigures | None:
         return _item_figures(self._block, item.plan, self._setting.figures)
@@ -185,13 +192,14 @@ def estimated_rows(block: Block, setting: Setting) -> float | None:
     known = [each for each in figures if each is not None]
     if len(known) < len(figures):
         return None
-    return Chooser(block, chain, known, setting).estimate.rows((1 << len(known)) - 1)
+    equalities = Equalities(block, chain, setting.types(block))
+    return Chooser(block, chain, equalities, known, setting).estimate.rows((1 << len(known)) - 1)
 
 
 def _item_figures(block: Block, plan: Plan, figures: Figures) -> RelationFigures | None:
     """Figures of an item: of a relation its own; of joins that end the chain, those of the side that they preserve."""
     if isinstance(plan, Leaf):
-        return figures(block, plan.name)
+        return figures(block, plan.name, ())
     if not isinstance(plan, Join):
         return _item_figures(block, plan.child, figures)
     left, right = (_item_figures(block, side, figures) for side in (plan.left, plan.right))

@@ -55,6 +55,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dimension().to_pandas().to_json(root / "things.json", orient="records", lines=True, date_format="iso")
     old = dimension(100).set_column(3, "day", pa.array([date(1500, 1, 1)] * 100, pa.date32()))
     pq.write_table(old, root / "old.parquet")
+    shelves = {"shelf": pa.array(range(10), pa.int16()), "floor": pa.array([number // 3 for number in range(10)])}
+    pq.write_table(pa.table(shelves), root / "shelves.parquet")
     (root / "parts").mkdir()
     pq.write_table(dimension(500), root / "parts" / "a.parquet")
     pq.write_table(dimension().slice(500).drop_columns(["colour"]), root / "parts" / "b.parquet")
@@ -65,7 +67,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(spark: SparkSession, tables: Path) -> Plan:
     def planned(query: str, joins: JoinOptions = ALWAYS, things: str = "things.parquet") -> PushdownResult:
         session = PushdownSession(spark)
-        session.add_source("facts", path=str(tables / "facts.parquet"), format="parquet")
+        for name in ("facts", "shelves"):
+            session.add_source(name, path=str(tables / f"{name}.parquet"), format="parquet")
         kind = Path(things).suffix[1:] or "parquet"
         schema = "id int, colour string, shelf smallint, day date" if kind == "json" else None
         session.add_source("things", path=str(tables / things), format=kind, schema=schema)
@@ -83,6 +86,7 @@ def told(result: PushdownResult) -> str:
 
 
 JOIN = "SELECT f.v, d.shelf FROM facts f JOIN things d ON f.k = d.id WHERE {}"
+FLOOR = "SELECT f.v FROM facts f, things d, shelves s WHERE f.k = d.id AND d.shelf = s.shelf AND s.floor = 1"
 BESIDE = """SELECT f.v, o.shelf FROM facts f LEFT JOIN things o ON o.id = f.v AND f.v < 9, things d
     WHERE f.k = d.id AND d.shelf = 4"""
 
@@ -95,6 +99,7 @@ BESIDE = """SELECT f.v, o.shelf FROM facts f LEFT JOIN things o ON o.id = f.v AN
         pytest.param(JOIN.format("d.shelf = 4"), 99, "10,182", id="a range"),
         pytest.param(JOIN.format("d.day BETWEEN DATE '2000-02-01' AND DATE '2000-03-01'"), 30, "2,909", id="days"),
         pytest.param(JOIN.format("d.colour = 'red' AND length(d.colour) < 9"), 99, "10,182", id="in part"),
+        pytest.param(FLOOR, 297, "31,273", id="by way of others"),
         pytest.param(f"SELECT count(*) FROM ({JOIN.format('d.shelf = 4')}) AS x", 99, "10,182", id="in a sub-query"),
     ],
 )
