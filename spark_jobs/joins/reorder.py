@@ -27,6 +27,7 @@ from spark_jobs.joins.graph import (
     extract,
     names_at,
 )
+from spark_jobs.joins.implied import implied
 from spark_jobs.joins.known_keys import narrowed_by_keys
 from spark_jobs.joins.rewrite import join_on, obstacle, write
 from spark_jobs.joins.rule import documented_order
@@ -129,7 +130,7 @@ class _Chains:
             trees = [tree_report(each.tree, chain.items, None, ()) for each in (before, after)]
             reason = reason or f"nothing is known of {', '.join(unknown)}"
             self.reports.append(JoinReport(before=trees[0], after=trees[1], reason=reason))
-            return self._changed(after) if after != before else None
+            return self._changed(after, chain) if after != before else None
         known = [each for each in figures if each is not None]
         if setting.lists_keys:
             known = narrowed_by_keys(known, equalities.classes, self._narrowed)
@@ -138,11 +139,16 @@ class _Chains:
         if not choice.changes:
             return None
         self.choices.append(choice)
-        return self._changed(choice.after)
+        return self._changed(choice.after, chain)
 
-    def _changed(self, after: Ordered) -> Ordered:
+    def _changed(self, after: Ordered, chain: Chain) -> Ordered:
+        """An order to write, with what conditions over several relations imply for each alone.
+
+        Spark takes that out of conditions by itself, but not through every join that it meets (4.3.0).
+        """
         self.has_changed = True
-        return after
+        parts = (part for condition in chain.conjuncts for part in implied(condition, self._block.columns))
+        return replace(after, above=(*after.above, *dict.fromkeys(parts)))
 
     def _narrowed(self, column: Member, conditions: Sequence[exp.Expr]) -> RelationFigures | None:
         return self._setting.figures(self._block, column.key[0], conditions)
