@@ -56,7 +56,11 @@ class OpenedRemote(OpenedSource):
         finally:
             client.close()
         self._stand_in = StandIn(spark, f"{self._address.place}: {_named(self._table)}", self.schema)
-        self.native = self._stand_in.frame()
+
+    @property
+    def native(self) -> DataFrame:
+        """The columns, of which no row can be read."""
+        return self._stand_in.frame()
 
     @property
     def schema(self) -> StructType:
@@ -97,7 +101,7 @@ class OpenedRemote(OpenedSource):
         classified = self._classified(request)
         reason = "the table is in a database, which evaluates what means the same there"
         scan = self._scan(request, classified, notes, reason)
-        return PlannedRemoteScan(scan, lambda _: self._stand_in)
+        return PlannedRemoteScan(scan, lambda _: self._stand_in, is_understood=scan.exact)
 
     def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:
         """The first rows of an order, counts, extremes and groups, where the predicate is exact."""
@@ -128,7 +132,7 @@ class OpenedRemote(OpenedSource):
         return found if found is None or may_gather else replace(found, few=False)
 
     def _request(self, columns: tuple[str, ...], where: str | None, predicate: exp.Expr | None) -> ScanRequest:
-        return ScanRequest(self._source, self.native, self.schema, columns, (), where, predicate)
+        return ScanRequest(self._source, self._stand_in.frame, self.schema, columns, (), where, predicate)
 
     def _classified(self, request: ScanRequest) -> Classified:
         """What the database can evaluate of the predicate as Spark would."""

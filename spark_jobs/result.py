@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
 from spark_jobs.failures import classify, typed
 from spark_jobs.gateway import java_rows, local_frame
+from spark_jobs.predicates.long_lists import shortened
 from spark_jobs.readers.protocol import GatheringScan, HoldingScan, LimitingScan, MixedScan, Scan, TunedScan
 from spark_jobs.row_count import RowCount
 from spark_jobs.task_metrics import StageWatch
@@ -253,6 +254,16 @@ class Shape:
                     spark.conf.set(key, value_before)
             if isinstance(self.scan, HoldingScan):
                 self.scan.release()
+
+
+def check_text(spark: SparkSession, where: str | None) -> None:
+    """Let Spark's parser have the last word on a predicate that need not be analysed."""
+    if where is not None:
+        parser = spark._jsparkSession.sessionState().sqlParser()
+        try:
+            parser.parseExpression(shortened(where))
+        except ParseException as problem:
+            raise typed(problem, about="where") from problem
 
 
 def check(shape: Shape, parameter: str) -> DataFrame:

@@ -38,6 +38,8 @@ class PlannedScan:
 
     scan: Scan
     native: Callable[[str], Scan]
+    is_understood: bool = False
+    """Whether the scan evaluates all of the predicate by types that it knows: Spark need not analyse it."""
 
     def fallback(self, shaped: Callable[[DataFrame], DataFrame]) -> Callable[[str], Shape] | None:
         """What takes over, given the reason, where our reader must give up; None where Spark's reads already."""
@@ -72,7 +74,8 @@ def _planned_orc(
     plan = plan_orc(spark, ours, folding(spark))
     if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
         setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
-        request = replace(request, native=load({SARG_TO_FILTER: setting}))
+        tuned = load({SARG_TO_FILTER: setting})
+        request = replace(request, loaded=lambda: tuned)
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
     native = partial(NativeScan, request, notes=notes)
     if isinstance(plan, NativePlan):

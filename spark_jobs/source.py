@@ -57,7 +57,7 @@ class OpenedSource:
         self._whole = whole
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
         self._settled: StructType | None = None
-        self.native = self._load()
+        self._native = self._load()
         self._evolution = self._evolved()
 
     def _evolved(self) -> Evolution:
@@ -70,13 +70,18 @@ class OpenedSource:
         )
         if found.table is not None and found.table != self._data_schema():
             self._settled = found.table
-            self.native = self._load()
+            self._native = self._load()
         return found
 
     def _files_alone(self, paths: Sequence[str]) -> DataFrame:
         """Some files by themselves, with the columns that Spark finds in them."""
         options = {key: text for key, text in self._source.options.items() if key != "basepath"}
         return self._reader(options).load(list(paths))
+
+    @property
+    def native(self) -> DataFrame:
+        """Spark's own, lazy frame over the source."""
+        return self._native
 
     @cached_property
     def uris(self) -> tuple[str, ...]:
@@ -178,7 +183,7 @@ class OpenedSource:
             self._evolution.require(pruned)
         return ScanRequest(
             self._source,
-            self.native,
+            lambda: self.native,
             data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
@@ -255,7 +260,8 @@ class OpenedSource:
         lean = leaner(self._spark, request)
         if lean is not None:
             inside = [self.schema[name] for name in self._inside]
-            request = replace(request, native=self._load(schema=StructType([*lean.fields, *inside])))
+            leaner_frame = self._load(schema=StructType([*lean.fields, *inside]))
+            request = replace(request, loaded=lambda: leaner_frame)
         return planned(self._spark, request, notes, self._load)
 
     def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
@@ -267,7 +273,7 @@ class OpenedSource:
         for share in found:
             opened = OpenedSource(self._spark, share.source(self._source), self)
             asked = share.request(request, opened._source, mentioned)
-            scans.append(opened.planned(replace(asked, native=opened.native), notes))
+            scans.append(opened.planned(replace(asked, loaded=partial(getattr, opened, "native")), notes))
         here = [field for field in inside.fields if field.name in request.columns]
         wanted = StructType([*request.read_schema.fields, *here])
 

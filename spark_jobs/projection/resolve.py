@@ -63,6 +63,11 @@ class Projection:
         """What `DataFrame.selectExpr` makes the outputs of."""
         return [output.select_item for output in self.outputs]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the outputs are columns under their own names."""
+        return self.is_of([output.name for output in self.outputs])
+
     def is_of(self, columns: Sequence[str]) -> bool:
         """Whether the outputs are just these columns, in their order."""
         plain = [quote_name(name) for name in columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -83,9 +83,9 @@ class Directories:
 class ScanRequest:
     """What a query wants of a source.
 
-    `native` is Spark's own, lazy frame over the source: it supplies schema and file listing, and is the fallback.
-    `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the whole
-    predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
+    `loaded` makes `native`, Spark's own, lazy frame over the source: it supplies schema and file listing, and is the
+    fallback. `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the
+    whole predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
     `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
     `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
     `spark_only` says why none but Spark's own reader will do, None where any may read. `directories` are the source's
@@ -93,7 +93,7 @@ class ScanRequest:
     """
 
     source: Source
-    native: DataFrame
+    loaded: Callable[[], DataFrame]
     schema: StructType
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
@@ -103,6 +103,11 @@ class ScanRequest:
     fill: ImplicitFill | None = None
     spark_only: str | None = None
     directories: Directories | None = None
+
+    @property
+    def native(self) -> DataFrame:
+        """Spark's own frame."""
+        return self.loaded()
 
     @property
     def read_schema(self) -> StructType:

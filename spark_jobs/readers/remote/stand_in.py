@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from hashlib import sha256
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,8 +23,15 @@ class StandIn:
         """`place` tells a table from all others, for Spark as well: frames of two tables are never the same query."""
         # A digest: names may hold anything that ends a text in SQL.
         self._said = f"the stand-in for table {sha256(place.encode()).hexdigest()} was read"
-        columns = [f"CAST(NULL AS {sql_type(each.dataType)}) AS {quote_name(each.name)}" for each in schema.fields]
-        self._frame = spark.sql(f"SELECT {', '.join(columns)} WHERE raise_error('{self._said}') IS NULL")
+        self._spark = spark
+        self._schema = schema
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        """Made where it is asked for: it takes Spark a hundredth of a second."""
+        fields = self._schema.fields
+        columns = [f"CAST(NULL AS {sql_type(each.dataType)}) AS {quote_name(each.name)}" for each in fields]
+        return self._spark.sql(f"SELECT {', '.join(columns)} WHERE raise_error('{self._said}') IS NULL")
 
     def frame(self) -> DataFrame:
         """The columns."""
