@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from spark_jobs.joins.factored import factored
 from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
+from spark_jobs.joins.text import expression_of
 from spark_jobs.predicates.parse import conjuncts
 
 _NONDETERMINISTIC = (exp.Rand, exp.Randn, exp.Uuid, exp.Anonymous, exp.AnonymousAggFunc)
@@ -35,6 +36,11 @@ class Block:
     columns: Mapping[str, frozenset[str] | None]
     joins: Mapping[int, exp.Join] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+
+    def is_table(self, name: str) -> bool:
+        """Whether a relation is a table by its name, and neither a sub-query nor a common table expression."""
+        node = self.relations[name]
+        return isinstance(node, exp.Table) and expression_of(node) is None
 
 
 def blocks(tree: exp.Expr, columns: Columns) -> Iterator[Block]:

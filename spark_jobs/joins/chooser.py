@@ -31,12 +31,12 @@ from spark_jobs.joins.graph import (
 )
 from spark_jobs.joins.hints import takes_hints
 from spark_jobs.joins.implied import implied
-from spark_jobs.joins.known_keys import KnownKeys, known_keys, with_keys
+from spark_jobs.joins.known_keys import KnownKeys
 from spark_jobs.joins.leaving import Leaving
 from spark_jobs.joins.order import Branch, CostModel, Shape, are_adjacent, bits, cheapest, components, mask_of
 from spark_jobs.joins.push import Types
 from spark_jobs.joins.star import around, star
-from spark_jobs.joins.text import expression_of, written
+from spark_jobs.joins.text import written
 
 _GAIN = 0.9
 """Another order is taken where it promises at most this share of the rows."""
@@ -107,7 +107,9 @@ class Chooser:
         equalities: Equalities,
         relations: Sequence[RelationFigures],
         setting: Setting,
+        keys: Sequence[KnownKeys] = (),
     ) -> None:
+        """`keys` are conditions that the query is to have besides its own; `relations` are as they leave them."""
         self._block = block
         self._chain = chain
         self._setting = setting
@@ -115,8 +117,7 @@ class Chooser:
         self._equalities = equalities
         classes = equalities.classes
         self._relations = relations
-        self._keys = tuple(known_keys(relations, classes, self._is_table_column)) if setting.lists_keys else ()
-        relations = with_keys(relations, classes, self._keys)
+        self._keys = keys
         distinct = {key: known.distinct for figures in relations for key, known in figures.columns.items()}
         others = [
             Selective(self._mask(each), self._share(each, distinct))
@@ -153,7 +154,7 @@ class Chooser:
         tree = _tree(self._oriented(found.shape)) if is_better else before.tree
         whole = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
         spared = self._equalities.without_repeated(whole)
-        after = Ordered(spared.tree, (*spared.above, *self._conditions_on_keys()))
+        after = replace(spared, above=(*spared.above, *self._conditions_on_keys()))
         broadcast = self._broadcast(after.tree)
         rows = f"about {new if is_better else old:,.0f} rows joined or moved"
         rows += f" instead of {old:,.0f}" if is_better else ", no order is much better"
@@ -179,9 +180,6 @@ class Chooser:
     def _told(keys: KnownKeys) -> str:
         relation, column = keys.member.key
         return f"{keys.count:,} of {keys.whole:,} values of {column} in {relation} became a condition"
-
-    def _is_table_column(self, member: Member) -> bool:
-        return self._is_table(Leaf(member.key[0]))
 
     def _share(self, condition: Conjunct, distinct: Mapping[Key, float]) -> float:
         """A guess at what a condition over several relations keeps of rows that meet what it implies for each."""
@@ -279,8 +277,7 @@ class Chooser:
 
     def _is_table(self, plan: Plan) -> bool:
         """Whether an item is a table by its name, which Spark's plan of the query then has as well."""
-        node = self._block.relations[plan.name] if isinstance(plan, Leaf) else None
-        return isinstance(node, exp.Table) and expression_of(node) is None
+        return isinstance(plan, Leaf) and self._block.is_table(plan.name)
 
     def _may_hint_joined(self, mask: int) -> bool:
         if not self._hints_joins or not all(self._is_table(self._chain.items[number].plan) for number in bits(mask)):

@@ -52,7 +52,29 @@ class KnownKeys:
         return exp.In(this=column, expressions=[exp.convert(key) for key in self.listed])
 
 
-def known_keys(
+Narrowed = Callable[[Member, Sequence[exp.Expr]], RelationFigures | None]
+"""Figures of a column's relation with more conditions on it."""
+
+
+def reduced_by_keys(
+    relations: Sequence[RelationFigures],
+    classes: Sequence[Sequence[Member]],
+    is_read: Callable[[Member], bool],
+    narrowed: Narrowed,
+) -> tuple[list[RelationFigures], tuple[KnownKeys, ...]]:
+    """The keys that pay as conditions, and the relations as these leave them.
+
+    `is_read` tells of a column whether its relation is read from files or tables, where a condition leaves out rows.
+    """
+    left, followed = _followed(relations, classes, narrowed)
+    paying = list(_paying(left, classes, is_read))
+    if not paying:
+        return list(relations), ()
+    known = followed | {keys.member: keys for keys in paying}
+    return _with_keys(left, classes, tuple(known.values())), tuple(known.values())
+
+
+def _paying(
     relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], is_read: Callable[[Member], bool]
 ) -> Iterator[KnownKeys]:
     """For each class of equal columns the keys that leave out most rows of the relations that are read, if it pays."""
@@ -66,19 +88,16 @@ def known_keys(
             yield best
 
 
-Narrowed = Callable[[Member, Sequence[exp.Expr]], RelationFigures | None]
-"""Figures of a column's relation with more conditions on it."""
-
-
-def narrowed_by_keys(
+def _followed(
     relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], narrowed: Narrowed
-) -> list[RelationFigures]:
-    """The relations, those that were seen whole by the keys that conditions leave of others.
+) -> tuple[list[RelationFigures], dict[Member, KnownKeys]]:
+    """The relations, those that were seen whole by the keys that others leave of them, and these keys.
 
     A region leaves five nations, and these leave a fifth of the suppliers.
     """
     left = list(relations)
     said: dict[int, list[exp.Expr]] = {}
+    followed: dict[Member, KnownKeys] = {}
     for _ in range(_STEPS):
         reached = [
             (keys, member)
@@ -97,19 +116,12 @@ def narrowed_by_keys(
             break
         for keys, member, condition in news:
             said[member.relation].append(condition)
+            followed[keys.member] = keys
             left[member.relation] = narrowed(member, said[member.relation]) or left[member.relation]
-            left[keys.member.relation] = _with_share(left[keys.member.relation], keys.member, keys.share)
-    return left
+    return left, followed
 
 
-def _with_share(relation: RelationFigures, member: Member, share: float) -> RelationFigures:
-    """A relation of whose keys so many are left at most."""
-    column = relation.columns[member.key]
-    columns = {**relation.columns, member.key: replace(column, kept=min(column.kept, share))}
-    return replace(relation, columns=columns)
-
-
-def with_keys(
+def _with_keys(
     relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], found: Sequence[KnownKeys]
 ) -> list[RelationFigures]:
     """The relations as the conditions on their keys leave them."""
@@ -122,8 +134,8 @@ def with_keys(
                 continue
             # Those of the relation itself are what its conditions leave already.
             more = 1.0 if number == keys.member.relation else min(keys.share / max(column.kept, 1e-9), 1.0)
-            kept = replace(left[number], kept=left[number].kept * more)
-            left[number] = _with_share(kept, Member(number, key), keys.share)
+            columns = {**left[number].columns, key: replace(column, kept=min(column.kept, keys.share))}
+            left[number] = replace(left[number], kept=left[number].kept * more, columns=columns)
     return left
 
 

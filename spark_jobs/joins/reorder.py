@@ -28,7 +28,7 @@ from spark_jobs.joins.graph import (
     names_at,
 )
 from spark_jobs.joins.implied import implied
-from spark_jobs.joins.known_keys import narrowed_by_keys
+from spark_jobs.joins.known_keys import KnownKeys, reduced_by_keys
 from spark_jobs.joins.rewrite import join_on, obstacle, write
 from spark_jobs.joins.rule import documented_order
 
@@ -132,9 +132,10 @@ class _Chains:
             self.reports.append(JoinReport(before=trees[0], after=trees[1], reason=reason))
             return self._changed(after, chain) if after != before else None
         known = [each for each in figures if each is not None]
+        keys: tuple[KnownKeys, ...] = ()
         if setting.lists_keys:
-            known = narrowed_by_keys(known, equalities.classes, self._narrowed)
-        choice = Chooser(self._block, chain, equalities, known, setting).choice(before, started)
+            known, keys = reduced_by_keys(known, equalities.classes, self._is_read, self._narrowed)
+        choice = Chooser(self._block, chain, equalities, known, setting, keys).choice(before, started)
         self.reports.append(choice.report)
         if not choice.changes:
             return None
@@ -149,6 +150,9 @@ class _Chains:
         self.has_changed = True
         parts = (part for condition in chain.conjuncts for part in implied(condition, self._block.columns))
         return replace(after, above=(*after.above, *dict.fromkeys(parts)))
+
+    def _is_read(self, column: Member) -> bool:
+        return self._block.is_table(column.key[0])
 
     def _narrowed(self, column: Member, conditions: Sequence[exp.Expr]) -> RelationFigures | None:
         return self._setting.figures(self._block, column.key[0], conditions)

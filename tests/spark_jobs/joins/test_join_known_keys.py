@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import JoinOptions
 from spark_jobs.joins.cardinality import ColumnFigures, KeyValues, Member, RelationFigures
-from spark_jobs.joins.known_keys import known_keys, with_keys
+from spark_jobs.joins.known_keys import KnownKeys, reduced_by_keys
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
@@ -231,14 +231,19 @@ def figures(
     ]
 
 
+def reduced(relations: list[RelationFigures], *, read: bool = True) -> tuple[list[RelationFigures], list[KnownKeys]]:
+    left, keys = reduced_by_keys(relations, [GROUP], lambda _: read, lambda *_: None)
+    return left, list(keys)
+
+
 def test_many_keys_become_the_range_that_they_span() -> None:
     spread = sorted({*range(100, 500, 2), *range(101, 500, 3)})
     assert len(spread) < 400
-    (listed,) = known_keys(figures(spread), [GROUP], lambda _: True)
+    _, (listed,) = reduced(figures(spread))
     assert listed.listed == tuple(spread)
     assert listed.share == len(spread) / IDS
     many = [number for number in range(100, 600) if number % 50]
-    (span,) = known_keys(figures(many, range(5_000)), [GROUP], lambda _: True)
+    _, (span,) = reduced(figures(many, range(5_000)))
     assert (span.listed, span.low, span.high) == (None, 101, 599)
     assert span.share == 499 / IDS, "of those that the facts have"
 
@@ -254,13 +259,11 @@ def test_many_keys_become_the_range_that_they_span() -> None:
     ids=["not certain", "few rows", "no files", "no key"],
 )
 def test_keys_that_do_not_pay_are_left(relations: list[RelationFigures], stored: bool) -> None:
-    assert not list(known_keys(relations, [GROUP], lambda _: stored))
+    assert reduced(relations, read=stored) == (relations, [])
 
 
 def test_what_keys_leave_is_expected_of_all_that_they_reach() -> None:
-    relations = figures(list(range(200, 300)))
-    found = list(known_keys(relations, [GROUP], lambda _: True))
-    facts, things = with_keys(relations, [GROUP], found)
+    (facts, things), _ = reduced(figures(list(range(200, 300))))
     assert facts.kept == pytest.approx(1e5)
     assert things.kept == 100
     assert facts.distinct(("f", "k")) == things.distinct(("d", "id")) == pytest.approx(100)
