@@ -15,7 +15,7 @@ from spark_jobs.predicates.long_lists import shortened
 from spark_jobs.projection.catalog import catalog_of
 from spark_jobs.readers.protocol import AnySource, RemoteSource, Source
 from spark_jobs.remote_spec import RemoteConnection
-from spark_jobs.result import PushdownResult, ScanResult, Shape, check, check_text, counts_results
+from spark_jobs.result import PushdownResult, ScanResult, Shape, check, counts_results, parses
 from spark_jobs.source import open_source
 
 if TYPE_CHECKING:
@@ -191,9 +191,7 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     request = opened.request(projection, query.where)
     planned = opened.planned(request, projection.notes)
     shape = Shape(planned.scan, selected if planned.scan.exact else filtered)
-    if planned.is_understood and projection.is_plain:
-        check_text(spark, query.where)
-    else:
+    if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):
         check(Shape(planned.native("check"), checked), "where")
     every_row = query.limit is None and counts_results(planned.scan, filters=query.where is not None)
     return ScanResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)

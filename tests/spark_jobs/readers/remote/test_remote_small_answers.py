@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from databases import Server, wait_until
@@ -10,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.errors import RemoteFailedError
+from spark_jobs.errors import PushdownError, RemoteFailedError
 from spark_jobs.readers.remote import run
 from spark_jobs.readers.remote.stand_in import StandIn
 from spark_jobs.result import PushdownResult
@@ -144,3 +147,29 @@ def test_stand_ins_of_two_tables_are_not_the_same_query(spark: SparkSession) -> 
     one, two = (StandIn(spark, name, schema).frame() for name in ("one", "two"))
     assert one.sameSemantics(one.select("a"))
     assert not one.sameSemantics(two)
+
+
+@pytest.fixture
+def sqlite_session(spark: SparkSession, tmp_path: Path) -> PushdownSession:
+    """A session that knows a table of ten numbers in a file."""
+    with closing(sqlite3.connect(tmp_path / "numbers.db")) as connection, connection:
+        connection.execute("CREATE TABLE t (k integer PRIMARY KEY)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(10)])
+    session = PushdownSession(spark)
+    session.add_remote("t", {"kind": "sqlite", "database": str(tmp_path / "numbers.db")}, table="t")
+    return session
+
+
+@pytest.mark.parametrize("where", ["k ISNULL", "k = 1 AND k NOTNULL", "k = 'x y' = 3 LIMIT", "nobody = 3"])
+def test_sparks_parser_has_the_last_word_where_the_database_evaluates_all(
+    where: str, sqlite_session: PushdownSession
+) -> None:
+    with pytest.raises(PushdownError, match="where"):
+        sqlite_session.scan("t", where=where)
+
+
+def test_no_stand_in_is_analysed_for_what_the_database_evaluates(
+    sqlite_session: PushdownSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StandIn, "frame", lambda _: pytest.fail("Spark analyses what the database takes over"))
+    assert sqlite_session.scan("t", where="k IN (3, 4)").run(DataFrame.collect) == [(3,), (4,)]
