@@ -21,9 +21,9 @@ Guessed from the seconds of TPC-H's join queries over Parquet at scale 1; texts 
 _LEAST = 0.1
 """Seconds that Spark takes for a relation, however small it is: half of them to open and plan it. Measured."""
 _FRESH = 0.02
-_FAMILIAR = 0.01
+_FAMILIAR = 0.007
 """Seconds for a relation before anything is known of this machine."""
-_FORGOTTEN = 0.1
+_FORGOTTEN = 0.3
 _WARMING = 6.0
 """Seconds by which the first query of a session takes longer: the JVM loads and compiles what all need.
 

@@ -67,7 +67,7 @@ def reduced_by_keys(
     `is_read` tells of a column whether its relation is read from files or tables, where a condition leaves out rows.
     """
     left, followed = _followed(relations, classes, narrowed)
-    paying = list(_paying(left, classes, is_read))
+    paying = list(_paying(relations, left, classes, is_read))
     if not paying:
         return list(relations), ()
     known = followed | {keys.member: keys for keys in paying}
@@ -75,11 +75,17 @@ def reduced_by_keys(
 
 
 def _paying(
-    relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], is_read: Callable[[Member], bool]
+    relations: Sequence[RelationFigures],
+    left: Sequence[RelationFigures],
+    classes: Sequence[Sequence[Member]],
+    is_read: Callable[[Member], bool],
 ) -> Iterator[KnownKeys]:
-    """For each class of equal columns the keys that leave out most rows of the relations that are read, if it pays."""
+    """For each class of equal columns the keys that leave out most rows of the relations that are read, if it pays.
+
+    `left` are the relations as the keys of others leave them.
+    """
     for group in classes:
-        best = _fewest(relations, group)
+        best = _fewest(left, group)
         if best is None:
             continue
         others = {member.relation for member in group if is_read(member)} - {best.member.relation}

@@ -37,7 +37,7 @@ def test_a_query_is_estimated_by_bytes_formats_and_processors() -> None:
 
 def test_familiar_files_may_be_worth_an_analysis_that_fresh_ones_are_not() -> None:
     clock = AnalysisClock()
-    query = clock.expected(4, 0) / 0.05
+    query = 1.01 * clock.expected(4, 0) / 0.05
     assert Outlook(clock.expected(4, 0), query).obstacle is None
     assert Outlook(clock.expected(4, 4), query).obstacle is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -267,3 +268,13 @@ def test_what_keys_leave_is_expected_of_all_that_they_reach() -> None:
     assert facts.kept == pytest.approx(1e5)
     assert things.kept == 100
     assert facts.distinct(("f", "k")) == things.distinct(("d", "id")) == pytest.approx(100)
+
+
+def test_rows_count_that_were_there_before_keys_are_followed() -> None:
+    facts, things = figures(list(range(200, 300)), rows=60_000)
+    seen = ColumnFigures(60_000, unique=True, values=KeyValues(np.arange(60_000), np.arange(60_000), certain=True))
+    facts = replace(facts, columns={**facts.columns, ("f", "id"): seen})
+    narrowed = replace(facts, kept=6_000.0)
+    left, keys = reduced_by_keys([facts, things], [GROUP], lambda _: True, lambda *_: narrowed)
+    assert [each.member for each in keys] == [GROUP[1]]
+    assert left[0].kept <= 6_000
