@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,6 +33,10 @@ from spark_jobs.joins.used import Used
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.protocol import AnySource, Source, spark_only
 from spark_jobs.source import open_sources
+
+_OFTEN = 4
+"""Places at which the code for reading a source may well differ. TPC-DS's Q88 reads its sales at eight."""
+_LARGE = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,8 @@ class JoinPlanner:
         def types(block: Block) -> ColumnTypes:
             return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive)
 
-        ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True, lists_keys=True)
+        lists_keys = not _is_read_often(places, figures)
+        ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True, lists_keys=lists_keys)
         return ordering.ordered(text, analysed)
 
     def _declared(self, table: exp.Table) -> AnySource:
@@ -205,6 +211,16 @@ class JoinPlanner:
                 if text and place.table.args.get("sample") is None:
                     found[place.view] = text
         return found
+
+
+def _is_read_often(places: Sequence[Place], figures: SourceFigures) -> bool:
+    """Whether a query reads a large source at many places.
+
+    Spark compiles the same code for all of them, unless conditions on keys make their constants differ.
+    """
+    times = Counter(place.declared.name for place in places)
+    often = {place.declared.name: place for place in places if times[place.declared.name] > _OFTEN}
+    return any((figures.bytes(each.declared, each.source) or 0) > _LARGE for each in often.values())
 
 
 def _means_what_it_says(text: str, tree: exp.Expr, analysed: Framed) -> bool:

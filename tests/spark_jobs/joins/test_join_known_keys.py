@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import JoinOptions
+from spark_jobs.joins import planner
 from spark_jobs.joins.cardinality import ColumnFigures, KeyValues, Member, RelationFigures
 from spark_jobs.joins.known_keys import KnownKeys, reduced_by_keys
 from spark_jobs.result import PushdownResult
@@ -278,3 +279,12 @@ def test_rows_count_that_were_there_before_keys_are_followed() -> None:
     left, keys = reduced_by_keys([facts, things], [GROUP], lambda _: True, lambda *_: narrowed)
     assert [each.member for each in keys] == [GROUP[1]]
     assert left[0].kept <= 6_000
+
+
+def test_a_large_source_that_is_read_at_many_places_gets_no_keys(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = JOIN.format("d.shelf = {}")
+    four, five = (" UNION ALL ".join(one.format(shelf) for shelf in range(count)) for count in (4, 5))
+    assert told(plan(five)).count("became a condition") == 5, "it is not large"
+    monkeypatch.setattr(planner, "_LARGE", 1 << 10)
+    assert told(plan(four)).count("became a condition") == 4
+    assert "became a condition" not in told(plan(five))
