@@ -170,10 +170,13 @@ class Chooser:
         return Choice(after, broadcast, report, restates=after != whole)
 
     def _conditions_on_keys(self) -> list[Conjunct]:
-        """What is known of keys, said of the relations that they were seen in: Spark carries it to the others."""
+        """What is known of keys, said of all columns that are equal: Spark carries it to the next one alone."""
         return [
-            Conjunct(keys.condition(self._column(keys.member.key)), frozenset({keys.member.key[0]}))
+            Conjunct(keys.condition(self._column(member.key)), frozenset({member.key[0]}))
             for keys in self._keys
+            for group in self._equalities.classes
+            if keys.member in group
+            for member in group
         ]
 
     @staticmethod

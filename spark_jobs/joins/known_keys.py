@@ -1,6 +1,6 @@
 """Semi-join reduction at no cost: keys of a relation that was seen whole become a condition on what they join.
 
-Spark infers from `d.key BETWEEN 5 AND 9` and `s.key = d.key` what `s.key` is, and with that skips row groups of `s`,
+From `d.key BETWEEN 5 AND 9` and `s.key = d.key` follows what `s.key` is, and with that Spark skips row groups of `s`,
 whose rows a join would else have to meet. Which keys its own conditions leave of a small relation is known from looking
 at it; where they are not certain, there are only more of them.
 """

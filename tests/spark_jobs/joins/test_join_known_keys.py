@@ -88,6 +88,8 @@ def told(result: PushdownResult) -> str:
 
 
 JOIN = "SELECT f.v, d.shelf FROM facts f JOIN things d ON f.k = d.id WHERE {}"
+TWICE = """SELECT count(*) FROM facts f, facts g, things d
+    WHERE f.k = g.k AND g.k = d.id AND d.shelf = 4 AND g.v < 2000"""
 FLOOR = "SELECT f.v FROM facts f, things d, shelves s WHERE f.k = d.id AND d.shelf = s.shelf AND s.floor = 1"
 BESIDE = """SELECT f.v, o.shelf FROM facts f LEFT JOIN things o ON o.id = f.v AND f.v < 9, things d
     WHERE f.k = d.id AND d.shelf = 4"""
@@ -101,6 +103,7 @@ BESIDE = """SELECT f.v, o.shelf FROM facts f LEFT JOIN things o ON o.id = f.v AN
         pytest.param(JOIN.format("d.shelf = 4"), 99, "10,182", id="a range"),
         pytest.param(JOIN.format("d.day BETWEEN DATE '2000-02-01' AND DATE '2000-03-01'"), 30, "2,909", id="days"),
         pytest.param(JOIN.format("d.colour = 'red' AND length(d.colour) < 9"), 99, "10,182", id="in part"),
+        pytest.param(TWICE, 99, "10,182", id="all equal columns"),
         pytest.param(FLOOR, 297, "31,273", id="by way of others"),
         pytest.param(f"SELECT count(*) FROM ({JOIN.format('d.shelf = 4')}) AS x", 99, "10,182", id="in a sub-query"),
     ],
