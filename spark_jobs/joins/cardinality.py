@@ -292,17 +292,24 @@ def within_limits(
     for group in classes:
         for member in group:
             column = relations[member.relation].columns.get(member.key)
-            others = [
-                known.limits
-                for other in group
-                if other.relation != member.relation
-                and (known := relations[other.relation].columns.get(other.key)) is not None
-                and known.limits is not None
-            ]
-            if column is not None and column.values is not None and others:
-                low, high = max(low for low, _ in others), min(high for _, high in others)
-                found[member.relation] = _between(found[member.relation], member.key, column.values, low, high)
+            limits = limits_of_others(relations, group, member)
+            if column is not None and column.values is not None and limits is not None:
+                found[member.relation] = _between(found[member.relation], member.key, column.values, *limits)
     return found
+
+
+def limits_of_others(
+    relations: Sequence[RelationFigures], group: Sequence[Member], member: Member
+) -> tuple[int, int] | None:
+    """The least and the greatest value that a column can meet in those of other relations, None where none is known."""
+    known = [
+        column.limits
+        for other in group
+        if other.relation != member.relation
+        and (column := relations[other.relation].columns.get(other.key)) is not None
+        and column.limits is not None
+    ]
+    return (max(low for low, _ in known), min(high for _, high in known)) if known else None
 
 
 def _between(figures: RelationFigures, key: Key, values: KeyValues, low: int, high: int) -> RelationFigures:

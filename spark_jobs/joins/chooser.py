@@ -174,9 +174,7 @@ class Chooser:
         return [
             Conjunct(keys.condition(self._column(member.key)), frozenset({member.key[0]}))
             for keys in self._keys
-            for group in self._equalities.classes
-            if keys.member in group
-            for member in group
+            for member in keys.equal
         ]
 
     @staticmethod

@@ -157,7 +157,8 @@ class SourceFigures:
         known = {name: sample.distinct(named[name]) for name in wanted.keys | mentioned if name in named}
         counted = {name: distinct for name, (distinct, _) in known.items()}
         share, mask = self._share(sample, schema, wanted.conditions, counted)
-        is_certain = source.format in _EXACT and _is_read_alike(sample, schema, {named[name] for name in known})
+        looked_at = {named[name] for name in known}
+        is_certain = sample.is_whole and source.format in _EXACT and _is_read_alike(sample, schema, looked_at)
         figures = {
             (wanted.name, name): ColumnFigures(
                 *known[name],

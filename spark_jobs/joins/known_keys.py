@@ -7,13 +7,12 @@ at it; where they are not certain, there are only more of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from sqlglot import exp
 
-from spark_jobs.joins.cardinality import KeyValues, Member, RelationFigures
+from spark_jobs.joins.cardinality import Member, RelationFigures, limits_of_others
 
 _MOST_KEYS = 400
 """Keys that a list has at most: up to so many Spark compiles to jumps (`spark.sql.optimizer.inSetSwitchThreshold`)."""
@@ -29,11 +28,13 @@ _WORTH = 50_000.0
 class KnownKeys:
     """Keys that conditions leave of a relation: from `low` to `high`, of which `listed` are all if it is not None.
 
-    `share` is the part that they are of the keys that the relations have which are joined by them; `count` and `whole`
-    are how many there are and how many the relation has in all.
+    `member` is the column that they were seen in, `equal` are all columns of its class. `share` is the part that they
+    are of the keys that the relations have which are joined by them; `count` and `whole` are how many there are and how
+    many the relation has in all.
     """
 
     member: Member
+    equal: tuple[Member, ...]
     low: int
     high: int
     listed: tuple[int, ...] | None
@@ -44,7 +45,8 @@ class KnownKeys:
     def condition(self, column: exp.Expr) -> exp.Expr:
         """What they say of a column.
 
-        >>> KnownKeys(Member(0, ("d", "k")), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
+        >>> member = Member(0, ("d", "k"))
+        >>> KnownKeys(member, (member,), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
         'k BETWEEN 5 AND 9'
         """
         if self.listed is None:
@@ -71,7 +73,7 @@ def reduced_by_keys(
     if not paying:
         return list(relations), ()
     known = followed | {keys.member: keys for keys in paying}
-    return _with_keys(left, classes, tuple(known.values())), tuple(known.values())
+    return _with_keys(left, known.values()), tuple(known.values())
 
 
 def _paying(
@@ -127,14 +129,11 @@ def _followed(
     return left, followed
 
 
-def _with_keys(
-    relations: Sequence[RelationFigures], classes: Sequence[Sequence[Member]], found: Sequence[KnownKeys]
-) -> list[RelationFigures]:
+def _with_keys(relations: Sequence[RelationFigures], found: Iterable[KnownKeys]) -> list[RelationFigures]:
     """The relations as the conditions on their keys leave them."""
     left = list(relations)
     for keys in found:
-        group = next(group for group in classes if keys.member in group)
-        for number, key in ((member.relation, member.key) for member in group):
+        for number, key in ((member.relation, member.key) for member in keys.equal):
             column = left[number].columns.get(key)
             if column is None:
                 continue
@@ -160,38 +159,18 @@ def _keys(relations: Sequence[RelationFigures], group: Sequence[Member], member:
     """The keys of one column of a class, None where they are not known, or not few."""
     column = relations[member.relation].columns.get(member.key)
     values = None if column is None else column.values
-    if values is None or not values.certain or len(values.kept) == len(values.every):
+    if values is None or not values.certain or not 0 < len(values.kept) < len(values.every):
         return None
-    low, high = _limits(relations, group, member, values)
+    low, high = limits_of_others(relations, group, member) or (int(values.every.min()), int(values.every.max()))
     every, within = values.between(low, high)
-    share = within / max(every, 1)
-    if not len(values.kept) or share > _MOST_SHARE:
-        return None
     first, last = int(values.kept.min()), int(values.kept.max())
     spanned, _ = values.between(first, last)
     listed = None
-    if spanned > len(values.kept):
-        if len(values.kept) > _MOST_KEYS:
-            spanned_share = values.between(max(first, low), min(last, high))[0] / max(every, 1)
-            if spanned_share > _MOST_SHARE:
-                return None
-            share = spanned_share
-        else:
-            listed = tuple(sorted(map(int, np.unique(values.kept))))
-    return KnownKeys(member, first, last, listed, share, len(values.kept), len(values.every))
-
-
-def _limits(
-    relations: Sequence[RelationFigures], group: Sequence[Member], member: Member, values: KeyValues
-) -> tuple[int, int]:
-    """The least and the greatest value that a class can have, by the footers of the other relations."""
-    known = [
-        column.limits
-        for other in group
-        if other.relation != member.relation
-        and (column := relations[other.relation].columns.get(other.key)) is not None
-        and column.limits is not None
-    ]
-    low = max([int(values.every.min()), *(low for low, _ in known)])
-    high = min([int(values.every.max()), *(high for _, high in known)])
-    return low, high
+    if spanned > len(values.kept) > _MOST_KEYS:
+        within, _ = values.between(max(first, low), min(last, high))
+    elif spanned > len(values.kept):
+        listed = tuple(sorted(values.kept.tolist()))
+    share = within / max(every, 1)
+    if share > _MOST_SHARE:
+        return None
+    return KnownKeys(member, tuple(group), first, last, listed, share, len(values.kept), len(values.every))

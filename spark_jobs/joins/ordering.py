@@ -197,10 +197,9 @@ class Ordering:
 
     def _combined(self, query: exp.SetOperation, name: str) -> RelationFigures | None:
         """Figures of a set operation, whose columns have the names of its first SELECT's."""
-        sides = [self._derived(side.unnest(), name) for side in (query.left, query.right)]
-        if sides[0] is None or sides[1] is None:
+        first, second = (self._derived(side.unnest(), name) for side in (query.left, query.right))
+        if first is None or second is None:
             return None
-        first, second = sides[0], sides[1]
         rows = first.rows if isinstance(query, exp.Except) else min(first.rows, second.rows)
         if isinstance(query, exp.Union):
             rows = first.rows + second.rows

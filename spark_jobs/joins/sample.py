@@ -92,9 +92,14 @@ class Sample:
             self._distinct[name] = max(count, 1.0), nulls
         return self._distinct[name]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row there is was seen."""
+        return self.exact and self.seen >= self.rows
+
     def is_unique(self, name: str) -> bool:
         """Whether every row was seen, and no two have the same value of a column; nulls are none."""
-        if not self.exact or self.seen < self.rows:
+        if not self.is_whole:
             return False
         count, nulls = self.distinct(name)
         return round(count) >= round(self.rows * (1.0 - nulls))
