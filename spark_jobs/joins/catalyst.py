@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from functools import reduce
 
-import sqlglot
 from py4j.java_gateway import JavaClass, JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -27,7 +26,7 @@ from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
 from spark_jobs.joins.graph import Ordered, Tree, attached
 from spark_jobs.joins.hints import CATALYST, LOGICAL, broadcast_hint
-from spark_jobs.joins.kept import KeptSpark
+from spark_jobs.joins.kept import read
 from spark_jobs.joins.push import Types, Untyped
 from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
@@ -183,7 +182,7 @@ def _parsed(condition: JavaObject, columns: frozenset[str]) -> exp.Expr | None:
     if any(column_name(attribute) not in columns for attribute in elements(condition.references())):
         return None
     try:
-        tree = sqlglot.parse_one(str(condition.sql()), dialect=KeptSpark)
+        tree = read(str(condition.sql()))
     except SqlglotError:
         return None
     return tree.transform(lambda node: exp.column(node.name) if isinstance(node, exp.Column) else node)

@@ -155,7 +155,7 @@ class Chooser:
         whole = self._with_implied(attached(tree, self._chain.items, self._chain.conjuncts))
         spared = self._equalities.without_repeated(whole)
         after = replace(spared, above=(*spared.above, *self._conditions_on_keys()))
-        broadcast = self._broadcast(after.tree)
+        broadcast = self._broadcast(after.tree, model)
         rows = f"about {new if is_better else old:,.0f} rows joined or moved"
         rows += f" instead of {old:,.0f}" if is_better else ", no order is much better"
         report = JoinReport(
@@ -249,15 +249,21 @@ class Chooser:
     def _column(self, key: Key) -> exp.Column:
         return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
 
-    def _broadcast(self, tree: Tree) -> frozenset[frozenset[str]]:
-        """Relations, and sets whose joins, are the smaller side of a join and provably small enough for a hint."""
+    def _broadcast(self, tree: Tree, model: CostModel) -> frozenset[frozenset[str]]:
+        """Relations, and sets whose joins, are the smaller side of a join and provably small enough for a hint.
+
+        None of a set where Spark sends the relation on the other side by itself, and need not wait for it.
+        """
         if isinstance(tree, int):
             return frozenset()
-        found = self._broadcast(tree.left) | self._broadcast(tree.right)
-        small = min((tree.left, tree.right), key=lambda side: self.estimate.rows(mask_of(_shape(side))))
-        if not any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts) or not self._may_hint(small):
+        found = self._broadcast(tree.left, model) | self._broadcast(tree.right, model)
+        masks = {mask_of(_shape(side)): side for side in (tree.left, tree.right)}
+        small, other = sorted(masks, key=self.estimate.rows)
+        is_spared = self._has_few_bytes(other) and model.sent(other) < model.sent(small)
+        is_hashed = any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts)
+        if is_spared or not is_hashed or not self._may_hint(masks[small]):
             return found
-        return found | {_names(small, self._chain.items)}
+        return found | {_names(masks[small], self._chain.items)}
 
     def _may_hint(self, tree: Tree) -> bool:
         """Whether a side of a join may be hinted."""
@@ -267,14 +273,18 @@ class Chooser:
 
     def _is_broadcast(self, mask: int) -> bool:
         """Whether Spark broadcasts a set: what is hinted, or one relation that is small by its files."""
-        number = mask.bit_length() - 1
         if mask.bit_count() > 1:
             return self._may_hint_joined(mask)
-        if not isinstance(self._chain.items[number].plan, Leaf):
+        number = mask.bit_length() - 1
+        return isinstance(self._chain.items[number].plan, Leaf) and (self._has_few_bytes(mask) or self._is_small(mask))
+
+    def _has_few_bytes(self, mask: int) -> bool:
+        """Whether a set is one relation whose files Spark takes for small enough by itself."""
+        number = mask.bit_length() - 1
+        if mask.bit_count() > 1 or not isinstance(self._chain.items[number].plan, Leaf):
             return False
-        figures, setting = self._relations[number], self._setting
-        has_few_bytes = figures.stored is not None and figures.stored <= setting.small_files
-        return has_few_bytes or self._is_small(mask)
+        stored = self._relations[number].stored
+        return stored is not None and stored <= self._setting.small_files
 
     def _is_table(self, plan: Plan) -> bool:
         """Whether an item is a table by its name, which Spark's plan of the query then has as well."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.picture import joins_text
 from spark_jobs.joins.places import ColumnTypes, unqualified
 from spark_jobs.joins.tables import TableFacts
-from spark_jobs.joins.text import named_tables, parsed
+from spark_jobs.joins.text import ReadQuery, named_tables
 from spark_jobs.projection.paths import quote_name
 
 
@@ -71,28 +72,28 @@ class _TextQuery:
 
     def __init__(self, spark: SparkSession, text: str, options: JoinOptions, facts: TableFacts) -> None:
         self._spark = spark
-        self._text = text
         self._options = options
         self._facts = facts
-        self._tree = parsed(text)
+        self._query = ReadQuery.of(text)
         self._frames: dict[str, DataFrame] = {}
 
     def reordered(self) -> ReorderedJoins:
         """The query in order. Raises typed errors for what Spark finds wrong with it."""
+        analysed = cache(self._spark.sql)
         try:
-            self._spark.sql(self._text).schema  # noqa: B018 - Spark Connect analyses no sooner
-            self._frames = {_key(table): self._spark.table(_key(table)) for table in named_tables(self._tree)}
+            analysed(self._query.text).schema  # noqa: B018 - Spark Connect analyses no sooner
+            self._frames = {_key(table): self._spark.table(_key(table)) for table in named_tables(self._query.tree)}
         except (AnalysisException, ParseException) as problem:
             raise typed(problem, about="query") from problem
         names = OutputNames({name: columns for name, columns in self._columns().items() if columns is not None})
         ordering = Ordering(self._spark, self._options, names, self._figures, self._types)
-        ordered = ordering.ordered(self._text, self._spark.sql)
-        return ReorderedJoins(self._spark.sql(ordered.text), ordered.text, ordered.joins)
+        ordered = ordering.ordered(self._query, analysed)
+        return ReorderedJoins(analysed(ordered.text), ordered.text, ordered.joins)
 
     def _columns(self) -> dict[str, frozenset[str] | None]:
         """Columns by the last part of a table's name, None where two tables share it."""
         found: dict[str, frozenset[str] | None] = {}
-        for table in named_tables(self._tree):
+        for table in named_tables(self._query.tree):
             columns = frozenset(map(str.lower, self._frames[_key(table)].columns))
             found[table.name] = columns if found.get(table.name, columns) == columns else None
         return found

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import isfunction
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
+
+from spark_jobs.errors import BadSpecError
 
 _TYPED = "typed_literal"
 _NEGATED = "is_not"
@@ -99,6 +103,20 @@ class KeptSpark(Spark):
             if isinstance(node, exp.Expr) and isinstance(name, str):
                 return str(self.func(name, *_SPELLINGS[name][1](node)))
             return str(super().sql(expression, key, comment))
+
+
+def read(sql: str) -> exp.Expr:
+    """The tree of a text in Spark's dialect, whose `sql(dialect=KeptSpark)` Spark takes for the same.
+
+    Raises sqlglot's ParseError where the text cannot be read, and BadSpecError where sqlglot's classes are compiled:
+    those cannot be extended.
+    """
+    if not isfunction(SparkParser._parse_is):
+        raise BadSpecError(
+            "query: the driver's sqlglot is its compiled build, whose dialects cannot be extended; "
+            "uninstall the package sqlglotc there (what `pip install sqlglot[c]` adds)"
+        )
+    return sqlglot.parse_one(sql, dialect=KeptSpark)
 
 
 def is_typed_literal(node: exp.Expr) -> bool:

@@ -7,6 +7,7 @@ connected, disjoint and adjacent sets once; the greedy order is greedy operator 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,12 +62,14 @@ class CostModel:
     def _moved(self, left: int, right: int) -> float:
         if self.broadcast is None:
             return 0.0
-        sent = [
-            self.rows(side) + (self.waiting if side.bit_count() > 1 else 0.0)
-            for side in (left, right)
-            if self.broadcast(side)
-        ]
-        return min([*sent, self.rows(left) + self.rows(right) + self.waiting])
+        shuffled = self.rows(left) + self.rows(right) + self.waiting
+        return min(self.sent(left), self.sent(right), shuffled)
+
+    def sent(self, side: int) -> float:
+        """Cost of sending a side of a join to all executors, infinite where that is not possible."""
+        if self.broadcast is None or not self.broadcast(side):
+            return math.inf
+        return self.rows(side) + (self.waiting if side.bit_count() > 1 else 0.0)
 
     def cost(self, shape: Shape) -> float:
         """Cost of a whole tree."""

@@ -23,7 +23,7 @@ from spark_jobs.joins.push import Types, inner_conditions, reaching
 from spark_jobs.joins.ranks import groups_of, partitions_of_ranks, rank_bounds
 from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
-from spark_jobs.joins.text import expression_of, parsed, written
+from spark_jobs.joins.text import ReadQuery, expression_of, written
 
 _Guess = Callable[[float], float]
 """A share of rows, by the distinct values of a column."""
@@ -98,14 +98,13 @@ class Ordering:
             processors=_processors(spark),
         )
 
-    def ordered(self, text: str, frame: Callable[[str], DataFrame]) -> OrderedQuery:
-        """The text with its joins in order; `frame` has Spark analyse a text.
+    def ordered(self, query: ReadQuery, frame: Callable[[str], DataFrame]) -> OrderedQuery:
+        """The query's text with its joins in order; `frame` has Spark analyse a text.
 
-        The text is left alone where Spark does not take the tree that it was read as for the same query, or where the
+        It is left alone where Spark does not take the tree that it was read as for the same query, or where the
         columns would not be the same.
         """
-        tree = parsed(text)
-        plain = written(tree)
+        tree = query.tree.copy()
         found = list(blocks(tree, self._names.of))
         self._blocks = {id(block.select): block for block in found}
         # Inner ones first: the SELECT around them copies them.
@@ -113,14 +112,14 @@ class Ordering:
         joins = tuple(report for each in reversed(chosen) for report in each.reports)
         broadcast = frozenset(names for each in chosen for names in each.joined)
         changed = written(tree)
-        if changed == plain:
-            return OrderedQuery(text, joins, broadcast)
+        if changed == query.again:
+            return OrderedQuery(query.text, joins, broadcast)
         # Hints alone show no condition rows that it would not have met.
         may_cast = not self._setting.ansi or not any(report.reordered for report in joins)
-        problem = self._refusal or _difference(text, plain, changed, frame, may_cast=may_cast)
+        problem = self._refusal or _difference(query, changed, frame, may_cast=may_cast)
         if problem is None:
             return OrderedQuery(changed, joins, broadcast)
-        return OrderedQuery(text, tuple(_as_before(report, problem) for report in joins))
+        return OrderedQuery(query.text, tuple(_as_before(report, problem) for report in joins))
 
     def _of(self, block: Block, name: str, more: Sequence[exp.Expr] = ()) -> RelationFigures | None:
         """Figures of a relation of a block, worked out once; of a table with more conditions, each time."""
@@ -286,15 +285,13 @@ def _refusal(*, commas_bind_weaker: bool, case_sensitive: bool) -> str | None:
     return "names may differ by case alone (spark.sql.caseSensitive)" if case_sensitive else None
 
 
-def _difference(
-    text: str, plain: str, changed: str, frame: Callable[[str], DataFrame], *, may_cast: bool
-) -> str | None:
+def _difference(query: ReadQuery, changed: str, frame: Callable[[str], DataFrame], *, may_cast: bool) -> str | None:
     """Why a changed text must not stand for the original, None where it may."""
     try:
-        original = frame(text)
+        original = frame(query.text)
         if not may_cast and casts_may_fail(original):
             return "a comparison casts, and could fail in another order on rows that it never met before"
-        if not is_same_query(original, frame(plain)):
+        if not is_same_query(original, frame(query.again)):
             return "Spark reads the query differently once it is written anew"
         if _columns(frame(changed)) != _columns(original):
             return "the columns would not be the same"

@@ -26,10 +26,11 @@ from spark_jobs.joins.places import ColumnTypes, Place, in_block, places_of, typ
 from spark_jobs.joins.prospects import Prospects
 from spark_jobs.joins.push import reaching
 from spark_jobs.joins.reduction import Reducer, Reduction
-from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery, private_views
+from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery
 from spark_jobs.joins.same import Framed, reads_alike
-from spark_jobs.joins.text import named_tables, parsed, swapped, written
+from spark_jobs.joins.text import ReadQuery, named_tables, parsed, swapped
 from spark_jobs.joins.used import Used
+from spark_jobs.joins.views import private_views
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.protocol import AnySource, Source, spark_only
 from spark_jobs.source import open_sources
@@ -83,8 +84,8 @@ class JoinPlanner:
         declared = {number: self._declared(table) for number, table in tables.items()}
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
-        text = swapped(sql, tables, views.__getitem__)
-        tree = parsed(text)
+        query = ReadQuery.of(swapped(sql, tables, views.__getitem__))
+        tree = query.tree
         # Once for each source, however often the query names it.
         opened = open_sources(self._spark, {source.name: source for source in declared.values()}.values())
         places = places_of(tree, {views[number]: source for number, source in declared.items()}, opened)
@@ -96,22 +97,22 @@ class JoinPlanner:
         frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
         with private_views(self._spark, frames):
             analysed = cache(self._spark.sql)
-            if not _means_what_it_says(text, tree, analysed):
+            if not _means_what_it_says(query, analysed):
                 where, scans = {}, [request.scan(None) for request in requests]
             figures = SourceFigures(self._spark, self._samples)
             prospects = Prospects(self._spark, self._options, self._samples.clock, figures, places)
             started = time.perf_counter()
             found = {} if prospects.obstacle else self._reductions(figures, scans, tree, places, names, where)
             read = {request.place.view: frozenset(request.columns) for request in requests}
-            ordered = self._ordered(text, places, names, analysed, figures, read, prospects.obstacle)
+            ordered = self._ordered(query, places, names, analysed, figures, read, prospects.obstacle)
             frame = with_hints(analysed(ordered.text), ordered.broadcast)
             prospects.learn(time.perf_counter() - started, ordered.joins)
-            query = ViewQuery(self._spark, ordered.text, ordered.broadcast, frames, frame)
+            held = ViewQuery(self._spark, ordered.text, ordered.broadcast, frames, frame)
         scans = [
             request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
             for request, scan in zip(requests, scans, strict=True)
         ]
-        return JoinedResult(query, scans, ordered.joins)
+        return JoinedResult(held, scans, ordered.joins)
 
     def _reductions(
         self,
@@ -136,7 +137,7 @@ class JoinPlanner:
 
     def _ordered(
         self,
-        text: str,
+        query: ReadQuery,
         places: list[Place],
         names: OutputNames,
         analysed: Framed,
@@ -162,7 +163,7 @@ class JoinPlanner:
 
         lists_keys = not _is_read_often(places, figures)
         ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True, lists_keys=lists_keys)
-        return ordering.ordered(text, analysed)
+        return ordering.ordered(query, analysed)
 
     def _declared(self, table: exp.Table) -> AnySource:
         """The source that a table's name stands for."""
@@ -223,13 +224,13 @@ def _is_read_often(places: Sequence[Place], figures: SourceFigures) -> bool:
     return any((figures.bytes(each.declared, each.source) or 0) > _LARGE for each in often.values())
 
 
-def _means_what_it_says(text: str, tree: exp.Expr, analysed: Framed) -> bool:
+def _means_what_it_says(query: ReadQuery, analysed: Framed) -> bool:
     """Let Spark analyse the query now, so that a mistake in it is an error of its parameter.
 
     Whether our parser reads the text as Spark does: conditions taken from it mean something else otherwise.
     """
     try:
-        original = analysed(text)
+        original = analysed(query.text)
     except (AnalysisException, ParseException) as problem:
         raise typed(problem, about="query") from problem
-    return reads_alike(original, written(tree), analysed)
+    return reads_alike(original, query.again, analysed)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from spark_jobs.failures import classify
 from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.picture import joins_text
+from spark_jobs.joins.views import private_views
 from spark_jobs.readers.protocol import Scan
 from spark_jobs.result import PushdownResult, Shape, explained
 from spark_jobs.row_count import RowCount
@@ -62,18 +63,6 @@ class ViewQuery:
             return self.analysed
         with private_views(self.spark, frames):
             return with_hints(self.spark.sql(self.text), self.broadcast)
-
-
-@contextmanager
-def private_views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Has each name stand for a frame, as long as this lasts."""
-    try:
-        for name, each in frames.items():
-            each.createOrReplaceTempView(name)
-        yield
-    finally:
-        for name in frames:
-            spark.catalog.dropTempView(name)
 
 
 class JoinedResult(PushdownResult):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import sqlglot
 from sqlglot import exp
 
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.failing import may_fail
 from spark_jobs.joins.graph import Chain, Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
-from spark_jobs.joins.kept import KeptSpark
+from spark_jobs.joins.kept import read
 from spark_jobs.joins.push import Types
 from spark_jobs.projection.paths import quote_name
 
@@ -56,7 +55,7 @@ def write(block: Block, broadcast: Collection[str]) -> None:
     select.set("where", exp.Where(this=_all(above)) if above else None)
     if broadcast:
         hinted = ", ".join(quote_name(block.relations[name].alias_or_name) for name in sorted(broadcast))
-        model = sqlglot.parse_one(f"SELECT /*+ BROADCAST({hinted}) */ 1", dialect=KeptSpark)
+        model = read(f"SELECT /*+ BROADCAST({hinted}) */ 1")
         select.set("hint", model.args["hint"])
 
 

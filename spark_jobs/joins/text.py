@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.errors import BadSpecError
-from spark_jobs.joins.kept import KeptSpark
+from spark_jobs.joins.kept import KeptSpark, read
 from spark_jobs.projection.paths import quote_name
+
+
+@dataclass(frozen=True)
+class ReadQuery:
+    """A query's text, and the tree that it was read as."""
+
+    text: str
+    tree: exp.Query
+
+    @classmethod
+    def of(cls, text: str) -> ReadQuery:
+        """Raises BadSpecError where the text is no query."""
+        return cls(text, parsed(text))
+
+    @cached_property
+    def again(self) -> str:
+        """The tree as text."""
+        return written(self.tree)
 
 
 def parsed(sql: str) -> exp.Query:
@@ -20,7 +39,7 @@ def parsed(sql: str) -> exp.Query:
     Sub-queries in FROM that have no name get one, so that stars and columns can be told by it.
     """
     try:
-        tree = sqlglot.parse_one(sql, dialect=KeptSpark)
+        tree = read(sql)
     except SqlglotError as problem:
         raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
     if not isinstance(tree, exp.Query):

@@ -180,6 +180,17 @@ def test_joined_dimensions_are_broadcast(session: PushdownSession, spark: SparkS
     assert "JOIN [BROADCAST]" in result.explain()
 
 
+def test_nothing_waits_for_joins_to_be_sent_where_spark_sends_the_other_side(
+    session: PushdownSession, spark: SparkSession
+) -> None:
+    spark.conf.set(THRESHOLD, "10MB")
+    result = session.sql(QUERY, ALWAYS)
+    (report,) = result.joins()
+    assert hinted_joins(report.after) == [], "Spark broadcasts every relation, and these wait for nothing"
+    assert not shuffled(result.df)
+    assert result.run(rows) == rows(spark.sql(QUERY))
+
+
 def test_hints_are_there_also_where_the_frame_is_made_anew(session: PushdownSession, tables: Path) -> None:
     session.add_source("sales", path=str(tables / "sales.parquet"), format="parquet", reader="spark")
     result = session.sql(QUERY.replace("c.name =", "s.amount < 20000 AND c.name ="), ALWAYS)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlglot.parsers.spark import SparkParser
 
+from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import parsed, written
 
@@ -63,3 +65,9 @@ def test_what_is_written_is_what_was_read(kind: str, spark: SparkSession) -> Non
         if not is_same_query(spark.sql(text), spark.sql(again)):
             others.append(again)
     assert others == []
+
+
+def test_the_compiled_build_of_sqlglot_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkParser, "_parse_is", len)
+    with pytest.raises(BadSpecError, match="uninstall the package sqlglotc"):
+        parsed("SELECT 1")

@@ -18,6 +18,7 @@ from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
 from spark_jobs.joins.ordering import Ordering
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.push import Untyped
+from spark_jobs.joins.text import ReadQuery
 from spark_jobs.session import PushdownSession
 
 FORMATS = {"ta": "json", "tb": "orc", "tc": "parquet", "td": "csv", "te": "json", "tf": "parquet"}
@@ -89,7 +90,7 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
             return left.name == right.name and left.name != "k"
 
     ordering = Ordering(spark, random.choice((ORDERED, STAR)), OutputNames(COLUMNS), figures, lambda _: Named())
-    ordered = ordering.ordered(query, spark.sql)
+    ordered = ordering.ordered(ReadQuery.of(query), spark.sql)
     return ordered.text, ordered.joins
 
 
