@@ -14,6 +14,7 @@ from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.figures import SampleCache
 from spark_jobs.joins.planner import JoinPlanner
+from spark_jobs.joins.views import PrivateViews
 from spark_jobs.predicates.parse import read_alike
 from spark_jobs.readers.protocol import AnySource, spark_only
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
@@ -28,6 +29,7 @@ class SqlPlanner:
         self._spark = spark
         self._sources = sources
         self._cache = cache
+        self._views = PrivateViews(spark)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         """Raises BadSpecError where the text is no query over declared sources."""
@@ -35,7 +37,7 @@ class SqlPlanner:
         tables = list(tree.find_all(exp.Table))
         if isinstance(tree, exp.Select) and len(tables) == 1 and tables[0].name in self._sources:
             return self._over_one(sql, tree, self._sources[tables[0].name])
-        return JoinPlanner(self._spark, self._sources, joins, self._cache).plan(sql)
+        return JoinPlanner(self._spark, self._sources, joins, self._cache, self._views).plan(sql)
 
     def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """One reference to one source: its WHERE reaches the source's reader."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+
+from sqlglot import exp
 
 from spark_jobs.joins.block import Block, owner
 from spark_jobs.joins.cardinality import Equality, Key, Member, equal_columns
@@ -41,10 +44,11 @@ class Equalities:
         return Equality(numbers[0], keys[0], numbers[1], keys[1])
 
     def without_repeated(self, ordered: Ordered) -> Ordered:
-        """The order without equalities that follow from others at the same join and below it.
+        """The order in which no join has a key twice.
 
-        Where a join has a key twice (`t.id = a.t AND t.id = b.t`, behind `a.t = b.t`), Spark 4.3 makes a key of two
-        parts of it, whose hashes lie so close together that a table of half a million takes a minute to build.
+        Of `t.id = a.t AND t.id = b.t`, behind `a.t = b.t`, one is left out: it follows from others at the same join and
+        below it. Of `t.id = a.x AND t.id = a.y` one becomes `a.x = a.y`. Else Spark 4.3 makes a key of two parts of
+        both, whose hashes lie so close together that a table of half a million takes a minute to build.
         """
         merged: dict[Key, Key] = {}
 
@@ -53,20 +57,27 @@ class Equalities:
                 key = merged[key]
             return key
 
-        def says_something(condition: Conjunct) -> bool:
-            found = self._carrying(condition)
-            if found is None:
-                return True
-            left, right = first(found.left_key), first(found.right_key)
-            if left != right:
+        def said_once(conditions: Sequence[Conjunct]) -> Iterator[Conjunct]:
+            partners: dict[Key, list[tuple[Key, exp.Column]]] = {}
+            for condition in conditions:
+                found, pair = self._carrying(condition), column_equality(condition.node)
+                if found is None or pair is None:
+                    yield condition
+                    continue
+                left, right = first(found.left_key), first(found.right_key)
+                if left == right:
+                    continue
                 merged[left] = right
-            return left != right
+                ends = (found.left_key, pair[0]), (found.right_key, pair[1])
+                yield _beside(ends, partners) or _beside(ends[::-1], partners) or condition
+                for (key, _), other in (ends, ends[::-1]):
+                    partners.setdefault(key, []).append(other)
 
         def spared(tree: Tree) -> Tree:
             if isinstance(tree, int):
                 return tree
             left, right = spared(tree.left), spared(tree.right)
-            return replace(tree, left=left, right=right, conjuncts=tuple(filter(says_something, tree.conjuncts)))
+            return replace(tree, left=left, right=right, conjuncts=tuple(said_once(tree.conjuncts)))
 
         return Ordered(spared(ordered.tree), ordered.above)
 
@@ -77,3 +88,16 @@ class Equalities:
 
     def _number(self, name: str) -> int:
         return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+
+
+_End = tuple[Key, exp.Column]
+"""One side of an equality."""
+
+
+def _beside(ends: tuple[_End, _End], partners: Mapping[Key, Sequence[_End]]) -> Conjunct | None:
+    """For `t.id = a.y` the condition `a.x = a.y`, where `a.x` is one of the `partners` of `t.id`."""
+    (key, _), ((relation, _), column) = ends
+    for (other, _), partner in partners.get(key, ()):
+        if other == relation:
+            return Conjunct(exp.EQ(this=partner.copy(), expression=column.copy()), frozenset({relation}))
+    return None

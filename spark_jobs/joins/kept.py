@@ -48,7 +48,9 @@ def _spelt(name: str, kind: type[exp.Expr]) -> Callable[[list[exp.Expr]], exp.Ex
         node: exp.Expr = read(arguments)
         if type(node) is kind:
             node.meta[_SPELT] = name
-            node.meta[_UNIT] = arguments[0]
+            if kind is exp.TimestampTrunc:
+                # Read in capital letters, whatever it was.
+                node.meta[_UNIT] = arguments[0]
         return node
 
     return marked

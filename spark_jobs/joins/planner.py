@@ -30,7 +30,7 @@ from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery
 from spark_jobs.joins.same import Framed, reads_alike
 from spark_jobs.joins.text import ReadQuery, named_tables, parsed, swapped
 from spark_jobs.joins.used import Used
-from spark_jobs.joins.views import private_views
+from spark_jobs.joins.views import PrivateViews
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.protocol import AnySource, Source, spark_only
 from spark_jobs.source import open_sources
@@ -68,12 +68,18 @@ class JoinPlanner:
     """Plans queries over the declared sources, with joins of every kind, sub-queries and set operations."""
 
     def __init__(
-        self, spark: SparkSession, sources: Mapping[str, AnySource], options: JoinOptions, samples: SampleCache
+        self,
+        spark: SparkSession,
+        sources: Mapping[str, AnySource],
+        options: JoinOptions,
+        samples: SampleCache,
+        private: PrivateViews,
     ) -> None:
         self._spark = spark
         self._sources = sources
         self._options = options
         self._samples = samples
+        self._private = private
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
 
     def plan(self, sql: str) -> JoinedResult:
@@ -95,7 +101,7 @@ class JoinPlanner:
         requests = self._requests(sql, tree, places, columns)
         scans = [request.scan(where.get(request.place.view)) for request in requests]
         frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
-        with private_views(self._spark, frames):
+        with self._private.over(frames):
             analysed = cache(self._spark.sql)
             if not _means_what_it_says(query, analysed):
                 where, scans = {}, [request.scan(None) for request in requests]
@@ -107,7 +113,7 @@ class JoinPlanner:
             ordered = self._ordered(query, places, names, analysed, figures, read, prospects.obstacle)
             frame = with_hints(analysed(ordered.text), ordered.broadcast)
             prospects.learn(time.perf_counter() - started, ordered.joins)
-            held = ViewQuery(self._spark, ordered.text, ordered.broadcast, frames, frame)
+            held = ViewQuery(self._spark, self._private, ordered.text, ordered.broadcast, frames, frame)
         scans = [
             request.scan(where.get(scan.view), found[scan.view]) if scan.view in found else scan
             for request, scan in zip(requests, scans, strict=True)

@@ -14,7 +14,7 @@ from spark_jobs.failures import classify
 from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.picture import joins_text
-from spark_jobs.joins.views import private_views
+from spark_jobs.joins.views import PrivateViews
 from spark_jobs.readers.protocol import Scan
 from spark_jobs.result import PushdownResult, Shape, explained
 from spark_jobs.row_count import RowCount
@@ -52,6 +52,7 @@ class ViewQuery:
     """
 
     spark: SparkSession
+    views: PrivateViews
     text: str
     broadcast: frozenset[frozenset[str]]
     over: Mapping[str, DataFrame]
@@ -61,7 +62,7 @@ class ViewQuery:
         """The text's rows, lazily, with each view standing for a frame."""
         if all(frame is self.over.get(view) for view, frame in frames.items()):
             return self.analysed
-        with private_views(self.spark, frames):
+        with self.views.over(frames):
             return with_hints(self.spark.sql(self.text), self.broadcast)
 
 

@@ -11,27 +11,33 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.gateway import java_class
 
 
-@contextmanager
-def private_views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Has each name stand for a frame, as long as this lasts.
+class PrivateViews:
+    """The catalog of a session, told of views itself.
 
-    The catalog is told of them itself: PySpark's function runs a command for each view, with events and all, which
-    takes Spark 4.3 eight milliseconds and three more to drop it, where a query may read twenty sources in half a
-    second; and dropping one gives up what users have cached of the same files.
+    PySpark's function runs a command for each view, with events and all, which takes Spark 4.3 eight milliseconds and
+    three more to drop it, where a query may read twenty sources in half a second; and dropping one gives up what users
+    have cached of the same files. One view is made that way, to see what the catalog holds of it.
     """
-    catalog = spark._jsparkSession.sessionState().catalog()
-    made: _Relations | None = None
-    try:
-        for name, frame in frames.items():
-            if made is None:
-                frame.createOrReplaceTempView(name)
-                made = _Relations(spark, catalog.getRawTempView(name).get())
-            else:
-                catalog.createTempView(name, made.relation(name, frame), True)
-        yield
-    finally:
-        for name in frames:
-            catalog.dropTempView(name)
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._catalog = spark._jsparkSession.sessionState().catalog()
+        self._relations: _Relations | None = None
+
+    @contextmanager
+    def over(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+        """Has each name stand for a frame, as long as this lasts."""
+        try:
+            for name, frame in frames.items():
+                if self._relations is None:
+                    frame.createOrReplaceTempView(name)
+                    self._relations = _Relations(self._spark, self._catalog.getRawTempView(name).get())
+                else:
+                    self._catalog.createTempView(name, self._relations.relation(name, frame), True)
+            yield
+        finally:
+            for name in frames:
+                self._catalog.dropTempView(name)
 
 
 class _Relations:

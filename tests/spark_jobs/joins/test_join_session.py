@@ -321,6 +321,19 @@ def test_equalities_that_follow_from_others_are_left_out(joins: JoinOptions, ans
     assert sum((node.condition or "").count("=") for node in report.before.nodes()) == 4
 
 
+@pytest.mark.parametrize("joins", [JoinOptions(min_bytes=1 << 40), ALWAYS], ids=["not analysed", "analysed"])
+@pytest.mark.parametrize("second", ["c.id = o.id", "o.id = c.id"])
+def test_columns_that_equal_one_of_the_other_side_are_compared_among_themselves(
+    second: str, joins: JoinOptions, answer: Answer, oracle: Oracle
+) -> None:
+    query = f"SELECT c.id, c.name, o.total FROM customers c, orders o WHERE o.customer = c.id AND {second}"
+    result = answer(query, joins, "spark")
+    assert result.run(rows) == oracle(query)[0]
+    (report,) = result.joins()
+    conditions = (report.after.condition or "").replace("`", "").split(" AND ")
+    assert conditions == ["o.customer = c.id", "o.customer = o.id"], "else a key of two equal parts"
+
+
 @pytest.mark.parametrize(
     ("query", "joins"),
     [

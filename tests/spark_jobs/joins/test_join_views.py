@@ -8,14 +8,14 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from spark_jobs.joins.views import private_views
+from spark_jobs.joins.views import PrivateViews
 from spark_jobs.session import PushdownSession
 
 
 def test_each_name_stands_for_its_frame_while_it_lasts(spark: SparkSession) -> None:
     frames = {"one": spark.range(3), "two": spark.sql("SELECT 'x' AS t, 1.5 AS d"), "three": spark.range(2, 4)}
     text = "SELECT a.id, three.id AS other, t, d FROM one AS a, two JOIN three ON a.id = three.id"
-    with private_views(spark, frames):
+    with PrivateViews(spark).over(frames):
         found = spark.sql(text)
         plan = found._jdf.queryExecution().analyzed().treeString()
     assert [tuple(map(str, row)) for row in found.collect()] == [("2", "2", "x", "1.5")]
@@ -24,7 +24,7 @@ def test_each_name_stands_for_its_frame_while_it_lasts(spark: SparkSession) -> N
 
 
 def test_views_are_gone_where_something_fails(spark: SparkSession) -> None:
-    with pytest.raises(AnalysisException), private_views(spark, {"one": spark.range(3), "two": spark.range(3)}):
+    with pytest.raises(AnalysisException), PrivateViews(spark).over({"one": spark.range(3), "two": spark.range(3)}):
         spark.sql("SELECT nothing FROM one, two")
     assert not any(spark.catalog.tableExists(name) for name in ("one", "two"))
 
