@@ -1,7 +1,8 @@
 """Remote tables: our scans, as Arrow and over JDBC, against Spark's JDBC source as its users write it.
 
 Servers are started for the run on this machine. Every round runs all once, in turn; ratios are medians of those within
-rounds. CPU seconds are those of Spark's side; the databases' own are not counted.
+rounds. CPU seconds are those of Spark's side; the databases' own are not counted. `alone` is the wall time in which a
+database counts the rows that our statements ask it for: what no reader can undercut.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -30,6 +32,7 @@ from databases import Server, mariadb, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
 _TYPES = (
@@ -92,11 +95,12 @@ def queries(rows: int) -> list[Query]:
 
 @dataclass(frozen=True)
 class Database:
-    """A filled database: how we reach it, and how Spark's JDBC source does."""
+    """A filled database: how we reach it, how Spark's JDBC source does, and how a client has rows counted there."""
 
     name: str
     connection: Mapping[str, object]
     jdbc: Mapping[str, str]
+    count: Callable[[str], int]
     transports: tuple[str, ...] = ("arrow", "auto")
 
 
@@ -126,7 +130,8 @@ def fill_postgresql(server: Server, file: Path) -> Database:
         connection.execute("VACUUM ANALYZE lineitem")
     url = f"jdbc:postgresql://{login['host']}:{login['port']}/{server.connection()['database']}"
     jdbc = {"url": url, "driver": "org.postgresql.Driver", "user": str(login["user"]), "password": server.password}
-    return Database("PostgreSQL", server.connection(), jdbc)
+    connect = partial(psycopg.connect, **login, dbname=server.connection()["database"])
+    return Database("PostgreSQL", server.connection(), jdbc, partial(_counted, connect))
 
 
 def fill_mariadb(server: Server, file: Path) -> Database:
@@ -145,7 +150,8 @@ def fill_mariadb(server: Server, file: Path) -> Database:
     url = f"jdbc:mysql://{parts['host']}:{parts['port']}/{parts['database']}?permitMysqlScheme=true"
     jdbc = {"url": url, "driver": "org.mariadb.jdbc.Driver", "user": str(parts["user"]), "password": server.password}
     # The driver takes no TLS unless it is told to; neither do we then.
-    return Database("MariaDB", {**parts, "tls": {"mode": "disable"}}, jdbc)
+    count = partial(_counted, partial(pymysql.connect, **login))
+    return Database("MariaDB", {**parts, "tls": {"mode": "disable"}}, jdbc, count)
 
 
 def fill_sqlite(table: pa.Table, directory: Path) -> Database:
@@ -161,7 +167,15 @@ def fill_sqlite(table: pa.Table, directory: Path) -> Database:
         "driver": "org.sqlite.JDBC",
         "customSchema": _SQLITE_SCHEMA,
     }
-    return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc, ("arrow",))
+    count = partial(_counted, partial(sqlite3.connect, path))
+    return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc, count, ("arrow",))
+
+
+def _counted(connect: Callable[[], Any], statement: str) -> int:
+    """The rows of a statement, counted by the database over a connection of its own."""
+    with closing(connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"SELECT count(*) FROM ({statement}) AS found")
+        return int(cursor.fetchone()[0])
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
@@ -190,17 +204,24 @@ class Bench:
         engines: dict[str, Callable[[], int]] = {
             way: partial(self._ours, query, way) for way in self._database.transports
         }
-        return {**engines, "spark": lambda: self._jdbc(query)}
+        alone = partial(self._alone, self._planned(query, self._database.transports[0]).report()["t"].statements)
+        return {**engines, "spark": lambda: self._jdbc(query), "alone": alone}
+
+    def _alone(self, statements: Sequence[str]) -> int:
+        """What the database does for our statements."""
+        return sum(map(self._database.count, statements))
 
     def _ours(self, query: Query, transport: str) -> int:
+        result = self._planned(query, transport)
+        result.run(_written)
+        return result.rows or 0
+
+    def _planned(self, query: Query, transport: str) -> PushdownResult:
         session = PushdownSession(self._spark)
         session.add_remote("t", self._database.connection, table="lineitem", transport=transport)
         if query.sql is not None:
-            result = session.sql(query.sql)
-        else:
-            result = session.scan("t", columns=query.columns, where=query.where, limit=query.limit)
-        result.run(_written)
-        return result.rows or 0
+            return session.sql(query.sql)
+        return session.scan("t", columns=query.columns, where=query.where, limit=query.limit)
 
     def _jdbc(self, query: Query) -> int:
         """As its users write it, with a fetch size that suits it."""
@@ -221,11 +242,12 @@ def _written(frame: DataFrame) -> None:
 
 
 def _line(query: Query, measured: dict[str, Measured]) -> str:
-    spark, ours = measured["spark"], [name for name in measured if name != "spark"]
+    spark, ours = measured["spark"], [name for name in measured if name not in ("spark", "alone")]
     rows = max(figures.rows for figures in measured.values())
     cells = [query.name, f"{rows:,}", f"{statistics.median(spark.cpu):.2f}", f"{statistics.median(spark.wall):.2f}"]
     for name in ours:
         cells += [f"{ratio(measured, 'spark', name, kind):.2f}" for kind in ("cpu", "wall")]
+    cells += [f"{statistics.median(measured['alone'].wall):.2f}", f"{ratio(measured, 'spark', 'alone', 'wall'):.1f}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -233,6 +255,7 @@ def _head(database: Database) -> list[str]:
     titles = ["query", "rows", "Spark's CPU s", "wall s"]
     for way in database.transports:
         titles += [f"{way}: CPU", "wall"]
+    titles += ["the database alone: wall s", "Spark's of that"]
     return ["", f"## {database.name}", "", "| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
 
 

@@ -50,36 +50,28 @@ class Equalities:
         below it. Of `t.id = a.x AND t.id = a.y` one becomes `a.x = a.y`. Else Spark 4.3 makes a key of two parts of
         both, whose hashes lie so close together that a table of half a million takes a minute to build.
         """
-        merged: dict[Key, Key] = {}
-
-        def first(key: Key) -> Key:
-            while key in merged:
-                key = merged[key]
-            return key
-
-        def said_once(conditions: Sequence[Conjunct]) -> Iterator[Conjunct]:
-            partners: dict[Key, list[tuple[Key, exp.Column]]] = {}
-            for condition in conditions:
-                found, pair = self._carrying(condition), column_equality(condition.node)
-                if found is None or pair is None:
-                    yield condition
-                    continue
-                left, right = first(found.left_key), first(found.right_key)
-                if left == right:
-                    continue
-                merged[left] = right
-                ends = (found.left_key, pair[0]), (found.right_key, pair[1])
-                yield _beside(ends, partners) or _beside(ends[::-1], partners) or condition
-                for (key, _), other in (ends, ends[::-1]):
-                    partners.setdefault(key, []).append(other)
+        known = _Known()
 
         def spared(tree: Tree) -> Tree:
             if isinstance(tree, int):
                 return tree
             left, right = spared(tree.left), spared(tree.right)
-            return replace(tree, left=left, right=right, conjuncts=tuple(said_once(tree.conjuncts)))
+            return replace(tree, left=left, right=right, conjuncts=tuple(self._said_once(tree.conjuncts, known)))
 
         return Ordered(spared(ordered.tree), ordered.above)
+
+    def _said_once(self, conditions: Sequence[Conjunct], known: _Known) -> Iterator[Conjunct]:
+        """The conditions of a join, with what is `known` below it."""
+        partners: dict[Key, list[_End]] = {}
+        for condition in conditions:
+            found, pair = self._carrying(condition), column_equality(condition.node)
+            if found is None or pair is None:
+                yield condition
+            elif known.is_new(found.left_key, found.right_key):
+                ends = (found.left_key, pair[0]), (found.right_key, pair[1])
+                yield _beside(ends, partners) or _beside(ends[::-1], partners) or condition
+                for (key, _), other in (ends, ends[::-1]):
+                    partners.setdefault(key, []).append(other)
 
     def _carrying(self, condition: Conjunct) -> Equality | None:
         """An equality through which others follow: what is equal to one of its columns is equal to the other."""
@@ -88,6 +80,25 @@ class Equalities:
 
     def _number(self, name: str) -> int:
         return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+
+
+class _Known:
+    """Columns that are known to be equal."""
+
+    def __init__(self) -> None:
+        self._merged: dict[Key, Key] = {}
+
+    def is_new(self, left: Key, right: Key) -> bool:
+        """Whether nobody has said so far that two columns are equal; it has been said then."""
+        ends = self._first(left), self._first(right)
+        if ends[0] != ends[1]:
+            self._merged[ends[0]] = ends[1]
+        return ends[0] != ends[1]
+
+    def _first(self, key: Key) -> Key:
+        while key in self._merged:
+            key = self._merged[key]
+        return key
 
 
 _End = tuple[Key, exp.Column]
