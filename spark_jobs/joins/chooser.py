@@ -257,33 +257,32 @@ class Chooser:
         if isinstance(tree, int):
             return frozenset()
         found = self._broadcast(tree.left, model) | self._broadcast(tree.right, model)
-        masks = {mask_of(_shape(side)): side for side in (tree.left, tree.right)}
-        small, other = sorted(masks, key=self.estimate.rows)
+        small, other = sorted((mask_of(_shape(side)) for side in (tree.left, tree.right)), key=self.estimate.rows)
         is_spared = self._has_few_bytes(other) and model.sent(other) < model.sent(small)
         is_hashed = any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts)
-        if is_spared or not is_hashed or not self._may_hint(masks[small]):
+        if is_spared or not is_hashed or not self._may_hint(small):
             return found
-        return found | {_names(masks[small], self._chain.items)}
+        return found | {frozenset(name for number in bits(small) for name in self._chain.items[number].plan.names)}
 
-    def _may_hint(self, tree: Tree) -> bool:
+    def _may_hint(self, mask: int) -> bool:
         """Whether a side of a join may be hinted."""
-        if not isinstance(tree, int):
-            return self._may_hint_joined(mask_of(_shape(tree)))
-        return isinstance(self._chain.items[tree].plan, Leaf) and self._is_small(1 << tree)
+        if mask.bit_count() > 1:
+            return self._may_hint_joined(mask)
+        return self._is_relation(mask) and self._is_small(mask)
 
     def _is_broadcast(self, mask: int) -> bool:
         """Whether Spark broadcasts a set: what is hinted, or one relation that is small by its files."""
-        if mask.bit_count() > 1:
-            return self._may_hint_joined(mask)
-        number = mask.bit_length() - 1
-        return isinstance(self._chain.items[number].plan, Leaf) and (self._has_few_bytes(mask) or self._is_small(mask))
+        return self._has_few_bytes(mask) or self._may_hint(mask)
+
+    def _is_relation(self, mask: int) -> bool:
+        """Whether a set is one relation, and not joins that end the chain."""
+        return mask.bit_count() == 1 and isinstance(self._chain.items[mask.bit_length() - 1].plan, Leaf)
 
     def _has_few_bytes(self, mask: int) -> bool:
         """Whether a set is one relation whose files Spark takes for small enough by itself."""
-        number = mask.bit_length() - 1
-        if mask.bit_count() > 1 or not isinstance(self._chain.items[number].plan, Leaf):
+        if not self._is_relation(mask):
             return False
-        stored = self._relations[number].stored
+        stored = self._relations[mask.bit_length() - 1].stored
         return stored is not None and stored <= self._setting.small_files
 
     def _is_table(self, plan: Plan) -> bool:
