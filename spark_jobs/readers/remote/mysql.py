@@ -15,7 +15,7 @@ from pymysql.cursors import SSCursor
 from spark_jobs.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.client import Row
-from spark_jobs.readers.remote.mysql_rows import TooLongRowError, row_texts
+from spark_jobs.readers.remote.mysql_rows import TooLongRowError, row_lines
 from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout
 
 _LOST = frozenset(
@@ -75,7 +75,9 @@ class MysqlClient:
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """The rows of a query; text, dates and decimals as text, the rest in the wanted types."""
+        names = [field.name for field in columns]
         convert = csv.ConvertOptions(
+            include_columns=names,
             column_types={field.name: _wire(field.type) for field in columns},
             null_values=[""],
             true_values=["1"],
@@ -83,7 +85,6 @@ class MysqlClient:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        names = [field.name for field in columns]
         parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
         try:
             cursor = SSCursor(self._connection)
@@ -91,12 +92,10 @@ class MysqlClient:
             # The driver must not look for rows when its cursor ends: we take them all from its stream ourselves. It
             # reads row by row, and nothing of it is public that would give many at once.
             cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
-            for texts in row_texts(self._connection._rfile):  # type: ignore[attr-defined]
-                # A row of nothing but NULLs is an empty line, which counts only if it is ended.
-                data = b"\n".join([*texts, b""])
-                # In one block: a row must not be longer than a block.
-                read = csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data))
-                table = csv.read_csv(pa.BufferReader(data), read, parse, convert)
+            for lines in row_lines(self._connection._rfile):  # type: ignore[attr-defined]
+                # In one block: a row must not be longer than a block. No column's name is empty.
+                read = csv.ReadOptions(column_names=["", *names], use_threads=False, block_size=len(lines))
+                table = csv.read_csv(pa.BufferReader(lines), read, parse, convert)
                 yield from table.combine_chunks().to_batches()
         except TooLongRowError:
             raise RemoteRefusedError(

@@ -19,7 +19,7 @@ from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
 
 _SHOWN_STATEMENTS = 3
-_MOST_ROWS = 20_000
+MOST_ROWS = 20_000
 _MOST_BYTES = 16 << 20
 """What the driver fetches by itself; should more come than the database expected, tasks do it all."""
 _LONGEST = 2_000
@@ -122,7 +122,7 @@ def _few(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows > _MOST_ROWS or size > _MOST_BYTES:
+        if rows > MOST_ROWS or size > _MOST_BYTES:
             return None
         found.append(batch)
     return found

@@ -20,9 +20,11 @@ from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.classify import Classified
 from spark_jobs.readers.remote.client import Client, connect
 from spark_jobs.readers.remote.jdbc import JdbcRoute
+from spark_jobs.readers.remote.keys_first import is_worth, keys_first
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
+from spark_jobs.readers.remote.mysql_sample import sampled
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
-from spark_jobs.readers.remote.run import RemoteRun, wanted_field
+from spark_jobs.readers.remote.run import MOST_ROWS, RemoteRun, wanted_field
 from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, expects_few, may_be_sliced, slices, whole
 from spark_jobs.remote_spec import Transport
 
@@ -75,6 +77,7 @@ class RemoteScan:
         self._snapshot: str | None = None
         self._ahead: Slices | None = None
         self._uncut: dict[int | None, RemoteQuery] = {}
+        self._key: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -124,8 +127,23 @@ class RemoteScan:
                     self._ahead = cut
                     return None
             elif not small and not expects_few(client, plan.table, statement):
-                return None
+                if not self._found_few(client):
+                    return None
+                statement = self._in_one_piece().sql
             return self._run.gathered(client, statement, *_fields(plan))
+
+    def _found_few(self, client: Client) -> bool:
+        """Whether a look at some rows tells that few pass, where the server expects nothing of a condition."""
+        plan, condition = self._plan, self._plan.classified.where
+        if not plan.table.dialect.is_mysql or plan.table.subquery is not None or condition is None:
+            return False
+        found = sampled(client, plan.table, condition)
+        if found is None:
+            return False
+        if is_worth(found.share, plan.columns, found.key, condition):
+            self._key = found.key
+            self._uncut.pop(None, None)
+        return found.rows <= MOST_ROWS
 
     def release(self) -> None:
         """Give up the snapshot that the partitions share, and what was found of them."""
@@ -152,7 +170,9 @@ class RemoteScan:
         self, limit: int | None = None, bounds: exp.Expr | None = None, table: RemoteTable | None = None
     ) -> RemoteQuery:
         plan = self._plan
-        return remote_query(table or plan.table, plan.columns, plan.classified, limit=limit, partition_bounds=bounds)
+        known = table or plan.table
+        query = remote_query(known, plan.columns, plan.classified, limit=limit, partition_bounds=bounds)
+        return keys_first(query, known, self._key) if self._key and limit is None and bounds is None else query
 
     def _cut(self) -> Slices:
         """How the scan is cut into partitions; with several, the state is held that all of them are to see."""

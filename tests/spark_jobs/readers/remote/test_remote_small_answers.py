@@ -52,7 +52,7 @@ def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
 
 def fetched(result: PushdownResult) -> bool:
     """Whether the driver read the rows of a result that has run."""
-    return any(FETCHED in note for note in result.report()["t"].notes)
+    return any(FETCHED in note for report in result.report().values() for note in report.notes)
 
 
 def rows_of(result: PushdownResult) -> list[str]:
@@ -90,6 +90,46 @@ def test_a_table_that_is_small_is_fetched_as_a_whole(over: Callable[..., Pushdow
     assert fetched(result)
 
 
+BIG = 60_000
+
+
+@pytest.fixture(scope="module")
+def big_table(mariadb_server: Server) -> Server:
+    """MariaDB with tables of 60,000 rows, of which `n` divides 997 into equal parts; `bare` has no index."""
+    mariadb_server.execute(
+        "DROP TABLE IF EXISTS big, bare",
+        "CREATE TABLE big (k int PRIMARY KEY, n int, s text, `to ``be`` or` int)",
+        f"INSERT INTO big SELECT seq, seq % 997, concat('s', seq), seq % 3 FROM seq_1_to_{BIG}",
+        "CREATE TABLE bare AS SELECT * FROM big",
+        "ANALYZE TABLE big, bare",
+    )
+    return mariadb_server
+
+
+@pytest.mark.parametrize(
+    ("table", "where", "is_fetched"),
+    [
+        ("big", "n & 1023 = 7", True),
+        ("big", "n % 10 = 3 AND length(reverse(s)) > 0", True),
+        ("big", "`to ``be`` or` + n = 2000", True),
+        ("big", "n & 1 = 1", False),
+        ("big", "s LIKE 's77%'", False),
+        ("big", "rand(3) >= 0", False),
+        ("bare", "n & 1023 = 7", False),
+    ],
+)
+def test_a_look_at_some_rows_tells_mariadbs_answer_is_small(
+    spark: SparkSession, big_table: Server, table: str, where: str, is_fetched: bool
+) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("here", big_table.connection(), table=table)
+    session.add_remote("there", big_table.connection(), table=table, num_partitions=1)
+    here, there = (session.scan(name, columns=["k"], where=where) for name in ("here", "there"))
+    assert rows_of(here) == rows_of(there)
+    assert fetched(here) is is_fetched
+    assert not fetched(there)
+
+
 def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
     result = over().sql("SELECT g, count(*) AS n, max(k) AS last FROM t GROUP BY g")
     assert rows_of(result) == sorted(f"Row(g={g}, n=100, last={990 + g})" for g in range(10))
@@ -99,7 +139,7 @@ def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
 def test_more_rows_than_were_expected_are_left_to_tasks(
     over: Callable[..., PushdownSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_MOST_ROWS", 20)
+    monkeypatch.setattr(run, "MOST_ROWS", 20)
     result = over(fetch_size=7).scan("t")
     assert len(rows_of(result)) == ROWS == result.rows
     assert not fetched(result)
