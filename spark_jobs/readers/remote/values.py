@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from pyspark.sql import types as t
@@ -106,7 +106,7 @@ class Arithmetic:
     def integers(self, operator: type[exp.Binary], left: Value, right: Value) -> Value:
         """`left operator right` for + - * of two integers."""
         outcome = _outcome(operator, bound(left), bound(right))
-        if self._dialect is Dialect.SQLITE and not outcome.within(_LONG):
+        if not outcome.within(_LONG) and self._may_box(operator, left, right):
             return self._boxed(operator, left, right)
         sides = (left, right) if outcome.within(_LONG) else (self._wide(left, right), self._wide(right, left))
 
@@ -152,16 +152,41 @@ class Arithmetic:
         if condition not in self._guards:
             self._guards.append(condition)
 
+    def _may_box(self, operator: type[exp.Binary], left: Value, right: Value) -> bool:
+        """Whether operands are held to what 64 bits have room for, and not computed with in wider types.
+
+        Of two factors that vary ordinary numbers may be too large for that. What is itself computed would be written
+        twice at each level.
+        """
+        varying = [value for value in (left, right) if not value.is_literal]
+        if self._dialect is Dialect.SQLITE:
+            return True
+        return (operator is not exp.Mul or len(varying) == 1) and all(map(_is_column, varying))
+
     def _boxed(self, operator: type[exp.Binary], left: Value, right: Value) -> Value:
-        """SQLite has no wider integers: Spark gets the rows where an operand is too large to be sure."""
-        limits = []
+        """In 64 bits: Spark gets the rows where an operand is too large to be sure."""
+        sides = []
         for value, other in ((left, right), (right, left)):
             limit = _safe_limit(operator, value, other)
-            if not bound(value).within(limit):
-                self.outside(value.tree, bound(value), limit)
-            limits.append(Range(max(bound(value).low, limit.low), min(bound(value).high, limit.high)))
-        outcome = _outcome(operator, limits[0], limits[1])
-        return Value(lambda: binary(operator, left.tree(), right.tree()), wider(left, right), outcome)
+            if bound(value).within(limit):
+                sides.append(value)
+                continue
+            self.outside(value.tree, bound(value), limit)
+            allowed = Range(max(bound(value).low, limit.low), min(bound(value).high, limit.high))
+            sides.append(self._held(value, allowed))
+        outcome = _outcome(operator, bound(sides[0]), bound(sides[1]))
+        return Value(lambda: binary(operator, sides[0].tree(), sides[1].tree()), wider(left, right), outcome)
+
+    def _held(self, value: Value, allowed: Range) -> Value:
+        """The value, NULL outside a range: but for SQLite databases raise where a result is too large, guard or not."""
+        if self._dialect is Dialect.SQLITE:
+            return replace(value, range=allowed)
+
+        def tree() -> exp.Expr:
+            ends = {"low": literals.number(allowed.low), "high": literals.number(allowed.high)}
+            return exp.Case(ifs=[exp.If(this=exp.Between(this=value.tree(), **ends), true=value.tree())])
+
+        return replace(value, tree=tree, range=allowed)
 
     def decimals(self, operator: type[exp.Binary], left: Value, right: Value) -> Value:
         """`left operator right` for + - * of which one is a decimal: exact, as long as Spark's result is."""
@@ -250,6 +275,12 @@ class Arithmetic:
 def _long_cast(tree: exp.Expr) -> exp.Expr:
     is_long = isinstance(tree, exp.Cast) and tree.to.this is exp.DataType.Type.BIGINT
     return tree if is_long else cast(tree, "BIGINT", Dialect.POSTGRES)
+
+
+def _is_column(value: Value) -> bool:
+    """Whether an integer is a column, cast or not."""
+    tree = value.tree()
+    return isinstance(tree.this if isinstance(tree, exp.Cast) else tree, exp.Column)
 
 
 def _is_wide(tree: exp.Expr) -> bool:

@@ -80,8 +80,8 @@ GROUPS = (
     ),
     Group(
         "Arithmetic",
-        "Spark raises where its type overflows (without ANSI mode it wraps). The remote computes in a wider "
-        "type, or with bounds on the operands in SQLite, and keeps those rows, so Spark meets them: inexact.",
+        "Spark raises where its type overflows (without ANSI mode it wraps). The remote computes with operands "
+        "that 64 bits have room for, or in a wider type, and keeps the other rows, so Spark meets them: inexact.",
         (
             Row("IIIII", "i + j > 5"),
             Row("IIIII", "i - (j - 1) > 2"),
@@ -89,6 +89,14 @@ GROUPS = (
             Row("IIIII", "-i > 5"),
             Row("IIIII", "l + 1 > 0"),
             Row("IIIII", "l * 2 > 10"),
+            Row("IIIII", "NOT l * -3 <= 14"),
+            Row("IIIII", "7 - l IN (2, 12)"),
+            Row("IIIII", "(l + 7) IS NULL"),
+            Row("IIIII", "l * 4611686018427387904 = 0"),
+            Row("IIIII", "l + i > 5"),
+            Row("IIIII", "l - l = 0"),
+            Row("IIIII", "l * i < 3"),
+            Row("IIIII", "(l * 3 + 1) * 2 > 7"),
             Row("IIIII", "i * 3 - j * 2 > 7"),
             Row("IIIIU", "abs(i) = 7"),
             Row("IIIII", "i + 1 IN (2, 3)"),

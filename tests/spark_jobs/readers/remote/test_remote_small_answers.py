@@ -130,6 +130,51 @@ def test_a_look_at_some_rows_tells_mariadbs_answer_is_small(
     assert not fetched(there)
 
 
+@pytest.fixture(scope="module")
+def wide_table(mariadb_server: Server) -> Server:
+    """MariaDB with a table of 30,000 rows under a key of a text and a number, a view of it, and a copy of MyISAM."""
+    columns = ", ".join(f"c{place} int" for place in range(8))
+    values = ", ".join(f"seq * {place}" for place in range(8))
+    mariadb_server.execute(
+        "DROP TABLE IF EXISTS wide, wide_myisam",
+        "DROP VIEW IF EXISTS wide_view",
+        f"CREATE TABLE wide (`key_0` int, `a ``key` varchar(20) COLLATE utf8mb4_general_ci, n int, found int, "
+        f"{columns}, PRIMARY KEY (`a ``key`, `key_0`), KEY by_n (n))",
+        f"INSERT INTO wide SELECT seq, concat('Ä', seq % 9, ' '), seq, seq % 1009, {values} FROM seq_1_to_30000",
+        "CREATE TABLE wide_myisam (PRIMARY KEY (`a ``key`, `key_0`), KEY by_n (n)) ENGINE=MyISAM AS SELECT * FROM wide",
+        "CREATE VIEW wide_view AS SELECT * FROM wide",
+        "ANALYZE TABLE wide, wide_myisam",
+    )
+    return mariadb_server
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "where", "by_keys"),
+    [
+        ("wide", None, "found & 1023 = 7", True),
+        ("wide", None, "found % 1000 = 3 AND rand(3) >= 0", True),
+        ("wide", ["a `key", "c3", "c4", "c5"], "found + 1 = 8", True),
+        ("wide", ["a `key", "key_0", "found"], "found + 1 = 8", False),
+        ("wide", None, "found & 1 = 1", False),
+        ("wide", None, "n = 77", False),
+        ("wide_myisam", None, "found & 1023 = 7", False),
+        ("wide_view", None, "found & 1023 = 7", False),
+    ],
+)
+def test_the_keys_of_few_rows_of_many_columns_are_found_first(
+    spark: SparkSession, wide_table: Server, table: str, columns: list[str] | None, where: str, by_keys: bool
+) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("here", wide_table.connection(), table=table)
+    session.add_remote("there", wide_table.connection(), table=table, num_partitions=1)
+    names = None if columns is None else [f"`{name.replace('`', '``')}`" for name in columns]
+    here, there = (session.scan(name, columns=names, where=where) for name in ("here", "there"))
+    assert rows_of(here) == rows_of(there)
+    (statement,) = here.report()["here"].statements
+    assert ("STRAIGHT_JOIN" in statement) is by_keys
+    assert "STRAIGHT_JOIN" not in there.report()["there"].statements[0]
+
+
 def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
     result = over().sql("SELECT g, count(*) AS n, max(k) AS last FROM t GROUP BY g")
     assert rows_of(result) == sorted(f"Row(g={g}, n=100, last={990 + g})" for g in range(10))
