@@ -25,6 +25,7 @@ from spark_jobs.contract import ErrorCode, RemoteSourceSpec
 from spark_jobs.errors import BadSpecError, RemoteFailedError
 from spark_jobs.failures import classify
 from spark_jobs.gateway import java_class
+from spark_jobs.readers.remote import scan as scan_of_table
 from spark_jobs.readers.remote import slices
 from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
@@ -422,3 +423,29 @@ class TestEncryption:
         )
         assert code is ErrorCode.REMOTE_REFUSED
         assert "\n" not in message
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("drivers")
+def test_mariadbs_keys_are_found_first_over_jdbc_too(
+    spark: SparkSession, mariadb_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ", ".join(f"c{place} datetime" for place in range(8))
+    values = ", ".join(f"'2024-01-0{place + 1}' + INTERVAL seq SECOND" for place in range(8))
+    mariadb_server.execute(
+        "DROP TABLE IF EXISTS keyed",
+        f"CREATE TABLE keyed (c int, k int, found int, {columns}, PRIMARY KEY (c, k))",
+        f"INSERT INTO keyed SELECT seq % 7, seq, seq % 1009, {values} FROM seq_1_to_30000",
+        "ANALYZE TABLE keyed",
+    )
+    monkeypatch.setattr(scan_of_table, "MOST_ROWS", 10)
+    read = {
+        way: scanned(spark, mariadb_server, way, table="keyed")(where="found & 511 = 7") for way in ("auto", "jdbc")
+    }
+    rows = {way: sorted(map(repr, collected(result))) for way, result in read.items()}
+    assert rows["auto"] == rows["jdbc"]
+    assert len(rows["auto"]) == 60
+    statements = {way: result.report()["source"].statements[0] for way, result in read.items()}
+    assert "STRAIGHT_JOIN" in statements["auto"]
+    assert "STRAIGHT_JOIN" not in statements["jdbc"]
+    assert any("over Spark's JDBC source" in note for note in read["auto"].report()["source"].notes)
