@@ -175,7 +175,8 @@ class Arithmetic:
             allowed = Range(max(bound(value).low, limit.low), min(bound(value).high, limit.high))
             sides.append(self._held(value, allowed))
         outcome = _outcome(operator, bound(sides[0]), bound(sides[1]))
-        return Value(lambda: binary(operator, sides[0].tree(), sides[1].tree()), wider(left, right), outcome)
+        # What is cast to an int may still be as large as the bigint that it comes from.
+        return self.checked(lambda: binary(operator, sides[0].tree(), sides[1].tree()), wider(left, right), outcome)
 
     def _held(self, value: Value, allowed: Range) -> Value:
         """The value, NULL outside a range: but for SQLite databases raise where a result is too large, guard or not."""

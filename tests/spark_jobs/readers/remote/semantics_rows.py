@@ -97,6 +97,7 @@ GROUPS = (
             Row("IIIII", "l - l = 0"),
             Row("IIIII", "l * i < 3"),
             Row("IIIII", "(l * 3 + 1) * 2 > 7"),
+            Row("IIIII", "cast(l as int) + 2147483647 < 0"),
             Row("IIIII", "i * 3 - j * 2 > 7"),
             Row("IIIIU", "abs(i) = 7"),
             Row("IIIII", "i + 1 IN (2, 3)"),
