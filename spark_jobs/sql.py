@@ -35,8 +35,8 @@ class SqlPlanner:
         """Raises BadSpecError where the text is no query over declared sources."""
         tree = self._parsed(sql)
         tables = list(tree.find_all(exp.Table))
-        if isinstance(tree, exp.Select) and len(tables) == 1 and tables[0].name in self._sources:
-            return self._over_one(sql, tree, self._sources[tables[0].name])
+        if isinstance(tree, exp.Select) and len(tables) == 1 and (named := self._sources.get(_plain_name(tables[0]))):
+            return self._over_one(sql, tree, named)
         return JoinPlanner(self._spark, self._sources, joins, self._cache, self._views).plan(sql)
 
     def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
@@ -47,8 +47,8 @@ class SqlPlanner:
         request = replace(request, spark_only=spark_only(sql))
 
         def shaped(frame: DataFrame) -> DataFrame:
-            frame.createOrReplaceTempView(source.name)
-            return self._spark.sql(sql)
+            with self._views.under(source.name, frame):
+                return self._spark.sql(sql)
 
         planned = opened.planned(request, notes)
         analysed = check(Shape(planned.native("check"), shaped), "query")
@@ -83,3 +83,8 @@ class SqlPlanner:
         """Whether the query's WHERE applies to every row read: one table reference, nothing between it and WHERE."""
         between = tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join)
         return between is None and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
+
+
+def _plain_name(table: exp.Table) -> str:
+    """The name in one part; with a database's before it a table is no source of that name."""
+    return ".".join(part.name for part in table.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -16,7 +17,8 @@ class PrivateViews:
 
     PySpark's function runs a command for each view, with events and all, which takes Spark 4.3 eight milliseconds and
     three more to drop it, where a query may read twenty sources in half a second; and dropping one gives up what users
-    have cached of the same files. One view is made that way, to see what the catalog holds of it.
+    have cached of the same files. One view is made that way, under a name of its own, to see what the catalog holds of
+    it.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -30,14 +32,31 @@ class PrivateViews:
         try:
             for name, frame in frames.items():
                 if self._relations is None:
-                    frame.createOrReplaceTempView(name)
-                    self._relations = _Relations(self._spark, self._catalog.getRawTempView(name).get())
-                else:
-                    self._catalog.createTempView(name, self._relations.relation(name, frame), True)
+                    self._relations = self._seen(frame)
+                self._catalog.createTempView(name, self._relations.relation(name, frame), True)
             yield
         finally:
             for name in frames:
                 self._catalog.dropTempView(name)
+
+    @contextmanager
+    def under(self, name: str, frame: DataFrame) -> Iterator[None]:
+        """The same for a name that a user chose: a view that the session has of that name is back afterwards."""
+        hidden = self._catalog.getRawTempView(name)
+        try:
+            with self.over({name: frame}):
+                yield
+        finally:
+            if hidden.isDefined():
+                self._catalog.createTempView(name, hidden.get(), True)
+
+    def _seen(self, frame: DataFrame) -> _Relations:
+        name = f"pushdown_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        try:
+            return _Relations(self._spark, self._catalog.getRawTempView(name).get())
+        finally:
+            self._catalog.dropTempView(name)
 
 
 class _Relations:

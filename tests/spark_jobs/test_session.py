@@ -153,6 +153,45 @@ def test_sql_reads_exactly_one_declared_source(spark: SparkSession, folder: Path
         session.sql("DROP TABLE data")
 
 
+def test_sql_over_a_source_is_not_sql_over_a_table_of_another_database(spark: SparkSession, folder: Path) -> None:
+    spark.sql("CREATE DATABASE elsewhere")
+    try:
+        spark.sql("CREATE TABLE elsewhere.data USING parquet AS SELECT 1 AS id")
+        session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+        with pytest.raises(BadSpecError, match=r"elsewhere\.data"):
+            session.sql("SELECT id FROM elsewhere.data")
+    finally:
+        spark.sql("DROP DATABASE elsewhere CASCADE")
+
+
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+@pytest.mark.parametrize("query", ["SELECT name FROM data WHERE id = 77", "SELECT name FROM data ORDER BY nothing"])
+def test_sql_leaves_views_of_the_session_alone(spark: SparkSession, folder: Path, reader: str, query: str) -> None:
+    users = spark.range(3).withColumnRenamed("id", "mine").cache()
+    users.createOrReplaceTempView("data")
+    try:
+        before = spark.catalog.listTables()
+        session = _session(spark, folder, reader, recursiveFileLookup="true")
+        if "nothing" in query:
+            with pytest.raises(UnknownColumnError, match="nothing"):
+                session.sql(query)
+        else:
+            assert session.sql(query).run(_rows) == ["Row(name='name 77')"]
+        assert spark.catalog.listTables() == before
+        assert _rows(spark.table("data")) == ["Row(mine=0)", "Row(mine=1)", "Row(mine=2)"]
+        assert spark.catalog.isCached("data")
+    finally:
+        spark.catalog.dropTempView("data")
+        users.unpersist()
+
+
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+def test_sql_leaves_no_view_behind(spark: SparkSession, folder: Path, reader: str) -> None:
+    before = spark.catalog.listTables()
+    _session(spark, folder, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(_rows)
+    assert spark.catalog.listTables() == before
+
+
 def _many_files(tmp_path: Path, count: int) -> Path:
     for number in range(count):
         (tmp_path / f"part{number:03d}.json").write_bytes(b"\n".join(_records(50)) + b"\n")
