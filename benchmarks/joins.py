@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -190,13 +191,13 @@ def _told(value: object) -> object:
     return str(value.normalize()) if isinstance(value, Decimal) else value
 
 
-def pairs(bench: Bench, queries: Sequence[OrderedQuery], rounds: int) -> Iterator[Pair]:
+def pairs(bench: Bench, queries: Sequence[OrderedQuery], rounds: int, at_most: int) -> Iterator[Pair]:
     """Every query in every order by all engines, after one run of each that is not counted."""
     for query in queries:
         for order, text in query.orders().items():
             if not bench.runs(text):
                 continue
-            runs = _rounds([partial(engine, text) for engine in bench.engines], rounds)
+            runs = _rounds([partial(engine, text) for engine in bench.engines], rounds, at_most)
             pair = Pair(query.name, order, *runs)
             ours = pair.ours[0]
             for theirs in pair.others:
@@ -205,16 +206,31 @@ def pairs(bench: Bench, queries: Sequence[OrderedQuery], rounds: int) -> Iterato
             yield pair
 
 
-def _rounds(engines: Sequence[Callable[[], Run]], rounds: int) -> list[tuple[Run, ...]]:
-    """The runs of each engine. Each round begins with another: who comes later meets better compiled code."""
+def _rounds(engines: Sequence[Callable[[], Run]], rounds: int, at_most: int) -> list[tuple[Run, ...]]:
+    """The runs of each engine. Each round begins with another: who comes later meets better compiled code.
+
+    After `rounds` more follow until the ratios are told well enough, `at_most` in all. That depends on how far ratios
+    differ, not on who is ahead, so it favours nobody.
+    """
     runs: list[list[Run]] = [[] for _ in engines]
     for engine in engines:
         engine()
-    for number in range(rounds):
+    for number in range(max(rounds, at_most)):
+        if number >= rounds and all(_is_settled(theirs, runs[0]) for theirs in runs[1:]):
+            break
         for place in range(len(engines)):
             chosen = (number + place) % len(engines)
             runs[chosen].append(engines[chosen]())
     return [tuple(each) for each in runs]
+
+
+def _is_settled(theirs: Sequence[Run], ours: Sequence[Run]) -> bool:
+    """Whether the median of the ratios has a standard error of at most `_NOISE`; a run that was stopped tells none."""
+    if theirs[-1].rows is None or ours[-1].rows is None:
+        return True
+    ratios = [math.log(run.wall / mine.wall) for mine, run in zip(ours, theirs, strict=True)]
+    # The median of normal values has this many times the standard error of their mean.
+    return 1.2533 * statistics.stdev(ratios) / math.sqrt(len(ratios)) <= _NOISE
 
 
 def _same(one: Run, two: Run) -> bool:
@@ -330,6 +346,8 @@ def _permuted(name: str, made: Made, queries: Mapping[str, str], permutations: i
 
 _WORKLOADS = {"tpch": tpch, "tpcds": tpcds, "ssb": star, "job": job}
 _FEWEST_RELATIONS = 4
+_NOISE = 0.04
+"""Relative standard error of a ratio from where on more rounds are not worth their time."""
 _SHARE_OF_IMDB = 0.05
 """Of IMDB's rows at scale 1."""
 
@@ -340,6 +358,7 @@ def main() -> None:
     parser.add_argument("--workload", choices=sorted(_WORKLOADS), default="tpch")
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--at-most", type=int, default=3, help="rounds of queries whose ratios differ between rounds")
     parser.add_argument("--permutations", type=int, default=1, help="of every query but TPC-H's, which have two")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a run is stopped")
     parser.add_argument("--only", nargs="*", default=[], help="names of queries")
@@ -368,16 +387,22 @@ def main() -> None:
     lines = titles(analysed=workload.analysed)
     print(*lines, sep="\n", flush=True)
     found: list[Pair] = []
-    for pair in pairs(bench, queries, arguments.rounds):
+    for pair in pairs(bench, queries, arguments.rounds, arguments.at_most):
         found.append(pair)
         lines.append(line(pair))
         print(lines[-1], flush=True)
         suffix = "" if arguments.workload == "tpch" else f"-{arguments.workload}"
         file = arguments.results / f"joins{suffix}-sf{arguments.scale:g}"
-        about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {arguments.rounds} interleaved rounds"
+        about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {_rounds_told(found)} interleaved rounds"
         _write(file, about, [*lines, "", summary(found, bench.analysing)], found)
     print(summary(found, bench.analysing))
     spark.stop()
+
+
+def _rounds_told(found: Sequence[Pair]) -> str:
+    """How many rounds queries had: one number, or from and to."""
+    fewest, most = (pick(len(pair.ours) for pair in found) for pick in (min, max))
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
 
 
 def _write(file: Path, about: str, lines: list[str], found: Sequence[Pair]) -> None:

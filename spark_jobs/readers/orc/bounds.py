@@ -10,6 +10,7 @@ from spark_jobs.predicates.vector import Value
 from spark_jobs.readers.orc.columns import GREGORIAN_START
 from spark_jobs.readers.orc.messages import ColumnStatistics, Presence
 from spark_jobs.readers.orc.tail import FileTail, Kind
+from spark_jobs.readers.orc.zones import Zone
 
 _MICROS_PER_DAY = 86_400_000_000
 _Ends = tuple[Value | None, Value | None]
@@ -41,7 +42,9 @@ def are_merged_rightly(tail: FileTail) -> bool:
     return tail.footer.writer != _JAVA or tail.post_script.writer_version >= _RIGHT_MAXIMA
 
 
-def column_bounds(tail: FileTail, column: int, statistics: ColumnStatistics, *, nested: bool) -> ColumnBounds:
+def column_bounds(
+    tail: FileTail, column: int, statistics: ColumnStatistics, zone: Zone, *, nested: bool
+) -> ColumnBounds:
     """The bounds of one column in one unit.
 
     A member's own statistics do not count rows whose parent is null, so nothing is known of a nested column's nulls.
@@ -51,6 +54,8 @@ def column_bounds(tail: FileTail, column: int, statistics: ColumnStatistics, *, 
     is_short = kind is Kind.DECIMAL and node.precision <= _SHORT_DECIMALS
     old = tail.footer.writer == _JAVA and tail.post_script.writer_version < _RIGHT_SHORT_DECIMALS
     low, high = _UNKNOWN if is_short and old else _ends(statistics, kind)
+    if kind is Kind.TIMESTAMP and not zone.is_utc:
+        low, high = _in_zone(low, high)
     has_null = None if nested or not statistics.HasField("has_null") else statistics.has_null
     return ColumnBounds(low, high, has_null, statistics.number_of_values)
 
@@ -118,6 +123,13 @@ def _times(statistics: ColumnStatistics) -> _Ends:
         return _UNKNOWN
     low, high = (ends.minimum_utc - 1) * 1000, (ends.maximum_utc + 2) * 1000
     return _UNKNOWN if low < GREGORIAN_START * _MICROS_PER_DAY else (low, high)
+
+
+def _in_zone(low: Value | None, high: Value | None) -> _Ends:
+    """Ends of instants in any zone, of ends of what clocks showed, which statistics have: a day more on each side."""
+    if not (isinstance(low, int) and isinstance(high, int)):
+        return _UNKNOWN
+    return low - _MICROS_PER_DAY, high + _MICROS_PER_DAY
 
 
 def _booleans(statistics: ColumnStatistics) -> _Ends:

@@ -14,6 +14,7 @@ from spark_jobs.errors import SchemaConflictError, UnsafeInputError
 from spark_jobs.name_keys import by_name_key
 from spark_jobs.readers.orc.messages import Type
 from spark_jobs.readers.orc.tail import FileTail, Kind
+from spark_jobs.readers.orc.zones import UTC, Zone
 
 _POSITIONAL = re.compile(r"_col\d+")
 """Names that Hive gave to columns before it kept their real ones; such files are read by position, as Spark does."""
@@ -174,19 +175,27 @@ def has_times(types: Sequence[Type], columns: Iterable[int]) -> bool:
     return any(types[column].kind == Kind.TIMESTAMP for column in columns)
 
 
-def conformed(values: pa.Array, wanted: pa.DataType, *, case_sensitive: bool) -> pa.Array:
+@dataclass(frozen=True)
+class Reading:
+    """How values are read: whether members are told apart by case, and the time zone of times that have none."""
+
+    case_sensitive: bool
+    zone: Zone = UTC
+
+
+def conformed(values: pa.Array, wanted: pa.DataType, reading: Reading) -> pa.Array:
     """A file's values in the wanted type; members that the file lacks are null.
 
-    Raises UnsafeInputError for dates that Spark reads in another calendar.
+    Raises UnsafeInputError for dates and times that Spark reads in another calendar.
     """
     if pa.types.is_struct(wanted):
-        return _conformed_struct(values, wanted, case_sensitive)
+        return _conformed_struct(values, wanted, reading)
     if pa.types.is_list(wanted):
-        inner = conformed(values.values, wanted.value_type, case_sensitive=case_sensitive)
+        inner = conformed(values.values, wanted.value_type, reading)
         return pa.ListArray.from_arrays(values.offsets, inner, type=wanted, mask=_mask(values))
     if pa.types.is_map(wanted):
-        keys = conformed(values.keys, wanted.key_type, case_sensitive=case_sensitive)
-        items = conformed(values.items, wanted.item_type, case_sensitive=case_sensitive)
+        keys = conformed(values.keys, wanted.key_type, reading)
+        items = conformed(values.items, wanted.item_type, reading)
         return pa.MapArray.from_arrays(values.offsets, keys, items, type=wanted, mask=_mask(values))
     if pa.types.is_date32(wanted):
         earliest = pc.min(values.cast(pa.int32())).as_py()
@@ -195,6 +204,8 @@ def conformed(values: pa.Array, wanted: pa.DataType, *, case_sensitive: bool) ->
     if values.type == wanted:
         return values
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(values.type):
+        if values.type.tz is None:
+            values = reading.zone.instants(values)
         # Spark takes the microsecond at or before a time.
         return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", values.type.tz)).cast(wanted)
     return values.cast(wanted)
@@ -204,13 +215,13 @@ def _mask(values: pa.Array) -> pa.Array | None:
     return values.is_null() if values.null_count else None
 
 
-def _conformed_struct(values: pa.Array, wanted: pa.DataType, case_sensitive: bool) -> pa.Array:
+def _conformed_struct(values: pa.Array, wanted: pa.DataType, reading: Reading) -> pa.Array:
     names = [field.name for field in values.type]
     members = []
     for field in wanted:
-        places = _places(names, field.name, case_sensitive)
+        places = _places(names, field.name, reading.case_sensitive)
         if places:
-            members.append(conformed(values.field(places[0]), field.type, case_sensitive=case_sensitive))
+            members.append(conformed(values.field(places[0]), field.type, reading))
         else:
             members.append(pa.nulls(len(values), field.type))
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_mask(values))

@@ -20,6 +20,7 @@ from spark_jobs.readers.orc.messages import Type, footer_bytes, post_script_byte
 from spark_jobs.readers.orc.runs import MAX_PENDING_BYTES, Coding, Start, realigned
 from spark_jobs.readers.orc.stripe import Entry, StreamKind, StreamPlace, Stripe
 from spark_jobs.readers.orc.tail import FileTail
+from spark_jobs.readers.orc.zones import DECODED_IN
 
 Pieces = Callable[[int, int], bytes]
 """Gives the bytes from one offset of the file to another; they must have been fetched."""
@@ -160,7 +161,7 @@ class CutFile:
             streams.append((cutting.place.kind, self._numbers[cutting.place.column], len(data)))
         length = self._out.tell() - offset
         encodings = [stripe.footer.columns[column] for column in self._selection.columns]
-        footer = stripe_footer_bytes(streams, encodings, bytes(stripe.footer.writer_timezone))
+        footer = stripe_footer_bytes(streams, encodings, DECODED_IN)
         footer = stripe.tail.codec.packed(footer)
         self._out.write(footer)
         rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)

@@ -25,9 +25,10 @@ from spark_jobs.readers.columnar import unknown_type
 from spark_jobs.readers.data_source import TaskPartition, exact_filter, local_listing, take_filters
 from spark_jobs.readers.files import Packing, Task, pack
 from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.plan import UTC_ZONES, has_times, wanted_schema
+from spark_jobs.readers.orc.plan import has_times, wanted_schema
 from spark_jobs.readers.orc.scan import OrcQuery, OrcScan, opened
 from spark_jobs.readers.orc.types import spark_schema
+from spark_jobs.readers.orc.zones import UTC_ZONES
 from spark_jobs.readers.storage import LOCAL
 
 FORMAT = "pushdown_orc"

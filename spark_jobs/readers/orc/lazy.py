@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.errors import UnsafeInputError
 from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.orc.columns import Matched, conformed, has_times
+from spark_jobs.readers.orc.columns import Matched, Reading, conformed, has_times
 from spark_jobs.readers.orc.counts import Fate, OrcCount
 from spark_jobs.readers.orc.cut import CutFile, Cutting, Groups, Selection, cuttings
 from spark_jobs.readers.orc.ranges import Fetched, Purpose, Ranges
@@ -32,7 +32,6 @@ _SURVIVORS_BYTES = 256 << 20
 """Bytes of the filter columns of rows that passed, from where on their other columns are read before searching on."""
 _VALUE_BYTES = 8
 """What a value takes besides its text, about."""
-_UTC = frozenset({b"", b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Zulu", b"Etc/Zulu", b"UCT", b"Etc/UCT"})
 
 _RowNumbers = npt.NDArray[np.int64]
 
@@ -76,13 +75,12 @@ class Wanted:
         columns: Sequence[Matched],
         compiled: VectorFilter | None,
         partial_reads: int | None,
-        *,
-        case_sensitive: bool,
+        reading: Reading,
     ) -> None:
         names = frozenset(path[0] for path in compiled.columns) if compiled else frozenset()
         self.filter = compiled
         self.partial_reads = partial_reads
-        self.case_sensitive = case_sensitive
+        self.reading = reading
         self.everything = ColumnSet(tail, columns)
         self.search = ColumnSet(tail, [column for column in columns if column.field.name in names])
         self.select = ColumnSet(tail, [column for column in columns if column.field.name not in names])
@@ -242,18 +240,15 @@ class LazyStripe:
         values = [
             pa.nulls(rows, c.field.type)
             if c.column is None
-            else conformed(arrays[c.column], c.field.type, case_sensitive=self._wanted.case_sensitive)
+            else conformed(arrays[c.column], c.field.type, self._wanted.reading)
             for c in columns.columns
         ]
         return pa.RecordBatch.from_arrays(values, schema=columns.schema)
 
     def _check_times(self) -> None:
-        """Raises UnsafeInputError where timestamps were written in another time zone than UTC."""
-        zone = bytes(self._stripe.footer.writer_timezone)
-        if zone not in _UTC and self._wanted.has_times:
-            raise UnsafeInputError(
-                f"its timestamps were written in the time zone {zone.decode()}; read it with reader='spark'"
-            )
+        """Raises UnsafeInputError where timestamps were written in another time zone than the JVM's."""
+        if self._wanted.has_times:
+            self._wanted.reading.zone.check(bytes(self._stripe.footer.writer_timezone))
 
 
 def _without_columns(rows: int) -> pa.RecordBatch:

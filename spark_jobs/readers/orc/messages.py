@@ -351,8 +351,7 @@ def stripe_footer_bytes(
     for kind, column, length in streams:
         footer.streams.add(kind=kind, column=column, length=length)  # type: ignore[attr-defined]
     footer.columns.extend(encodings)  # type: ignore[attr-defined]
-    if writer_timezone:
-        footer.writer_timezone = writer_timezone  # type: ignore[attr-defined]
+    footer.writer_timezone = writer_timezone  # type: ignore[attr-defined]
     return footer.SerializeToString()
 
 

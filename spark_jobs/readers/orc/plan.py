@@ -31,11 +31,11 @@ from spark_jobs.readers.files import InputFile, input_uris
 from spark_jobs.readers.orc.columns import PADDED
 from spark_jobs.readers.orc.cost import Verdict, estimate
 from spark_jobs.readers.orc.scan import OrcQuery
+from spark_jobs.readers.orc.zones import UTC, Zone
 from spark_jobs.readers.protocol import ScanRequest
 from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 
-UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
 
@@ -152,10 +152,6 @@ def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
     for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
         if hadoop.get(key) is not None or key in options:
             return f"{key} is set, and only Spark's reader knows it"
-    if any(has_times(field.dataType) for field in read_fields(request)):
-        zone = str(java_class(spark, "java.util.TimeZone").getDefault().getID())
-        if zone not in UTC_ZONES:
-            return f"the JVM's time zone is {zone}: timestamps are read lazily only in UTC"
     return None
 
 
@@ -191,4 +187,12 @@ def _query(spark: SparkSession, request: ScanRequest, filtered: VectorFilter | N
         request.source.orc.partial_reads,
         request.source.orc.min_seek_size,
         conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
     )
+
+
+def jvm_zone(spark: SparkSession) -> Zone:
+    """The JVM's time zone, as ORC's own reader asks for it."""
+    name = str(java_class(spark, "java.util.TimeZone").getDefault().getID())
+    began = java_class(spark, "java.util.GregorianCalendar")(2015, 0, 1).getTimeInMillis()
+    return Zone(name, int(began) // 1000)

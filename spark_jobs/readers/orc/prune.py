@@ -24,7 +24,7 @@ class Pruner:
         self._tail = tail
         self._filter: VectorFilter | None = wanted.filter
         self._read = read
-        self._case_sensitive = wanted.case_sensitive
+        self._reading = wanted.reading
         roots = {column.field.name: column.column for column in wanted.everything.columns}
         paths = wanted.filter.columns if wanted.filter else ()
         self._chains: dict[Path, tuple[int, ...]] = {path: self._chain(roots.get(path[0]), path[1:]) for path in paths}
@@ -37,7 +37,7 @@ class Pruner:
             if column is None or self._tail.types[column].kind != Kind.STRUCT:
                 return ()
             chain.append(column)
-            column = member(self._tail.types[column], name, case_sensitive=self._case_sensitive)
+            column = member(self._tail.types[column], name, case_sensitive=self._reading.case_sensitive)
         return () if column is None else (*chain, column)
 
     def admits(self, stripe: int, count: OrcCount) -> bool:
@@ -98,7 +98,7 @@ class Pruner:
                 return None
             rows = found.number_of_values
         assert found is not None
-        return column_bounds(self._tail, chain[-1], found, nested=len(path) > 1)
+        return column_bounds(self._tail, chain[-1], found, self._reading.zone, nested=len(path) > 1)
 
     def _group_may_match(self, stripe: Stripe, group: int) -> bool:
         assert self._filter is not None

@@ -11,13 +11,14 @@ import pyarrow as pa
 from spark_jobs.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.files import Split, Task
-from spark_jobs.readers.orc.columns import matched
+from spark_jobs.readers.orc.columns import Reading, matched
 from spark_jobs.readers.orc.counts import OrcCount
 from spark_jobs.readers.orc.lazy import LazyStripe, Wanted
 from spark_jobs.readers.orc.prune import Pruner
 from spark_jobs.readers.orc.ranges import Purpose, Ranges
 from spark_jobs.readers.orc.stripe import Stripe
 from spark_jobs.readers.orc.tail import FileTail, ReadRange, read_tail
+from spark_jobs.readers.orc.zones import UTC, Zone
 from spark_jobs.readers.storage import Storage
 from spark_jobs.readers.worker import spare_the_collector
 
@@ -29,7 +30,8 @@ Report = Callable[[int, dict[str, OrcCount]], None]
 class OrcQuery:
     """What is wanted of every file: the table's columns that are read, and their places in the table.
 
-    `filter` is what all rows must pass, None for all rows; `partial_reads` as in `plan_reads`; `min_seek` in bytes.
+    `filter` is what all rows must pass, None for all rows; `partial_reads` as in `plan_reads`; `min_seek` in bytes;
+    `zone` is the JVM's.
     """
 
     schema: pa.Schema
@@ -38,6 +40,7 @@ class OrcQuery:
     partial_reads: int | None
     min_seek: int
     case_sensitive: bool
+    zone: Zone = UTC
 
     @property
     def filter_names(self) -> frozenset[str]:
@@ -47,7 +50,7 @@ class OrcQuery:
     def of(self, tail: FileTail) -> Wanted:
         """What is wanted of one file."""
         columns = matched(tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive)
-        return Wanted(tail, columns, self.filter, self.partial_reads, case_sensitive=self.case_sensitive)
+        return Wanted(tail, columns, self.filter, self.partial_reads, Reading(self.case_sensitive, self.zone))
 
 
 class OrcFile:

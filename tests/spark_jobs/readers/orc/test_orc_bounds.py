@@ -18,13 +18,15 @@ from spark_jobs.predicates.statistics import ColumnBounds
 from spark_jobs.readers.orc.bounds import are_consistent, are_merged_rightly, column_bounds
 from spark_jobs.readers.orc.messages import ColumnStatistics
 from spark_jobs.readers.orc.tail import FileTail
+from spark_jobs.readers.orc.zones import UTC, Zone
 
 Write = Callable[[pa.Table], Sample]
+INSTANTS, CLOCKS = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 
-def bounds(sample: Sample, column: int = 1, *, nested: bool = False) -> ColumnBounds:
+def bounds(sample: Sample, column: int = 1, zone: Zone = UTC, *, nested: bool = False) -> ColumnBounds:
     """The bounds of a column in the whole file."""
-    return column_bounds(sample.tail, column, sample.tail.statistics[column], nested=nested)
+    return column_bounds(sample.tail, column, sample.tail.statistics[column], zone, nested=nested)
 
 
 @pytest.fixture(params=["pyarrow", "spark"])
@@ -68,6 +70,19 @@ def test_bounds_of_times_leave_room_for_rounding(write: Write) -> None:
     assert isinstance(found.high, int)
     assert -1_510_000 < found.low <= micros[0]
     assert micros[1] <= found.high < micros[1] + 10_000
+
+
+def test_bounds_of_what_clocks_showed_leave_room_for_any_zone() -> None:
+    micros = [0, 86_400_000_000]
+    zoned, unzoned = (written(pa.table({"x": pa.array(micros, kind)})) for kind in (INSTANTS, CLOCKS))
+    day = 86_400_000_000
+    for sample in (zoned, unzoned):
+        known = bounds(sample)
+        found = bounds(sample, zone=Zone("Asia/Tokyo", 1_420_038_000))
+        wider = day if sample is unzoned else 0
+        assert isinstance(known.low, int)
+        assert isinstance(known.high, int)
+        assert (found.low, found.high) == (known.low - wider, known.high + wider)
 
 
 @pytest.mark.parametrize("days", [[-141_428, 0], [-700_000, -141_428]])
@@ -128,7 +143,7 @@ def test_statistics_of_the_first_writer_are_not_merged_rightly() -> None:
 @pytest.mark.parametrize(("precision", "version", "is_known"), [(18, 6, False), (18, 7, True), (19, 6, True)])
 def test_short_decimals_of_older_writers_have_no_bounds(precision: int, version: int, is_known: bool) -> None:
     tail = old(written(pa.table({"x": pa.array([Decimal("1.5")], pa.decimal128(precision, 2))})).tail, version)
-    assert (column_bounds(tail, 1, tail.statistics[1], nested=False).low == Decimal("1.50")) is is_known
+    assert (column_bounds(tail, 1, tail.statistics[1], UTC, nested=False).low == Decimal("1.50")) is is_known
 
 
 def test_statistics_without_an_index_are_about_nothing(spark: SparkSession, by_spark: SparkFile) -> None:

@@ -11,9 +11,10 @@ import pytest
 from orc_samples import Sample, written
 
 from spark_jobs.errors import SchemaConflictError, UnsafeInputError
-from spark_jobs.readers.orc.columns import PADDED, conformed, has_times, matched
+from spark_jobs.readers.orc.columns import PADDED, Reading, conformed, has_times, matched
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
+ANY_CASE, EXACT = Reading(case_sensitive=False), Reading(case_sensitive=True)
 
 
 def columns(sample: Sample, wanted: dict[str, pa.DataType], *, case_sensitive: bool = False) -> list[int | None]:
@@ -138,7 +139,7 @@ def test_times_are_found_wherever_they_are() -> None:
 def test_nested_members_are_filled_in_and_reordered() -> None:
     values = pa.array([{"B": 1, "x": [{"p": "q"}]}, None, {"B": None, "x": None}])
     wanted = pa.struct([("new", TEXT), ("x", pa.list_(pa.struct([("p", TEXT), ("r", INT)]))), ("b", LONG)])
-    assert conformed(values, wanted, case_sensitive=False).to_pylist() == [
+    assert conformed(values, wanted, ANY_CASE).to_pylist() == [
         {"new": None, "x": [{"p": "q", "r": None}], "b": 1},
         None,
         {"new": None, "x": None, "b": None},
@@ -148,22 +149,22 @@ def test_nested_members_are_filled_in_and_reordered() -> None:
 def test_members_are_kept_apart_by_case_where_it_counts() -> None:
     values = pa.array([{"a": 1, "A": 2}])
     wanted = pa.struct([("A", LONG), ("a", LONG)])
-    assert conformed(values, wanted, case_sensitive=True).to_pylist() == [{"A": 2, "a": 1}]
-    assert conformed(values, pa.struct([("b", LONG)]), case_sensitive=True).to_pylist() == [{"b": None}]
+    assert conformed(values, wanted, EXACT).to_pylist() == [{"A": 2, "a": 1}]
+    assert conformed(values, pa.struct([("b", LONG)]), EXACT).to_pylist() == [{"b": None}]
     with pytest.raises(UnsafeInputError, match="fits 2 members"):
-        conformed(values, wanted, case_sensitive=False)
+        conformed(values, wanted, ANY_CASE)
 
 
 def test_null_lists_and_maps_stay_null() -> None:
     lists = pa.array([[1], None, []], pa.list_(INT))
-    assert conformed(lists, pa.list_(LONG), case_sensitive=False).to_pylist() == [[1], None, []]
+    assert conformed(lists, pa.list_(LONG), ANY_CASE).to_pylist() == [[1], None, []]
     maps = pa.array([[("a", 1)], None, []], pa.map_(TEXT, INT))
-    assert conformed(maps, pa.map_(TEXT, LONG), case_sensitive=False).to_pylist() == [[("a", 1)], None, []]
+    assert conformed(maps, pa.map_(TEXT, LONG), ANY_CASE).to_pylist() == [[("a", 1)], None, []]
 
 
 def test_times_are_cut_to_microseconds_downwards() -> None:
     values = pa.array([1_999, -1, -1_000, None], pa.timestamp("ns", "UTC"))
-    found = conformed(values, pa.timestamp("us", "UTC"), case_sensitive=False)
+    found = conformed(values, pa.timestamp("us", "UTC"), ANY_CASE)
     assert found.cast(LONG).to_pylist() == [1, -1, -1, None]
 
 
@@ -171,10 +172,10 @@ def test_times_are_cut_to_microseconds_downwards() -> None:
 def test_dates_of_the_old_calendar_are_left_to_spark(wrap: object) -> None:
     assert callable(wrap)
     good = wrap(pa.array([-141_427, None], INT).cast(pa.date32()))
-    assert conformed(good, good.type, case_sensitive=False).equals(good)
+    assert conformed(good, good.type, ANY_CASE).equals(good)
     bad = wrap(pa.array([0, -141_428], INT).cast(pa.date32()))
     with pytest.raises(UnsafeInputError, match="1582"):
-        conformed(bad, bad.type, case_sensitive=False)
+        conformed(bad, bad.type, ANY_CASE)
 
 
 def test_a_sample_of_pyarrow_has_its_columns() -> None:

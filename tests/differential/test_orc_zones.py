@@ -1,0 +1,236 @@
+"""ORC's timestamps equal Spark's in whatever time zone the JVM is, where files were written in the same one.
+
+Times lie near 1970, where fractions of seconds are stored in another way, near changes of clocks, and anywhere since
+1900. Spark's reader with its pushdown off is the oracle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyorc
+import pytest
+from folder import Folder
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
+
+from spark_jobs.errors import UnsafeInputError
+from spark_jobs.gateway import java_class
+from spark_jobs.predicates.compile import compile_filter
+from spark_jobs.predicates.derive import Scope
+from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.orc.counts import Fate, OrcCount, total
+from spark_jobs.readers.orc.plan import jvm_zone, wanted_schema
+from spark_jobs.readers.orc.scan import OrcQuery
+from spark_jobs.session import PushdownSession
+
+ZONES = (
+    "Europe/Berlin",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "America/Sao_Paulo",
+    "Africa/Monrovia",
+    "GMT+03:30",
+)
+SCHEMA = "row bigint, ts timestamp, n int, many array<timestamp>, s struct<at: timestamp, m: int>"
+ROWS = 2_500
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST = datetime(1900, 1, 2, tzinfo=UTC)
+MICROS = (0, 1, 999, 1_000, 1_500, 500_000, 999_000, 999_999)
+
+
+@contextmanager
+def in_zone(spark: SparkSession, name: str) -> Iterator[None]:
+    """The JVM and the session in a time zone, as on a machine that has it."""
+    zones = java_class(spark, "java.util.TimeZone")
+    before, session = zones.getDefault(), spark.conf.get("spark.sql.session.timeZone")
+    zones.setDefault(zones.getTimeZone(name))
+    spark.conf.set("spark.sql.session.timeZone", name)
+    try:
+        yield
+    finally:
+        zones.setDefault(before)
+        spark.conf.set("spark.sql.session.timeZone", str(session))
+
+
+def clock_changes(name: str) -> list[datetime]:
+    """Days around which a zone's offset changes, in some years."""
+    if name.startswith("GMT"):
+        return []
+    zone = ZoneInfo(name)
+    days = [
+        datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=n) for year in (1969, 1987, 2011, 2021) for n in range(365)
+    ]
+    return [
+        day for day, after in pairwise(days) if day.astimezone(zone).utcoffset() != after.astimezone(zone).utcoffset()
+    ]
+
+
+def moment(rng: random.Random, changes: list[datetime]) -> datetime:
+    """A time, often near 1970 or a change of clocks."""
+    micros = timedelta(microseconds=rng.choice(MICROS))
+    kind = rng.random()
+    if kind < 0.3:
+        return EPOCH + timedelta(seconds=rng.randint(-90_000, 90_000)) + micros
+    if kind < 0.4:
+        return EPOCH + timedelta(hours=rng.randint(-24, 24)) + timedelta(seconds=rng.choice((-1, 0, 1))) + micros
+    if kind < 0.6 and changes:
+        return rng.choice(changes) + timedelta(seconds=rng.randint(-90_000, 180_000)) + micros
+    return EARLIEST + timedelta(seconds=rng.randint(0, 10_000_000_000)) + micros
+
+
+def table(rng: random.Random, name: str, first: int) -> pa.Table:
+    """Random rows, most of them in the order of their times, so that statistics exclude some."""
+    changes = clock_changes(name)
+    times = [moment(rng, changes) for _ in range(ROWS)]
+    times[: ROWS * 3 // 4] = sorted(times[: ROWS * 3 // 4])
+
+    def some() -> datetime | None:
+        return None if rng.random() < 0.1 else rng.choice(times)
+
+    zoned = pa.timestamp("us", "UTC")
+    return pa.table(
+        {
+            "row": pa.array(range(first, first + ROWS), pa.int64()),
+            "ts": pa.array([None if rng.random() < 0.02 else each for each in times], zoned),
+            "n": pa.array([rng.randint(0, 99) for _ in times], pa.int32()),
+            "many": pa.array([[some() for _ in range(rng.randint(0, 3))] for _ in times], pa.list_(zoned)),
+            "s": pa.array(
+                [None if rng.random() < 0.1 else {"at": some(), "m": rng.randint(0, 9)} for _ in times],
+                pa.struct([("at", zoned), ("m", pa.int32())]),
+            ),
+        }
+    )
+
+
+def write_by_spark(spark: SparkSession, rows: pa.Table, directory: Path) -> None:
+    frame = spark.createDataFrame(rows, t._parse_datatype_string(SCHEMA)).coalesce(1)
+    options = {"orc.row.index.stride": "1000", "orc.stripe.row.count": "1000", "compression": "zlib"}
+    frame.write.mode("append").options(**options).orc(str(directory))
+
+
+def write_by_pyorc(rng: random.Random, rows: pa.Table, name: str, directory: Path) -> None:
+    """A file of C++'s writer: its times without a zone are in the zone that it is told, others are instants."""
+    kinds = [rng.choice(("timestamp", "timestamp with local time zone")) for _ in range(3)]
+    schema = "struct<row:bigint,ts:{},n:int,many:array<{}>,s:struct<at:{},m:int>>".format(*kinds)
+    path = directory / "part-pyorc.orc"
+    with path.open("wb") as out, pyorc.Writer(out, schema, row_index_stride=100, timezone=ZoneInfo(name)) as writer:
+        for row in rows.to_pylist():
+            s = row["s"]
+            writer.write((row["row"], row["ts"], row["n"], row["many"], None if s is None else (s["at"], s["m"])))
+
+
+def predicates(rng: random.Random, name: str) -> list[str]:
+    """Ranges, equalities and lists of times, as texts in the session's zone, and null tests."""
+    changes = clock_changes(name)
+
+    def text() -> str:
+        return f"TIMESTAMP '{moment(rng, changes):%Y-%m-%d %H:%M:%S.%f}'"
+
+    column = rng.choice
+    found = []
+    for _ in range(12):
+        operator = rng.choice(("<", "<=", ">", ">=", "=", "<>"))
+        found.append(f"{column(('ts', 's.at'))} {operator} {text()}")
+        found.append(f"ts BETWEEN {text()} AND {text()}")
+        found.append(f"NOT (ts < {text()} OR n = {rng.randint(0, 99)})")
+    found.append(f"ts IN ({', '.join(text() for _ in range(5))})")
+    return [*found, "s.at IS NULL", "ts < s.at", f"ts > DATE '{moment(rng, changes):%Y-%m-%d}'"]
+
+
+def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -> tuple[int, OrcCount]:
+    """Compare all predicates; how many filters ran over files, and what they counted."""
+    schema = t._parse_datatype_string(SCHEMA)
+    assert isinstance(schema, t.StructType)
+    names = schema.fieldNames()
+    asked = predicates(rng, name)
+    with pushdown_off(spark):
+        whole = judged(spark.read.schema(schema).orc(str(directory)), names, asked)
+    assert whole is not None
+    values = list(zip(*shown(whole.select(names)).values(), strict=True))
+    parsed = {text: parse_predicate(text) for text in asked}
+    folder = Folder(spark)
+    folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
+    counts: list[OrcCount] = []
+    filters = 0
+    for text, predicate in parsed.items():
+        assert predicate is not None
+        compiled = compile_filter(predicate, Scope(schema, fold=folder))
+        if not isinstance(compiled, VectorFilter):
+            continue
+        query = OrcQuery(wanted_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
+        found = rows_of(query, directory, 1 << 27, counts)
+        expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
+        compare(found, expected, f"{name}: {text}", exact=compiled.is_exact)
+        filters += 1
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(directory), format="orc", schema=SCHEMA, reader="pushdown")
+    text = rng.choice(asked)
+    result = session.scan("t", where=text)
+    expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
+    compare(counted(result.run(lambda frame: frame.toArrow())), expected, f"{name}: session, {text}", exact=True)
+    assert result.report()["t"].reader == "pushdown"
+    return filters, total(counts)
+
+
+def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool) -> None:
+    wanted = Counter(expected)
+    assert not wanted - found, f"{about}: missing {wanted - found}"
+    assert not exact or not found - wanted, f"{about}: more {found - wanted}"
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_times_are_those_of_spark_in_its_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    rng = random.Random(name)
+    with in_zone(spark, name):
+        write_by_spark(spark, table(rng, name, 0), tmp_path)
+        if not name.startswith("GMT"):
+            write_by_pyorc(rng, table(rng, name, ROWS), name, tmp_path)
+        filters, count = check(rng, spark, name, tmp_path)
+    assert filters > 30
+    assert count.groups[Fate.BY_STATISTICS] > 0
+
+
+def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    rows = table(rng, "Europe/Berlin", 0)
+    with in_zone(spark, "Europe/Berlin"):
+        write_by_spark(spark, rows, tmp_path)
+    with in_zone(spark, "Asia/Kolkata"):
+        with pushdown_off(spark):
+            expected = spark.read.orc(str(tmp_path)).where("n = 5").toArrow()
+        session = PushdownSession(spark)
+        session.add_source("t", path=str(tmp_path), format="orc", reader="pushdown")
+        result = session.scan("t", where="n = 5")
+        assert counted(result.run(lambda frame: frame.toArrow())) == counted(expected)
+        report = result.report()["t"]
+        assert report.reader == "spark"
+        assert "written in the time zone Europe/Berlin, here it is Asia/Kolkata" in report.reason
+
+
+def test_times_before_1900_are_left_to_spark_outside_utc(spark: SparkSession, tmp_path: Path) -> None:
+    early = datetime(1885, 6, 1, 12, 0, 0, tzinfo=UTC)
+    rows = pa.table({"ts": pa.array([early], pa.timestamp("us", "UTC"))})
+    with in_zone(spark, "Europe/Berlin"):
+        spark.createDataFrame(rows, t._parse_datatype_string("ts timestamp")).write.orc(str(tmp_path / "o"))
+        (file,) = (tmp_path / "o").glob("*.orc")
+        schema = pa.schema([("ts", pa.timestamp("us", "UTC"))])
+        query = OrcQuery(schema, (0,), None, None, 0, False, jvm_zone(spark))
+        with pytest.raises(UnsafeInputError, match="before 1900"):
+            rows_of(query, file.parent, 1 << 27, [])
+        session = PushdownSession(spark)
+        session.add_source("t", path=str(tmp_path / "o"), format="orc", reader="pushdown")
+        result = session.scan("t")
+        assert result.run(lambda frame: frame.toArrow())["ts"].to_pylist() == [early]
