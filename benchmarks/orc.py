@@ -29,7 +29,6 @@ _SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
 _SEARCHED = ("c0", "c1", "c8")
 _DOMAIN = 3_000_000_000
 """Searched values are drawn from so many, so that 3,000 of them find about one row in a million."""
-_WIDE_ROWS = 4_000_000
 COMPARED = ("pushdown", "spark", "sarg")
 WARM_UP = 30
 """Queries of each kind over a few rows before the first that counts."""
@@ -84,9 +83,9 @@ def _wide_queries() -> list[Query]:
     return [Query("wide, 16 columns", "wide", among, _SIXTEEN), Query("wide, all columns", "wide", among)]
 
 
-def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
+def prepare(spark: SparkSession, scale: int, wide_rows: int, cache: Path) -> dict[str, Path]:
     """Directories of the two tables and of some rows to warm up with, made if they are not there yet."""
-    lineitem, wide = cache / f"lineitem-orc-{scale}", cache / "wide-orc"
+    lineitem, wide = cache / f"lineitem-orc-{scale}", cache / f"wide-orc-{wide_rows}"
     if not (lineitem / "_SUCCESS").exists():
         parquet = cache / "parquet"
         tool = Path(sys.executable).with_name("tpchgen-cli")
@@ -98,7 +97,7 @@ def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
         shutil.rmtree(parquet)
     if not (wide / "_SUCCESS").exists():
         print("wide table: generating", flush=True)
-        rows = spark.range(0, _WIDE_ROWS, 1, 8).selectExpr(*(_wide_column(number) for number in range(120)))
+        rows = spark.range(0, wide_rows, 1, 8).selectExpr(*(_wide_column(number) for number in range(120)))
         rows.write.mode("overwrite").orc(str(wide))
     tables = {"lineitem": lineitem, "wide": wide}
     few = {_few(name): cache / _few(name) for name in tables}
@@ -199,6 +198,7 @@ def main() -> None:
     """Run the queries and write the table as Markdown and the raw figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
+    parser.add_argument("--wide-rows", type=int, default=4_000_000, help="rows of the wide table")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
@@ -212,7 +212,7 @@ def main() -> None:
         .config("spark.driver.memory", "4g")
         .getOrCreate()
     )
-    bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
+    bench = Bench(spark, prepare(spark, arguments.scale, arguments.wide_rows, arguments.cache))
     _warm_up(bench)
     lines, raw = _head(), {}
     print(*lines, sep="\n", flush=True)
@@ -224,22 +224,23 @@ def main() -> None:
         raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
         lines.append(_line(query, measured))
         print(lines[-1], flush=True)
-        _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+        about = f"TPC-H lineitem, scale {arguments.scale}, and a table of {arguments.wide_rows:,} rows and 120 columns"
+        about += f", zstd; {arguments.rounds} interleaved rounds"
+        _write(arguments.results / f"orc-sf{arguments.scale}", about, lines, raw)
     spark.stop()
 
 
-def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
+def _write(file: Path, about: str, lines: list[str], raw: dict[str, object]) -> None:
     """After every query: a run that is stopped keeps what it measured."""
-    results.mkdir(parents=True, exist_ok=True)
-    about = (
-        f"TPC-H lineitem, scale {scale}, and a table of {_WIDE_ROWS:,} rows and 120 columns, zstd; {rounds} "
-        f"interleaved rounds after two that do not count, in a JVM that ran {WARM_UP} small queries of each kind "
+    file.parent.mkdir(parents=True, exist_ok=True)
+    about += (
+        f" after two that do not count, in a JVM that ran {WARM_UP} small queries of each kind "
         f"and {SETTLE} of the same over 1,000 rows before, medians of ratios within rounds (above 1: ours takes less); "
         f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, load average at the "
         f"end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
-    (results / f"orc-sf{scale}.md").write_text("\n".join(["# ORC scans", "", about, "", *lines]) + "\n")
-    (results / f"orc-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    file.with_suffix(".md").write_text("\n".join(["# ORC scans", "", about, "", *lines]) + "\n")
+    file.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":
