@@ -33,7 +33,7 @@ class AvroCodec(StrEnum):
 
 
 class Unpacker:
-    """Unpacks one block after the other. What it gives is valid until the next block is unpacked.
+    """Unpacks one block after the other, and collects those that are kept, without a copy where the codec allows it.
 
     Most blocks are searched once and dropped, so that memory that stays in the processor's cache serves all of them.
     """
@@ -41,15 +41,45 @@ class Unpacker:
     def __init__(self, codec: AvroCodec) -> None:
         self._codec = codec
         self._room = bytearray(_USUAL)
+        self._kept = 0
+        self._last: Buffer = b""
+        self._place: int | None = None
 
     def unpack(self, stored: Buffer) -> Buffer:
-        """The encoded records of a block. Raises ValueError where the bytes are not what the codec writes."""
+        """The encoded records of a block, valid until the next one is unpacked.
+
+        Raises ValueError where the bytes are not what the codec writes.
+        """
         try:
             if self._codec is AvroCodec.SNAPPY:
-                return self._snappy(memoryview(stored))
-            return _UNPACK[self._codec](stored)
+                self._last, self._place = self._snappy(memoryview(stored)), self._kept
+            else:
+                self._last, self._place = _UNPACK[self._codec](stored), None
+            return self._last
         except (cramjam.DecompressionError, igzip_lib.IsalError, lzma.LZMAError, OSError, EOFError) as problem:  # type: ignore[misc]  # the stub of isal declares an instance
             raise ValueError(f"its {self._codec} data cannot be unpacked ({problem})") from problem
+
+    def keep(self) -> None:
+        """Keep the block that was unpacked last, behind those that are kept already."""
+        size = len(self._last)
+        if self._place != self._kept:
+            self._make_room(size)
+            memoryview(self._room)[self._kept : self._kept + size] = self._last
+        self._kept += size
+
+    def kept(self) -> memoryview:
+        """All blocks that were kept since the last call, valid until another one is unpacked or kept."""
+        found = memoryview(self._room)[: self._kept]
+        self._kept = 0
+        return found
+
+    def _make_room(self, size: int) -> None:
+        """Have room for so many bytes behind what is kept."""
+        needed = self._kept + size
+        if needed > len(self._room):
+            room = bytearray(max(needed, 2 * len(self._room)))
+            room[: self._kept] = memoryview(self._room)[: self._kept]
+            self._room = room
 
     def _snappy(self, stored: memoryview) -> Buffer:
         if len(stored) < _CRC:
@@ -58,10 +88,9 @@ class Unpacker:
         size = cramjam.snappy.decompress_raw_len(packed)
         if size > _SNAPPY_MOST * len(packed):
             raise ValueError(f"its snappy data says that {len(packed)} bytes unpack to {size}")
-        if size > len(self._room):
-            self._room = bytearray(size)
-        written = cramjam.snappy.decompress_raw_into(packed, self._room)
-        found = memoryview(self._room)[:written]
+        self._make_room(size)
+        room = memoryview(self._room)[self._kept :]
+        found = room[: cramjam.snappy.decompress_raw_into(packed, room)]
         if isal_zlib.crc32(found) != int.from_bytes(stored[-_CRC:], "big"):
             raise ValueError("its snappy data does not have the checksum that it should have")
         return found

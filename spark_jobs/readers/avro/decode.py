@@ -57,21 +57,21 @@ class AvroQuery:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A block's encoded records; `number` and `offset` tell where it is in its file."""
+    """A block that was unpacked to `size` bytes; `number` and `offset` tell where it is in its file."""
 
     number: int
     offset: int
     records: int
-    data: Buffer
+    size: int
 
 
 class Window:
-    """Some blocks that are decoded together, their bytes in one buffer."""
+    """Some blocks that are decoded together, their records in one buffer, one block behind the other."""
 
-    def __init__(self, blocks: Sequence[Unpacked]) -> None:
+    def __init__(self, blocks: Sequence[Unpacked], data: Buffer) -> None:
         self.blocks = tuple(blocks)
-        self.data: Buffer = blocks[0].data if len(blocks) == 1 else b"".join(block.data for block in blocks)
-        self.ends = np.cumsum([len(block.data) for block in blocks], dtype=np.int64)
+        self.data = data
+        self.ends = np.cumsum([block.size for block in blocks], dtype=np.int64)
         self.records = sum(block.records for block in blocks)
 
     @property

@@ -51,6 +51,10 @@ def unscaled(data: _Bytes, places: _Numbers, valid: _Bytes, precision: int) -> b
     if ((lengths == 0) & (valid == 1)).any():
         raise ValueError("a decimal has no bytes")
     wide = np.zeros((len(places), _WIDEST), np.uint8)
+    if len(places) and int(lengths.min()) == int(lengths.max()):
+        _spread(data, starts, int(lengths[0]), wide)
+        _check_digits(wide, precision)
+        return wide.tobytes()
     for place in range(_WIDEST):
         there = lengths > place
         wide[there, place] = data[(starts + lengths - 1 - place)[there]]
@@ -61,6 +65,14 @@ def unscaled(data: _Bytes, places: _Numbers, valid: _Bytes, precision: int) -> b
     wide[filler & negative[:, None]] = 255
     _check_digits(wide, precision)
     return wide.tobytes()
+
+
+def _spread(data: _Bytes, starts: _Numbers, length: int, wide: _Bytes) -> None:
+    """Numbers that all have so many bytes, as those of a column of fixed size without nulls."""
+    for place in range(length):
+        wide[:, place] = data[starts + (length - 1 - place)]
+    if length:
+        wide[wide[:, length - 1] > 127, length:] = 255
 
 
 def _check_digits(wide: _Bytes, precision: int) -> None:

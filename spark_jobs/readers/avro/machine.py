@@ -21,7 +21,7 @@ _ITEMS_EACH = 2
 """Items that lists are expected to have; where they have more, the records are walked once more."""
 _COMPILED_FROM = 450_000
 """Microseconds of walking by Python from which loading the compiled function pays, which takes as long."""
-_STEP = 1.2
+_STEP = 1.4
 """Microseconds that an instruction takes by Python; all fields up to a text, in flat records, take half of that."""
 _MESSAGES = {
     Status.PAST_END: "a value goes on behind the end of its block",

@@ -98,42 +98,44 @@ class AvroFile:
                 block = next(blocks(self._stream, self.header, part * size // number, size), None)
                 if block is None:
                     return
-                data = bytes(self._unpacked(block))
-            yield self._sample(block, Unpacked(block.number, block.offset, block.records, data))
+                data = self._unpacked(block)
+            yield self._sample(block, data)
 
-    def _sample(self, block: Block, unpacked: Unpacked) -> BlockSample:
-        window = Window([unpacked])
+    def _sample(self, block: Block, data: Buffer) -> BlockSample:
+        window = Window([Unpacked(block.number, block.offset, block.records, len(data))], data)
         search = self._decoder.search
-        found = search is None or search.may_match(unpacked.data)
+        found = search is None or search.may_match(data)
         with self._blamed(window):
             matching = self._decoder.matching(window) if found else 0
-        return BlockSample(len(block.stored), len(unpacked.data), block.records, found, matching)
+        return BlockSample(len(block.stored), len(data), block.records, found, matching)
 
     def _windows(self, start: int, end: int) -> Iterator[Window]:
-        """The blocks that may hold a matching record, some at a time."""
+        """The blocks that may hold a matching record, some at a time. Each is valid until the next."""
         pending: list[Unpacked] = []
         size = records = 0
         for unpacked in self._surviving(start, end):
             if pending and records + unpacked.records > self._decoder.most_records:
-                yield Window(pending)
+                yield Window(pending, self._unpacker.kept())
                 pending, size, records = [], 0, 0
+            self._unpacker.keep()
             pending.append(unpacked)
-            size += len(unpacked.data)
+            size += unpacked.size
             records += unpacked.records
             if size >= _WINDOW:
-                yield Window(pending)
+                yield Window(pending, self._unpacker.kept())
                 pending, size, records = [], 0, 0
         if pending:
-            yield Window(pending)
+            yield Window(pending, self._unpacker.kept())
 
     def _surviving(self, start: int, end: int) -> Iterator[Unpacked]:
+        """The blocks that may hold a matching record, each the one that was unpacked last."""
         with self._blamed():
             for block in blocks(self._stream, self.header, start, end):
                 self._count.blocks[Fate.TOTAL] += 1
                 self._count.records += block.records
                 data = self._unpacked(block)
                 if self._admits(data):
-                    yield Unpacked(block.number, block.offset, block.records, bytes(data))
+                    yield Unpacked(block.number, block.offset, block.records, len(data))
 
     def _admits(self, data: Buffer) -> bool:
         search = self._decoder.search

@@ -15,8 +15,10 @@ _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
 _MOST = 2
 """Patterns to search for, the rarest; a further one would rarely skip a block that these do not."""
 _TRIAL = 32
-_PAUSE = 128
-"""After so many blocks of which too few were skipped, so many go without a search before it is tried again."""
+"""Blocks by which a search is judged."""
+_PAUSE, _LONGEST_PAUSE = 128, 1024
+"""Blocks that go without a search after a trial that skipped too few, before it is tried again: twice as many after
+every further trial that fails."""
 _WORTH = 0.6
 """A search that lets more than this part of the blocks through costs more than it saves."""
 
@@ -29,6 +31,7 @@ class BlockSearch:
         self._automata = [_compiled(pattern.expressions) for pattern in self._patterns if pattern.expressions]
         self._is_never = any(not pattern.expressions for pattern in patterns)
         self._tried = self._found = self._pause = 0
+        self._next_pause = _PAUSE
 
     @property
     def label(self) -> str:
@@ -38,7 +41,11 @@ class BlockSearch:
     def is_paused(self) -> bool:
         """Whether the next block goes without a search because too few of the last ones were skipped. Counts blocks."""
         if self._tried == _TRIAL:
-            self._pause = _PAUSE if self._found > _WORTH * _TRIAL else 0
+            if self._found > _WORTH * _TRIAL:
+                self._pause = self._next_pause
+                self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
+            else:
+                self._next_pause = _PAUSE
             self._tried = self._found = 0
         if self._pause:
             self._pause -= 1

@@ -75,6 +75,11 @@ SLOT = 3
 """Numbers of a slot in the table: where its values begin, for how many there is room, how many there are."""
 
 
+def at(number: int) -> int:
+    """A place in a sequence. Machine code has it without a sign, and spares asking whether it counts from the end."""
+    return number
+
+
 def walk(
     data: Sequence[int],
     runs: Sequence[int],
@@ -99,7 +104,7 @@ def walk(
         stop = runs[run + 1]
         for _ in range(runs[run + 2]):
             where[0] = pos
-            starts[record] = pos
+            starts[at(record)] = pos
             record += 1
             pos = walk_record(data, pos, stop, code, jumps, table, values, valid, stack)
             if pos < 0:
@@ -125,12 +130,12 @@ def walk_record(
     pc = 0
     depth = 0
     while pos >= 0:
-        op = code[pc]
-        slot = code[pc + 1]
+        op = code[at(pc)]
+        slot = code[at(pc + 1)]
         if op == _END:
             break
         if op <= _WORD:
-            pos = walk_value(data, pos, stop, op, slot, code[pc + 2], code[pc + 3], table, values, valid)
+            pos = walk_value(data, pos, stop, op, slot, code[at(pc + 2)], code[at(pc + 3)], table, values, valid)
             pc += WIDTH
         elif op == _JUMP:
             pc = slot
@@ -143,13 +148,13 @@ def walk_record(
             depth += 1
             pc += WIDTH
         elif op == _UNION:
-            branch, pos = walk_branch(data, pos, stop, slot, code[pc + 2], table, values, valid)
+            branch, pos = walk_branch(data, pos, stop, slot, code[at(pc + 2)], table, values, valid)
             if pos >= 0:
-                pc = jumps[code[pc + 3] + branch]
+                pc = jumps[code[at(pc + 3)] + branch]
         else:
             top = FRAME * (depth - 1)
-            more, pos = walk_next(data, pos, stop, slot, code[pc + 3], table, values, valid, stack, top)
-            pc = pc + WIDTH if more else code[pc + 2]
+            more, pos = walk_next(data, pos, stop, slot, code[at(pc + 3)], table, values, valid, stack, top)
+            pc = pc + WIDTH if more else code[at(pc + 2)]
             depth -= 1 - more
     return pos
 
@@ -170,25 +175,25 @@ def walk_value(
     if null >= 0:
         if pos >= stop:
             return _PAST_END
-        branch = data[pos]
+        branch = data[at(pos)]
         pos += 1
         if branch == 2 * null:
             return put(table, values, valid, slot, 0, 0, pos)
         if branch != 2 - 2 * null:
             return _BAD_BRANCH
-    if op <= _BYTES:
-        number, pos = zigzag(data, pos, stop, size)
-        if op == _VARINT or pos < 0:
-            return put(table, values, valid, slot, number, 1, pos)
+    if op >= _FIXED:
+        if size > stop - pos:
+            return _PAST_END
+        place = word(data, pos, size) if op == _WORD and slot >= 0 else (pos << 32) | size
+        return put(table, values, valid, slot, place, 1, pos + size)
+    number, pos = zigzag(data, pos, stop, size)
+    if pos < 0:
+        return pos
+    if op == _BYTES:
         if number < 0 or number > stop - pos:
             return _BAD_LENGTH
-        size = number
-    elif size > stop - pos:
-        return _PAST_END
-    place = (pos << 32) | size if op != _WORD else 0
-    if op == _WORD and slot >= 0:
-        place = word(data, pos, size)
-    return put(table, values, valid, slot, place, 1, pos + size)
+        return put(table, values, valid, slot, (pos << 32) | number, 1, pos + number)
+    return put(table, values, valid, slot, number, 1, pos)
 
 
 def put(
@@ -203,39 +208,45 @@ def put(
     """Append a value to a slot, if it has one; returns `pos`."""
     if slot < 0 or pos < 0:
         return pos
-    count = table[SLOT * slot + 2]
-    if count >= table[SLOT * slot + 1]:
+    count = table[at(SLOT * slot + 2)]
+    if count >= table[at(SLOT * slot + 1)]:
         return _FULL
-    place = table[SLOT * slot] + count
-    values[place] = value
-    valid[place] = is_valid
-    table[SLOT * slot + 2] = count + 1
+    place = table[at(SLOT * slot)] + count
+    values[at(place)] = value
+    valid[at(place)] = is_valid
+    table[at(SLOT * slot + 2)] = count + 1
     return pos
 
 
 def zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int, int]:
     """The number of at most 5 bytes (32 bits) or 10 (64 bits) at an offset, and the offset behind it."""
-    number = 0
-    for turn in range(longest):
+    if pos >= stop:
+        return 0, _PAST_END
+    byte = data[at(pos)] + 0
+    pos += 1
+    number = byte & 127
+    turn = 1
+    while byte >= 128:
+        if turn == longest:
+            return 0, _BAD_NUMBER
         if pos >= stop:
             return 0, _PAST_END
-        byte = data[pos]
+        byte = data[at(pos)] + 0
         pos += 1
         number |= (byte & 127) << (7 * turn)
-        if byte < 128:
-            if turn == longest - 1 and byte > (MOST_LAST_OF_FIVE if longest == _FIVE else MOST_LAST_OF_TEN):
-                return 0, _BAD_NUMBER
-            return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
-    return 0, _BAD_NUMBER
+        turn += 1
+    if turn == longest and byte > (MOST_LAST_OF_FIVE if longest == _FIVE else MOST_LAST_OF_TEN):
+        return 0, _BAD_NUMBER
+    return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
 
 
 def word(data: Sequence[int], pos: int, size: int) -> int:
     """A little-endian number; of more than one byte, its last byte has the sign."""
-    number = data[pos + size - 1] + 0
+    number = data[at(pos + size - 1)] + 0
     if size > 1 and number > 127:
         number -= 256
     for place in range(pos + size - 2, pos - 1, -1):
-        number = (number << 8) | data[place]
+        number = (number << 8) | data[at(place)]
     return number
 
 
