@@ -19,6 +19,7 @@ from spark_jobs.evolve import Evolution, evolve
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.name_keys import name_key
+from spark_jobs.predicates.nodes import nodes_of
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import has_column, location, max_depth, scan_root
@@ -243,7 +244,7 @@ class OpenedSource:
         """Top-level columns a predicate or query may refer to: any part of a dotted name counts."""
         parts = {
             name_key(part.name, case_sensitive=self._case_sensitive)
-            for column in tree.find_all(exp.Column, exp.Dot)
+            for column in nodes_of(tree, exp.Column, exp.Dot)
             for part in column.find_all(exp.Identifier)
         }
         if takes_all(tree):

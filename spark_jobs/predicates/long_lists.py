@@ -7,6 +7,8 @@ from itertools import count
 
 from sqlglot import exp
 
+from spark_jobs.predicates.nodes import nodes_of
+
 _LIST = re.compile(r"\bIN\s*\(\s*(\d{1,18}(?:\s*,\s*\d{1,18}){99,})\s*\)", re.IGNORECASE)
 """A hundred numbers and more, all of which Spark takes for integers of 32 or 64 bits."""
 _LARGEST_INT = 2**31 - 1
@@ -52,7 +54,7 @@ class LongLists:
     def put_back(self, tree: exp.Expr) -> bool:
         """Put the numbers in the place of their marks; False where a mark was not found as a list of one."""
         left = set(self._lists)
-        for node in tree.find_all(exp.In):
+        for node in list(nodes_of(tree, exp.In)):
             mark = node.expressions[0].name if len(node.expressions) == 1 else ""
             if mark in left:
                 left.remove(mark)

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.predicates.long_lists import LongLists
+from spark_jobs.predicates.nodes import nodes_of
 
 _READ_OTHERWISE = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)")
 _OF_ITS_FILE = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
@@ -85,4 +86,4 @@ def column_path(column: exp.Expr) -> tuple[str, ...] | None:
 
 def has_subquery(predicate: exp.Expr) -> bool:
     """Whether the predicate reads anything besides the source's own row."""
-    return predicate.find(exp.Select, exp.Subquery, exp.Exists) is not None
+    return any(True for _ in nodes_of(predicate, exp.Select, exp.Subquery, exp.Exists))

@@ -8,6 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from sqlglot import exp
 
 from spark_jobs.errors import BadSpecError
+from spark_jobs.predicates.nodes import nodes_of
 from spark_jobs.projection.names import FieldIndex
 from spark_jobs.projection.paths import ColumnPath, Member
 from spark_jobs.projection.tree import ProjectionTree, merge_paths
@@ -30,13 +31,13 @@ def takes_all(tree: exp.Expr) -> bool:
     """Whether a query wants every column: by a star, or by a pivot, which groups by all that it does not name."""
     return any(
         isinstance(node, exp.Pivot) or not isinstance(node.parent, exp.Count)
-        for node in tree.find_all(exp.Pivot, exp.Star)
+        for node in nodes_of(tree, exp.Pivot, exp.Star)
     )
 
 
 def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
     """The dotted names in a tree, each with the members that follow it."""
-    for column in tree.find_all(exp.Column):
+    for column in nodes_of(tree, exp.Column):
         names = [part.name for part in column.parts]
         node: exp.Expr = column
         while isinstance(node.parent, exp.Dot) and node.parent.this is node:

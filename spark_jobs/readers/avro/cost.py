@@ -34,7 +34,7 @@ class Costs:
     flat_bytes: float = 12e6
     unpack: float = 0.8e-9
     search: float = 0.2e-9
-    walk: float = 0.85e-9
+    walk: float = 0.6e-9
     row: float = 5e-9
     value: float = 60e-9
     spark_byte: float = 2e-9

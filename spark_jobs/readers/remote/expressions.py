@@ -305,11 +305,23 @@ class Expressions:
 
     def among(self, node: exp.Expr, items: Sequence[exp.Expr], *, has_null: bool) -> exp.Expr:
         """`node IN (items)`, none of them NULL; `has_null` tells that the list has one as well."""
-        subject, values = self.value(node), [self.value(item) for item in items]
+        subject = self.value(node)
+        if subject.is_integer and (numbers := _bigints(items)) is not None:
+            made = [subject.tree(), *map(literals.number, numbers), *([exp.Null()] if has_null else [])]
+            return one_of(made[0], made[1:], self._dialect)
+        values = [self.value(item) for item in items]
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types would be cast to be compared")
         made = [value.text.equal() if value.text is not None else value.tree() for value in (subject, *values)]
         return one_of(made[0], [*made[1:], *([exp.Null()] if has_null else [])], self._dialect)
+
+
+def _bigints(items: Sequence[exp.Expr]) -> list[int] | None:
+    """Whole numbers that are written out and fit 64 bits; None where an item is anything else."""
+    if not all(type(item) is exp.Literal and not item.is_string and item.name.isdigit() for item in items):
+        return None
+    numbers = [int(item.name) for item in items]
+    return numbers if max(numbers) < 2**63 else None
 
 
 def _characters(value: Value) -> exp.Expr:

@@ -86,7 +86,12 @@ def longest_path(tree: exp.Expr, length: Callable[[exp.Expr, exp.Expr], int]) ->
     while pending:
         here, passed = pending.pop()
         longest = max(longest, passed)
-        pending += [(child, passed + length(here, child)) for child in here.iter_expressions()]
+        for child in here.iter_expressions():
+            reached = passed + length(here, child)
+            if isinstance(child, exp.Literal):
+                longest = max(longest, reached)
+            else:
+                pending.append((child, reached))
     return longest
 
 

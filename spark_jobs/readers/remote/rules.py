@@ -9,6 +9,8 @@ from itertools import pairwise
 from sqlglot import Dialect, TokenType
 from sqlglot.errors import SqlglotError
 
+from spark_jobs.predicates.long_lists import shortened
+
 _BEFORE_OPERANDS = frozenset(
     {TokenType.L_PAREN, TokenType.COMMA, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT}
     | {TokenType.GTE, TokenType.NULLSAFE_EQ, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.LIKE}
@@ -42,7 +44,7 @@ def reads_alike(text: str, *, escaped_literals: bool = False, double_quoted_name
     if "+" not in text:
         return True
     try:
-        tokens = Dialect.get_or_raise("spark").tokenize(text)
+        tokens = Dialect.get_or_raise("spark").tokenize(shortened(text))
     except SqlglotError:
         return False
     kinds = [TokenType.COMMA, *(token.token_type for token in tokens)]
