@@ -16,6 +16,7 @@ from spark_jobs.errors import RemoteFailedError, RemoteRefusedError, UnknownColu
 from spark_jobs.folding import folding
 from spark_jobs.predicates.parse import conjuncts, parse_predicate
 from spark_jobs.projection.resolve import Projection, resolve
+from spark_jobs.readers.predicate_settings import misread
 from spark_jobs.readers.protocol import RemoteSource, ScanRequest, TableStatistics, unsupported
 from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
@@ -23,7 +24,7 @@ from spark_jobs.readers.remote.classify import Classified, classify
 from spark_jobs.readers.remote.client import connect
 from spark_jobs.readers.remote.jdbc import jdbc_route
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
-from spark_jobs.readers.remote.rules import SparkRules, reads_alike
+from spark_jobs.readers.remote.rules import SparkRules
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan, may_be_gathered
 from spark_jobs.readers.remote.stand_in import StandIn
 from spark_jobs.readers.remote.statistics import statistics
@@ -138,12 +139,7 @@ class OpenedRemote(OpenedSource):
         """What the database can evaluate of the predicate as Spark would."""
         if request.predicate is None or not self._remote.spec.filter_pushdown:
             return _nothing(self._table.dialect)
-        conf = self._spark.conf
-        alike = reads_alike(
-            request.where or "",
-            escaped_literals=conf.get("spark.sql.parser.escapedStringLiterals", "false") == "true",
-            double_quoted_names=conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true",
-        )
+        alike = misread(self._spark, request.where or "") is None
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=folding(self._spark))
         return classify(request.predicate, self._table, rules)
 

@@ -112,6 +112,12 @@ class RemoteSourceSpec(Message):
         """Bounds may be given as numbers."""
         return str(bound) if isinstance(bound, int) and not isinstance(bound, bool) else bound
 
+    @field_validator("query")
+    @classmethod
+    def _without_end(cls, query: str | None) -> str | None:
+        """A semicolon behind it has no place where the query is part of another."""
+        return None if query is None else query.strip().rstrip("; \n")
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.table is None) == (self.query is None):

@@ -20,12 +20,13 @@ from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.name_keys import name_key
 from spark_jobs.predicates.nodes import nodes_of
-from spark_jobs.predicates.parse import parse_predicate
+from spark_jobs.predicates.parse import parse_predicate, without_relation
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import has_column, location, max_depth, scan_root
-from spark_jobs.projection.needed import needed, takes_all
-from spark_jobs.projection.paths import quote_name
+from spark_jobs.projection.needed import named_by_functions, needed, takes_all
+from spark_jobs.projection.paths import ColumnPath, Member, quote_name
 from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
+from spark_jobs.projection.tree import merge_paths
 from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
@@ -168,7 +169,7 @@ class OpenedSource:
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """What the reader must deliver for a projection and a predicate."""
-        predicate = None if where is None else parse_predicate(where)
+        predicate = self._understood(where)
         columns, implicit = set(projection.table_columns), set(projection.implicit)
         if where is not None and predicate is None:
             columns |= set(self.schema.fieldNames())
@@ -195,14 +196,25 @@ class OpenedSource:
             spark_only(where),
         )
 
-    def query_request(self, tree: exp.Expr, where: str | None) -> tuple[ScanRequest, tuple[str, ...]]:
+    def _understood(self, where: str | None) -> exp.Expr | None:
+        """A predicate's tree; None where there is none, or a name in it would be taken for a function."""
+        tree = None if where is None else parse_predicate(where)
+        functions = {name.lower() for name in named_by_functions(tree)} if tree is not None else set()
+        return None if functions & {name.lower() for name in self.schema.fieldNames()} else tree
+
+    def query_request(
+        self, tree: exp.Expr, where: str | None, words: frozenset[str]
+    ) -> tuple[ScanRequest, tuple[str, ...]]:
         """What the reader must deliver for a query over this source alone, and remarks for the report.
 
-        `where` is the query's predicate where a reader may apply it.
+        `where` is the query's predicate where a reader may apply it; `words` may be names that its tree lacks.
         """
-        found = self.projection([quote_name(name) for name in sorted(self.mentioned(tree))])
+        others = {name for name in self.schema.fieldNames() if name.lower() in words}
+        found = self.projection([quote_name(name) for name in sorted(self.mentioned(tree) | others)])
         implicit = self._source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         asked = needed(tree, self.schema, case_sensitive=self._case_sensitive)
+        whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
+        asked = asked.merged_with(whole, case_sensitive=self._case_sensitive)
         return self.request(replace(found, implicit=implicit, tree=asked), where), found.notes
 
     def _pruned(
@@ -237,8 +249,7 @@ class OpenedSource:
             self.schema, second.name, case_sensitive=self._case_sensitive
         ):
             return node
-        rest = [part.copy() for part in reversed(node.parts[1:])]
-        return exp.Column(**dict(zip(("this", "table", "db"), rest, strict=False)))
+        return without_relation(node)
 
     def mentioned(self, tree: exp.Expr) -> set[str]:
         """Top-level columns a predicate or query may refer to: any part of a dotted name counts."""
@@ -247,6 +258,7 @@ class OpenedSource:
             for column in nodes_of(tree, exp.Column, exp.Dot)
             for part in column.find_all(exp.Identifier)
         }
+        parts |= {name_key(name, case_sensitive=False) for name in named_by_functions(tree)}
         if takes_all(tree):
             return set(self.schema.fieldNames())
         return {

@@ -15,7 +15,9 @@ from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.figures import SampleCache
 from spark_jobs.joins.planner import JoinPlanner
 from spark_jobs.joins.views import PrivateViews
-from spark_jobs.predicates.parse import read_alike
+from spark_jobs.predicates.parse import read_alike, with_intervals_grouped
+from spark_jobs.projection.needed import lost_words
+from spark_jobs.readers.predicate_settings import hides_names
 from spark_jobs.readers.protocol import AnySource, spark_only
 from spark_jobs.result import PushdownResult, ScanResult, Shape, check
 from spark_jobs.source import OpenedSource, open_source
@@ -32,18 +34,29 @@ class SqlPlanner:
         self._views = PrivateViews(spark)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
-        """Raises BadSpecError where the text is no query over declared sources."""
+        """Raises BadSpecError where the text is no query over declared sources, or nests too deeply."""
+        try:
+            return self._plan(sql, joins)
+        except RecursionError as problem:
+            raise BadSpecError("query: its expressions lie too deep in each other to be planned") from problem
+
+    def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = self._parsed(sql)
         tables = list(tree.find_all(exp.Table))
-        if isinstance(tree, exp.Select) and len(tables) == 1 and (named := self._sources.get(_plain_name(tables[0]))):
+        named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
+        if named is not None and isinstance(tree, exp.Select) and self._says_all(sql, tables[0]):
             return self._over_one(sql, tree, named)
         return JoinPlanner(self._spark, self._sources, joins, self._cache, self._views).plan(sql)
+
+    def _says_all(self, sql: str, table: exp.Table) -> bool:
+        """Whether the tree of a query over one table tells what is read of it, under the table's own names."""
+        return not table.alias_column_names and "|>" not in sql and not hides_names(self._spark, sql)
 
     def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """One reference to one source: its WHERE reaches the source's reader."""
         opened = open_source(self._spark, source)
         where = self._where(sql, tree, opened)
-        request, notes = opened.query_request(tree, where)
+        request, notes = opened.query_request(tree, where, lost_words(sql, tree))
         request = replace(request, spark_only=spark_only(sql))
 
         def shaped(frame: DataFrame) -> DataFrame:
@@ -63,7 +76,7 @@ class SqlPlanner:
             raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
         if not isinstance(tree, exp.Query):
             raise BadSpecError("query: only SELECT is possible")
-        return tree
+        return with_intervals_grouped(tree)
 
     def _where(self, sql: str, tree: exp.Select, opened: OpenedSource) -> str | None:
         """The WHERE over the source's own columns, or None where Spark alone must apply it.

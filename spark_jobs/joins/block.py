@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from spark_jobs.joins.factored import factored
 from spark_jobs.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
+from spark_jobs.joins.kept import unit_of
 from spark_jobs.joins.text import expression_of
 from spark_jobs.predicates.parse import conjuncts
 
@@ -27,7 +28,8 @@ class Block:
 
     `relations` are its tables and sub-queries by lower-case name, in the order of the text; `columns` their columns.
     `joins` are the syntax trees of the plan's joins, by the joins' identity. `hidden` are the relations on the right of
-    semi and anti joins, whose columns nothing above these sees.
+    semi and anti joins, whose columns nothing above these sees. `shadows` tells that some name in an ON would mean
+    another column elsewhere, where more relations are seen.
     """
 
     select: exp.Select
@@ -36,6 +38,7 @@ class Block:
     columns: Mapping[str, frozenset[str] | None]
     joins: Mapping[int, exp.Join] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    shadows: bool = False
 
     def is_table(self, name: str) -> bool:
         """Whether a relation is a table by its name, and neither a sub-query nor a common table expression."""
@@ -71,6 +74,8 @@ def conjunct_of(node: exp.Expr, columns: Mapping[str, frozenset[str] | None]) ->
     """A condition with the relations that it refers to; one whose columns are not all certain may not be moved."""
     if node.find(exp.Query, exp.Exists, exp.Window, exp.Lambda, *_NONDETERMINISTIC) is not None:
         return Conjunct(node, frozenset(), movable=False)
+    if any(not isinstance(unit_of(each), exp.Literal) for each in node.find_all(exp.TimestampTrunc)):
+        return Conjunct(node, frozenset(), movable=False)
     owners = [owner(column, columns) for column in node.find_all(exp.Column)]
     if None in owners or node.find(exp.Star) is not None:
         return Conjunct(node, frozenset(), movable=False)
@@ -87,6 +92,7 @@ class _Reader:
         self._columns: dict[str, frozenset[str] | None] = {}
         self._joins: dict[int, exp.Join] = {}
         self._hidden: set[str] = set()
+        self._shadows = False
 
     def block(self) -> Block | None:
         source = self._select.args.get("from_")
@@ -98,8 +104,9 @@ class _Reader:
         plan = self._chained(self._plan(source.this), self._select.args.get("joins") or [])
         where = self._select.args.get("where")
         if where is not None:
-            plan = Filter(self._conjuncts(where.this), plan)
-        return Block(self._select, plan, self._relations, self._columns, self._joins, frozenset(self._hidden))
+            plan = Filter(self._conjuncts(where.this, plan.names), plan)
+        hidden = frozenset(self._hidden)
+        return Block(self._select, plan, self._relations, self._columns, self._joins, hidden, self._shadows)
 
     def _collect(self, node: exp.Expr) -> bool:
         """Note the relations of a part of FROM; false where one has no name, or a name is there twice."""
@@ -123,8 +130,9 @@ class _Reader:
             using = join.args.get("using") or join.method == "NATURAL"
             on = join.args.get("on")
             kind = _kind(join)
-            conditions = () if on is None else self._conjuncts(on)
-            plan = Join(plan, self._plan(join.this), kind, conditions, hinted or bool(join.hint))
+            right = self._plan(join.this)
+            conditions = () if on is None else self._conjuncts(on, plan.names | right.names)
+            plan = Join(plan, right, kind, conditions, hinted or bool(join.hint))
             self._joins[id(plan)] = join
             if kind in (JoinKind.SEMI, JoinKind.ANTI):
                 self._hidden |= plan.right.names
@@ -138,10 +146,26 @@ class _Reader:
             return Leaf(node.alias_or_name.lower())
         return self._chained(Leaf(group.alias_or_name.lower()), group.args.get("joins") or [])
 
-    def _conjuncts(self, condition: exp.Expr) -> tuple[Conjunct, ...]:
-        # Above a semi or anti join its right side has no columns: the same name may mean one of a query around.
-        visible = {name: columns for name, columns in self._columns.items() if name not in self._hidden}
-        return tuple(conjunct_of(part, visible) for each in conjuncts(condition) for part in factored(each))
+    def _conjuncts(self, condition: exp.Expr, among: frozenset[str]) -> tuple[Conjunct, ...]:
+        # Of relations that come later, and above a semi or anti join of its right side, the condition sees no columns:
+        # the same name may mean one of a query around, or a variable.
+        visible = {name: self._columns[name] for name in among - self._hidden}
+        others = {name: known for name, known in self._columns.items() if name not in visible}
+        parts = [part for each in conjuncts(condition) for part in factored(each)]
+        self._shadows |= any(_is_shadowed(part, visible, others) for part in parts)
+        return tuple(conjunct_of(part, visible) for part in parts)
+
+
+def _is_shadowed(
+    node: exp.Expr, visible: Mapping[str, frozenset[str] | None], others: Mapping[str, frozenset[str] | None]
+) -> bool:
+    """Whether a column of a condition may be one of other relations to those who see them as well."""
+    for column in node.find_all(exp.Column):
+        first = column.parts[0].name.lower()
+        is_named = len(column.parts) > 1 and owner(column, visible) is not None
+        if not is_named and any(first == name or known is None or first in known for name, known in others.items()):
+            return True
+    return False
 
 
 def _group(node: exp.Expr) -> exp.Table | None:

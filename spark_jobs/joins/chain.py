@@ -70,7 +70,10 @@ class CatalystChain:
 
     def expression(self, conjunct: Conjunct) -> JavaObject:
         """Spark's expression of a condition of the chain."""
-        return self.expressions[self.graph.conjuncts.index(conjunct)]
+        # Two of Spark's may have one form here, as casts have none.
+        same = (number for number, each in enumerate(self.graph.conjuncts) if each is conjunct)
+        place = next(same, None)
+        return self.expressions[self.graph.conjuncts.index(conjunct) if place is None else place]
 
     def obstacle(self, *, ansi: bool) -> str | None:
         """Why the chain must stay as it is, None where it need not."""
@@ -116,9 +119,11 @@ def conjuncts_of(condition: JavaObject) -> list[JavaObject]:
 
 def nodes(tree: JavaObject) -> Iterator[JavaObject]:
     """A tree of Spark's, and all trees in it."""
-    yield tree
-    for child in elements(tree.children()):
-        yield from nodes(child)
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += reversed(list(elements(node.children())))
 
 
 def computes(plan: JavaObject) -> bool:

@@ -39,7 +39,11 @@ class Equalities:
         pair = column_equality(condition.node)
         if pair is None or self.relations(condition).bit_count() != 2:
             return None
-        keys: list[Key] = [(owner(column, self._block.columns) or "", column.name.lower()) for column in pair]
+        visible = {name: known for name, known in self._block.columns.items() if name not in self._block.hidden}
+        owners = [owner(column, visible) for column in pair]
+        if None in owners:
+            return None
+        keys: list[Key] = [(name or "", column.name.lower()) for name, column in zip(owners, pair, strict=True)]
         numbers = [self._number(key[0]) for key in keys]
         return Equality(numbers[0], keys[0], numbers[1], keys[1])
 

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
@@ -20,6 +22,7 @@ from spark_jobs.folding import value_of
 from spark_jobs.joins.budget import AnalysisClock
 from spark_jobs.joins.cardinality import ColumnFigures, KeyValues, RelationFigures, share_kept
 from spark_jobs.joins.sample import Sample, look
+from spark_jobs.joins.text import written
 from spark_jobs.predicates.compile import compile_filter
 from spark_jobs.predicates.derive import Scope
 from spark_jobs.predicates.vector import VectorFilter
@@ -146,8 +149,17 @@ class SourceFigures:
         files = self._listed(source, opened)
         if files is None or not isinstance(source, Source):
             return _by_statistics(opened, wanted) if isinstance(opened, CountedSource) else None
-        schema = opened.schema
-        named = {field.name.lower(): field.name for field in schema.fields}
+        try:
+            return self._of_files(source, files, opened.schema, wanted)
+        except (pa.ArrowException, PySparkException, KeyError, OverflowError):
+            # Types that Arrow does not count, or that have no room in its numbers: an estimate is not worth a failure.
+            return None
+
+    def _of_files(
+        self, source: Source, files: Sequence[InputFile], schema: t.StructType, wanted: Wanted
+    ) -> RelationFigures:
+        inside = _directory_columns(files)
+        named = {field.name.lower(): field.name for field in schema.fields if field.name.lower() not in inside}
         mentioned = {column.parts[0].name.lower() for each in wanted.conditions for column in each.find_all(exp.Column)}
         columns = frozenset(named[name] for name in wanted.keys | mentioned if name in named)
         stored = sum(file.size for file in files)
@@ -251,10 +263,18 @@ def _key_values(sample: Sample, name: str, kept: pa.BooleanArray | None, *, cert
     return KeyValues(values, kept_ones, certain)
 
 
+def _directory_columns(files: Sequence[InputFile]) -> frozenset[str]:
+    """What may be columns that Spark takes from the names of directories, whatever the files have of these names."""
+    directories = {file.uri.rpartition("/")[0] for file in files}
+    parts = {part for directory in directories for part in directory.split("/") if "=" in part}
+    return frozenset(unquote(part).partition("=")[0].lower() for part in parts)
+
+
 def _is_read_alike(sample: Sample, schema: t.StructType, names: Collection[str]) -> bool:
-    """Whether Arrow reads in columns of a columnar file what Spark does, by their types."""
+    """Whether Arrow reads in columns of a columnar file what Spark does, by their names and types."""
     fields = [field for field in schema.fields if field.name in names]
-    return {field.name for field in fields} <= set(sample.table.column_names) and all(
+    seen = set(sample.table.column_names) - sample.respelt
+    return {field.name for field in fields} <= seen and all(
         _has_plain_values(sample.table.column(field.name), field.dataType) for field in fields
     )
 
@@ -274,7 +294,7 @@ def _has_plain_values(column: pa.ChunkedArray, kind: t.DataType) -> bool:
 
 def _by_statistics(opened: CountedSource, wanted: Wanted) -> RelationFigures | None:
     """Figures of a source by its own statistics, which prove nothing."""
-    where = " AND ".join(f"({each.sql(dialect='spark')})" for each in wanted.conditions)
+    where = " AND ".join(f"({written(each)})" for each in wanted.conditions)
     found = opened.statistics(where or None, sorted(wanted.keys))
     if found is None:
         return None

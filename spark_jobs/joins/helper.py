@@ -107,7 +107,8 @@ class _TextQuery:
         return self._facts.of(_key(table), self._frames[_key(table)], wanted)
 
     def _types(self, block: Block) -> ColumnTypes:
-        tables = {name: node for name, node in block.relations.items() if isinstance(node, exp.Table)}
+        relations = block.relations.items()
+        tables = {name: node for name, node in relations if isinstance(node, exp.Table) and block.is_table(name)}
         schemas = {name: self._frames[_key(node)].schema for name, node in tables.items() if _key(node) in self._frames}
         return ColumnTypes(schemas, case_sensitive=False)
 

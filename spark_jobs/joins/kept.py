@@ -12,11 +12,12 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from spark_jobs.errors import BadSpecError
+from spark_jobs.predicates.parse import with_intervals_grouped
 
 _TYPED = "typed_literal"
 _NEGATED = "is_not"
 _SPELT = "spelt"
-_UNIT = "unit"
+UNIT = "unit"
 _CAST = "cast"
 _SUFFIXES = {exp.DType.TINYINT: "Y", exp.DType.SMALLINT: "S", exp.DType.BIGINT: "L", exp.DType.DOUBLE: "D"}
 """What numbers of some types end in; `1L` is read as a cast of 1."""
@@ -24,7 +25,7 @@ _KINDS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ, exp.DType
 
 _Arguments = Callable[[exp.Expr], Sequence[exp.Expr]]
 _SPELLINGS: dict[str, tuple[type[exp.Expr], _Arguments]] = {
-    "DATE_TRUNC": (exp.TimestampTrunc, lambda node: (node.meta[_UNIT], node.this)),
+    "DATE_TRUNC": (exp.TimestampTrunc, lambda node: (node.meta[UNIT], node.this)),
     "DATE_SUB": (exp.TsOrDsAdd, lambda node: (node.this, node.expression.this)),
     "INSTR": (exp.StrPosition, lambda node: (node.this, node.args["substr"])),
     "LOG2": (exp.Log, lambda node: (node.expression,)),
@@ -50,7 +51,7 @@ def _spelt(name: str, kind: type[exp.Expr]) -> Callable[[list[exp.Expr]], exp.Ex
             node.meta[_SPELT] = name
             if kind is exp.TimestampTrunc:
                 # Read in capital letters, whatever it was.
-                node.meta[_UNIT] = arguments[0]
+                node.meta[UNIT] = arguments[0]
         return node
 
     return marked
@@ -107,6 +108,13 @@ class KeptSpark(Spark):
             return str(super().sql(expression, key, comment))
 
 
+def unit_of(node: exp.TimestampTrunc) -> exp.Expr:
+    """What a time is cut to, as it was written."""
+    found = node.meta.get(UNIT, node.args.get("unit"))
+    assert isinstance(found, exp.Expr)
+    return found
+
+
 def read(sql: str) -> exp.Expr:
     """The tree of a text in Spark's dialect, whose `sql(dialect=KeptSpark)` Spark takes for the same.
 
@@ -118,7 +126,7 @@ def read(sql: str) -> exp.Expr:
             "query: the driver's sqlglot is its compiled build, whose dialects cannot be extended; "
             "uninstall the package sqlglotc there (what `pip install sqlglot[c]` adds)"
         )
-    return sqlglot.parse_one(sql, dialect=KeptSpark)
+    return with_intervals_grouped(sqlglot.parse_one(sql, dialect=KeptSpark))
 
 
 def is_typed_literal(node: exp.Expr) -> bool:

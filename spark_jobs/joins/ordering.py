@@ -159,6 +159,8 @@ class Ordering:
             expression = expression_of(node)
             if expression is None:
                 return self._tables(node, name, (*self._conditions(block, name), *more), keys)
+            if expression.parent is not None and expression.parent.args.get("recursive"):
+                return None
             node = expression
         figures = self._derived(node.this, name)
         return None if figures is None else self._within_ranks(figures, node.this, name, self._conditions(block, name))

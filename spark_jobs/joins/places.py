@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.text import named_tables
+from spark_jobs.predicates.parse import without_relation
 from spark_jobs.readers.protocol import AnySource
 from spark_jobs.source import OpenedSource
 
@@ -19,6 +20,8 @@ _SPELT_ONCE = (
     *(t.DateType, t.TimestampType, t.TimestampNTZType),
 )
 """Types whose values are equal only if they are the same in every respect, unlike doubles with their two zeros."""
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps the declared type of columns of char and varchar."""
 _ANY = ""
 """Stands for the relation of a column that is given without one."""
 
@@ -49,11 +52,11 @@ def places_of(tree: exp.Expr, declared: Mapping[str, AnySource], opened: Mapping
 
 
 def in_block(block: Block, by_view: Mapping[str, Place]) -> dict[str, Place]:
-    """The sources among a block's relations, by their names in it."""
+    """The sources among a block's relations, by their names in it, whose columns have their own names there."""
     return {
         name: by_view[node.name]
         for name, node in block.relations.items()
-        if isinstance(node, exp.Table) and node.name in by_view
+        if isinstance(node, exp.Table) and node.name in by_view and not node.alias_column_names
     }
 
 
@@ -66,8 +69,7 @@ def unqualified(node: exp.Expr, relation: str) -> exp.Expr:
     """A column reference without the name of its relation."""
     if not isinstance(node, exp.Column) or len(node.parts) < 2 or node.parts[0].name.lower() != relation:
         return node
-    rest = [part.copy() for part in reversed(node.parts[1:])]
-    return exp.Column(**dict(zip(("this", "table", "db"), rest, strict=False)))
+    return without_relation(node)
 
 
 class ColumnTypes:
@@ -78,8 +80,10 @@ class ColumnTypes:
         self._kinds: dict[tuple[str, str], list[t.DataType]] = {}
         for relation, schema in schemas.items():
             for field in schema.fields:
+                # Spark pads what a catalogue has as char(n) when it is compared.
+                kind = t.NullType() if _DECLARED in field.metadata else field.dataType
                 for holder in (relation, _ANY):
-                    self._kinds.setdefault((holder, self._spelt(field.name)), []).append(field.dataType)
+                    self._kinds.setdefault((holder, self._spelt(field.name)), []).append(kind)
 
     def spelt_once(self, left: exp.Column, right: exp.Column) -> bool:
         """Whether two columns have one type, whose values are equal only if they are the same."""

@@ -28,10 +28,13 @@ from spark_jobs.joins.push import reaching
 from spark_jobs.joins.reduction import Reducer, Reduction
 from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery
 from spark_jobs.joins.same import Framed, reads_alike
-from spark_jobs.joins.text import ReadQuery, named_tables, parsed, swapped
+from spark_jobs.joins.text import ReadQuery, named_tables, parsed, swapped, written
 from spark_jobs.joins.used import Used
 from spark_jobs.joins.views import PrivateViews
+from spark_jobs.predicates.parse import read_alike
+from spark_jobs.projection.needed import lost_words
 from spark_jobs.projection.paths import quote_name
+from spark_jobs.readers.predicate_settings import hides_names, misread
 from spark_jobs.readers.protocol import AnySource, Source, spark_only
 from spark_jobs.source import open_sources
 
@@ -105,12 +108,13 @@ class JoinPlanner:
             analysed = cache(self._spark.sql)
             if not _means_what_it_says(query, analysed):
                 where, scans = {}, [request.scan(None) for request in requests]
+            is_plain = _is_plain(sql)
             figures = SourceFigures(self._spark, self._samples)
             prospects = Prospects(self._spark, self._options, self._samples.clock, figures, places)
             started = time.perf_counter()
             found = {} if prospects.obstacle else self._reductions(figures, scans, tree, places, names, where)
             read = {request.place.view: frozenset(request.columns) for request in requests}
-            ordered = self._ordered(query, places, names, analysed, figures, read, prospects.obstacle)
+            ordered = self._ordered(query, places, names, analysed, figures, read, prospects.obstacle, is_plain)
             frame = with_hints(analysed(ordered.text), ordered.broadcast)
             prospects.learn(time.perf_counter() - started, ordered.joins)
             held = ViewQuery(self._spark, self._private, ordered.text, ordered.broadcast, frames, frame)
@@ -150,15 +154,19 @@ class JoinPlanner:
         figures: SourceFigures,
         read: Mapping[str, frozenset[str]],
         idle: str | None,
+        is_plain: bool,
     ) -> OrderedQuery:
-        """The query with its joins in order, unless there is nothing to order, or a reason to leave it."""
+        """The query with its joins in order, unless there is nothing to order, or a reason to leave it.
+
+        `is_plain` tells that its constants are what they seem.
+        """
         by_view = {place.view: place for place in places}
 
         def of(
             table: exp.Table, name: str, conditions: tuple[exp.Expr, ...], keys: frozenset[str]
         ) -> RelationFigures | None:
             place = by_view.get(table.name)
-            if place is None:
+            if place is None or table.alias_column_names:
                 return None
             parts = tuple(each.transform(unqualified, name) for each in conditions)
             wanted = Wanted(name, parts, keys, read[place.view])
@@ -167,7 +175,7 @@ class JoinPlanner:
         def types(block: Block) -> ColumnTypes:
             return types_of(in_block(block, by_view), case_sensitive=self._case_sensitive)
 
-        lists_keys = not _is_read_often(places, figures)
+        lists_keys = is_plain and not _is_read_often(places, figures)
         ordering = Ordering(self._spark, self._options, names, of, types, idle, hints_joins=True, lists_keys=lists_keys)
         return ordering.ordered(query, analysed)
 
@@ -186,8 +194,8 @@ class JoinPlanner:
         self, sql: str, tree: exp.Expr, places: list[Place], columns: Mapping[str, frozenset[str]]
     ) -> list[_Request]:
         only = spark_only(sql)
-        aliases = [node.alias_or_name for node in tree.find_all(exp.Table, exp.Subquery, exp.CTE)]
-        used = Used(tree, aliases, case_sensitive=self._case_sensitive)
+        hidden, words = hides_names(self._spark, sql), lost_words(sql, tree)
+        used = Used(tree, case_sensitive=self._case_sensitive, hides_names=hidden, words=words)
         requests = []
         for place in places:
             names = place.source.schema.fieldNames()
@@ -200,11 +208,10 @@ class JoinPlanner:
     def _conditions(self, sql: str, tree: exp.Expr, places: list[Place], names: OutputNames) -> dict[str, str]:
         """For each view the conditions that may reach its reader, as text.
 
-        Texts with backslashes are left to Spark because writing them anew would hide them from those who judge them,
-        and double quotes are where they may hold names. Where names differ by case alone, none is certain.
+        Texts with backslashes are left to Spark because writing them anew would hide them from those who judge them.
+        Where names differ by case alone, none is certain.
         """
-        quoted = self._spark.conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in sql
-        if "\\" in sql or quoted or self._case_sensitive:
+        if not _is_plain(sql) or misread(self._spark, sql) is not None or self._case_sensitive:
             return {}
         by_view = {place.view: place for place in places}
         found: dict[str, str] = {}
@@ -214,7 +221,7 @@ class JoinPlanner:
             reached = reaching(block.plan, block.columns, types.spelt_once)
             for name, place in here.items():
                 parts = [part.transform(unqualified, name) for part in reached[name]]
-                text = " AND ".join(f"({part.sql(dialect='spark')})" for part in parts)
+                text = " AND ".join(f"({written(part)})" for part in parts)
                 if text and place.table.args.get("sample") is None:
                     found[place.view] = text
         return found
@@ -228,6 +235,11 @@ def _is_read_often(places: Sequence[Place], figures: SourceFigures) -> bool:
     times = Counter(place.declared.name for place in places)
     often = {place.declared.name: place for place in places if times[place.declared.name] > _OFTEN}
     return any((figures.bytes(each.declared, each.source) or 0) > _LARGE for each in often.values())
+
+
+def _is_plain(sql: str) -> bool:
+    """Whether constants in a text are what they seem, to those who do not ask Spark."""
+    return "\\" not in sql and read_alike(sql)
 
 
 def _means_what_it_says(query: ReadQuery, analysed: Framed) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from spark_jobs.joins.graph import Conjunct, Filter, Join, Leaf, Plan, Project
 from spark_jobs.joins.places import ColumnTypes, Place, in_block, unqualified
 from spark_jobs.joins.push import column_equality, reaching
 from spark_jobs.joins.result import NamedScan
+from spark_jobs.joins.text import written
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.protocol import RemoteSource, Source
 
@@ -28,6 +30,8 @@ _WORTH_A_JOB = 256 << 20
 """Bytes of a large side of which leaving out a part is worth a job of Spark's that reads the small side's keys."""
 _FEWER = 10
 """The large side has at least so many times the keys."""
+_TIME = re.compile(r"Current|Local|Utc|Unix|Now|Rand|Uuid|Session|User")
+"""How sqlglot's names of functions begin that may give another value each time."""
 _FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO, SourceFormat.ORC})
 """Formats of which a reader leaves out rows or bytes by a list of keys; Spark's join does it for the others."""
 
@@ -67,7 +71,7 @@ class Reducer:
         reached = reaching(block.plan, block.columns, types.spelt_once)
         for small, larges in self._pairs(block, here, types):
             conditions = reached[small.name]
-            if not conditions:
+            if not conditions or any(map(_depends_on_time, conditions)):
                 continue
             reachable = _carried(block, small, [0], types)
             paying = [
@@ -82,8 +86,8 @@ class Reducer:
             note = f"{len(keys)} values of {small.column.name} in {small.place.key} became a condition"
             for large in paying:
                 for condition in set(found[large.name]) - set(reached[large.name]):
-                    text = condition.transform(unqualified, large.name).sql(dialect="spark")
-                    yield Reduction(large.place.view, str(text), note)
+                    text = written(condition.transform(unqualified, large.name))
+                    yield Reduction(large.place.view, text, note)
 
     def _pairs(
         self, block: Block, here: Mapping[str, Place], types: ColumnTypes
@@ -149,6 +153,14 @@ class Reducer:
         if len(values) > MAX_KEYS or any(isinstance(value, str) and set(value) & set("'\\") for value in values):
             return None
         return sorted(values)
+
+
+def _depends_on_time(condition: exp.Expr) -> bool:
+    """Whether a condition may keep other rows when the query runs than while it is planned."""
+    return any(
+        isinstance(node, exp.Anonymous) or _TIME.match(type(node).__name__) is not None
+        for node in condition.find_all(exp.Func)
+    )
 
 
 def _carried(

@@ -23,6 +23,8 @@ def obstacle(block: Block, chain: Chain, types: Types, *, ansi: bool) -> str | N
         return "a join is hinted"
     if block.select.args.get("hint") is not None:
         return "the query has hints of its own"
+    if block.shadows:
+        return "a name in an ON means another column to those who see more relations"
     merges = any(join.args.get("using") or join.method == "NATURAL" for join in _joins(block))
     for item in block.select.expressions:
         if isinstance(item, exp.Star) and (merges or any(item.args.values())):

@@ -43,7 +43,8 @@ Limits = Mapping[str, tuple[int, int]]
 class Sample:
     """Some rows of a source: `rows` it has in all, the rows seen in `groups`, each from one place of the files.
 
-    `exact` says that `rows` was counted and not estimated; `bytes` is the size of the files.
+    `exact` says that `rows` was counted and not estimated; `bytes` is the size of the files. `respelt` are columns that
+    some files have in another spelling, under which they were not seen.
     """
 
     rows: float
@@ -51,6 +52,7 @@ class Sample:
     bytes: int
     exact: bool = False
     limits: Limits = field(default_factory=dict)
+    respelt: frozenset[str] = frozenset()
     _distinct: dict[str, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _batches: dict[_Kinds, pa.RecordBatch | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -144,6 +146,7 @@ class _ParquetFile:
 
     def __init__(self, file: InputFile) -> None:
         self._file = pq.ParquetFile(file.storage.open(file.path))
+        self.names = frozenset(self._file.schema_arrow.names)
         self.rows = self._file.metadata.num_rows
         self.units = self._file.metadata.num_row_groups
 
@@ -182,6 +185,7 @@ class _OrcFile:
 
     def __init__(self, file: InputFile) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file.storage.open(file.path), mode="r"))
+        self.names = frozenset(self._file.schema.names)
         self.rows = self._file.nrows
         self.units = self._file.nstripes
 
@@ -213,7 +217,9 @@ def _columnar(
             for reader, unit in (units[at] for at in chosen)
         ]
     limits = _common([reader.limits(columns) for reader in readers if reader.rows]) if is_exact else {}
-    return Sample(float(counted if is_exact else rows), tuple(groups), size, is_exact, limits)
+    spellings = {(name.lower(), name) for reader in readers for name in reader.names}
+    respelt = frozenset(name for name in columns if any(k == name.lower() and s != name for k, s in spellings))
+    return Sample(float(counted if is_exact else rows), tuple(groups), size, is_exact, limits, respelt)
 
 
 def _common(limits: Sequence[Limits]) -> Limits:

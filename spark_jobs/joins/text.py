@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,9 @@ from sqlglot.errors import SqlglotError
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.kept import KeptSpark, read
 from spark_jobs.projection.paths import quote_name
+
+_SEED = re.compile(r"\s*REPEATABLE\s*\(\s*-?\d+\s*\)", re.IGNORECASE)
+"""What may follow the size of a sample."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def _before(clause: exp.With, below: exp.Expr) -> list[exp.CTE]:
     listed = list(clause.expressions)
     for place, each in enumerate(listed):
         if each is below:
-            return listed if clause.args.get("recursive") else listed[:place]
+            return listed[: place + bool(clause.args.get("recursive"))]
     return listed
 
 
@@ -147,5 +151,6 @@ def _alias_place(sql: str, table: exp.Table, end: int) -> int | None:
     for place in range(end, len(sql)):
         depth += {"(": 1, ")": -1}.get(sql[place], 0)
         if sql[place] == ")" and depth == 0:
-            return place + 1
+            seed = _SEED.match(sql, place + 1)
+            return place + 1 if seed is None else seed.end()
     return end

@@ -8,14 +8,21 @@ from sqlglot import exp
 
 from spark_jobs.name_keys import name_key
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
+from spark_jobs.projection.implicit import given_names
 
 
 class Used:
     """What a query mentions. Every name counts that could mean a column, so that none is ever missed."""
 
-    def __init__(self, tree: exp.Expr, aliases: Iterable[str], *, case_sensitive: bool) -> None:
-        """`aliases` are the names of all relations of the query."""
+    def __init__(
+        self, tree: exp.Expr, *, case_sensitive: bool, hides_names: bool = False, words: Iterable[str] = ()
+    ) -> None:
+        """`hides_names` tells that the query may mean columns that it does not name; `words` may be names as well."""
         self._tree = tree
+        self._hides_names = hides_names
+        # Joins in parentheses that have a name are none: it stands for all relations in them.
+        relations = tree.find_all(exp.Table, exp.Subquery, exp.CTE)
+        aliases = [each.alias_or_name for each in relations if not isinstance(each.this, exp.Table)]
         self._case_sensitive = case_sensitive
         self._aliases = {alias.lower() for alias in aliases}
         self._natural = any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
@@ -23,7 +30,8 @@ class Used:
         self._paths = [tuple(part.name for part in _parts(node)) for node in tree.find_all(exp.Column)]
         self._paths += [(name.name,) for join in tree.find_all(exp.Join) for name in _using(join)]
         self._members = {dot.expression.name for dot in tree.find_all(exp.Dot)}
-        self._given = {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
+        self._words = frozenset(words)
+        self._given = given_names(tree) | {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
 
     def columns(self, table: exp.Table, names: Iterable[str]) -> tuple[str, ...]:
         """Those of a table's columns that the query may mean."""
@@ -33,7 +41,7 @@ class Used:
         own, known = table.alias_or_name.lower(), frozenset(keys.values())
         mentioned = {part for path in self._paths for part in self._meant(path, own, known)}
         mentioned |= set(map(self._key, self._members))
-        return tuple(name for name, key in keys.items() if key in mentioned)
+        return tuple(name for name, key in keys.items() if key in mentioned or name.lower() in self._words)
 
     def implicit(
         self,
@@ -46,6 +54,8 @@ class Used:
 
         One without the table's name counts only if no table and no alias of the query goes by it.
         """
+        if table.alias_column_names:
+            return ()
         own, mine = table.alias_or_name.lower(), {name.lower() for name in names}
         known = frozenset[str]().union(*others.values()) | self._given
         found = set()
@@ -59,7 +69,7 @@ class Used:
 
     def _takes_all(self, table: exp.Table) -> bool:
         """Whether the query wants every column: by a star, a join on all common names, or groups by all others."""
-        if self._natural or self._pivots:
+        if self._natural or self._pivots or self._hides_names or table.alias_column_names:
             return True
         return any(self._covers(star, table) for star in self._tree.find_all(exp.Star))
 

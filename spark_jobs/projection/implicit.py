@@ -151,11 +151,32 @@ def implicit_references(
     implicit one, and `dir0.x` is data: a member of a column `dir0`.
     """
     found: dict[str, None] = {}
+    given = given_names(tree)
+    aliases = {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
+    others = {each.name.lower() for each in tree.find_all(exp.TableAlias) if not isinstance(each.parent, exp.Table)}
     for column in tree.find_all(exp.Column, bfs=False):
         name = named(column.name)
+        alone = column.name.lower() if len(column.parts) == 1 else ""
+        of_another = len(column.parts) > 1 and column.parts[0].name.lower() in others
+        if of_another or alone in given or (alone in aliases and _sees_aliases(column)):
+            continue
         if name and not any(has_column(schema, part.name, case_sensitive=case_sensitive) for part in column.parts):
             found[name] = None
     return tuple(found)
+
+
+def given_names(tree: exp.Expr) -> frozenset[str]:
+    """Lower-case names that a query gives to columns of its own relations."""
+    names = {name.name.lower() for several in tree.find_all(exp.Aliases) for name in several.expressions}
+    names |= {name.name.lower() for alias in tree.find_all(exp.TableAlias) for name in alias.columns}
+    return frozenset(names)
+
+
+def _sees_aliases(column: exp.Column) -> bool:
+    """Whether a column stands where names of the SELECT list come first."""
+    return (
+        column.find_ancestor(exp.Order, exp.Having, exp.Group) is not None and column.find_ancestor(exp.Window) is None
+    )
 
 
 def has_column(schema: StructType, name: str, *, case_sensitive: bool = False) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from pyspark.sql.types import ArrayType, DataType, StructType
@@ -13,6 +14,8 @@ from spark_jobs.projection.names import FieldIndex
 from spark_jobs.projection.paths import ColumnPath, Member
 from spark_jobs.projection.tree import ProjectionTree, merge_paths
 
+_WORD = re.compile(r"[^\W\d]\w*")
+
 
 def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> ProjectionTree:
     """The parts of a table that a predicate or query may read, rather too much than too little.
@@ -23,7 +26,8 @@ def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> Proje
     if takes_all(tree):
         return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], case_sensitive=True)
     columns = FieldIndex(schema, case_sensitive=case_sensitive)
-    paths = [path for names in _dotted(tree) for path in _readings(names, columns, case_sensitive)]
+    dotted = [*_dotted(tree), *((name,) for name in named_by_functions(tree))]
+    paths = [path for names in dotted for path in _readings(names, columns, case_sensitive)]
     return merge_paths(paths, case_sensitive=case_sensitive)
 
 
@@ -33,6 +37,20 @@ def takes_all(tree: exp.Expr) -> bool:
         isinstance(node, exp.Pivot) or not isinstance(node.parent, exp.Count)
         for node in nodes_of(tree, exp.Pivot, exp.Star)
     )
+
+
+def named_by_functions(tree: exp.Expr) -> Iterator[str]:
+    """Names that may be columns, though they were read as functions without arguments: `current_date`."""
+    for node in nodes_of(tree, exp.Func):
+        if not any(node.args.values()):
+            for name in node.sql_names():
+                yield from (name, name.lower())
+
+
+def lost_words(text: str, tree: exp.Expr) -> frozenset[str]:
+    """Lower-case words of a query's text that no name in its tree is: what was read as a unit, or left out."""
+    names = {node.name.lower() for node in nodes_of(tree, exp.Identifier)}
+    return frozenset(word for word in map(str.lower, _WORD.findall(text)) if word not in names)
 
 
 def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:

@@ -17,6 +17,7 @@ from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.directories import in_directories
 from spark_jobs.readers.files import InputFile, input_files
+from spark_jobs.readers.predicate_settings import misread
 from spark_jobs.readers.protocol import ScanRequest, unsupported
 from spark_jobs.readers.storage import Storage
 
@@ -56,6 +57,8 @@ def parts_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[Part
     """The conjuncts of a predicate, each compiled by itself; none without a predicate that the parser knows."""
     if request.predicate is None:
         return []
+    if (reason := misread(spark, request.where or "")) is not None:
+        return [Part(conjunct, reason) for conjunct in conjuncts(request.predicate)]
     scope = Scope(
         request.schema,
         case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",

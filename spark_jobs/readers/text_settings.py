@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.readers.predicate_settings import misread
 from spark_jobs.readers.protocol import ScanRequest
 
 
@@ -24,9 +25,6 @@ _SETTINGS = (
     _Setting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip broken files"),
     _Setting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers look into archives"),
     _Setting("spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"),
-    _Setting(
-        "spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "dates may be compared by their letters"
-    ),
 )
 _HADOOP = {
     "io.compression.codecs": "only Hadoop knows which files are compressed",
@@ -46,8 +44,8 @@ def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
         value = setting(spark, known.key, known.safe).lower()
         if value != known.safe:
             return f"{known.key} is {value}: {known.otherwise}"
-    if setting(spark, "spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in (request.where or ""):
-        return "spark.sql.ansi.doubleQuotedIdentifiers is on, double quotes hold names"
+    if (reason := misread(spark, request.where or "")) is not None:
+        return reason
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     for key, otherwise in _HADOOP.items():
         if hadoop.get(key):

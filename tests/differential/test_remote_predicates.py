@@ -44,7 +44,7 @@ from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.readers.remote.classify import Classified, classify
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.query import remote_query
-from spark_jobs.readers.remote.rules import SparkRules, reads_alike
+from spark_jobs.readers.remote.rules import SparkRules
 
 ROWS = 50
 PREDICATES = 60
@@ -165,7 +165,7 @@ def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException
 def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: Folder, tally: Tally) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
-    classified = classify(tree, loaded.table, SparkRules(trusted=reads_alike(predicate), fold=fold))
+    classified = classify(tree, loaded.table, SparkRules(fold=fold))
     tally.classes.update(conjunct.exactness for conjunct in classified.conjuncts)
     if classified.where is None:
         return

@@ -98,10 +98,16 @@ class Conditions:
             case IsTrue() | IsUnknown():
                 return self._state(node, want)
             case IsNull(column=column):
-                test = Test(is_null(self._noted(bare_operand(self._column(column), self.dialect)).value()))
+                test = Test(self._is_null(self._noted(bare_operand(self._column(column), self.dialect))))
             case _:
                 test = self._leaf(node)
         return written(test, want)
+
+    def _is_null(self, found: Operand) -> exp.Expr:
+        """`column IS NULL`, which to PostgreSQL is also true for a composite value whose members are all null."""
+        if self.dialect is Dialect.POSTGRES and found.kind is Kind.OTHER:
+            return exp.NullSafeEQ(this=found.value(), expression=exp.Null())
+        return is_null(found.value())
 
     def _state(self, node: IsTrue | IsUnknown, want: Want) -> exp.Expr:
         """Tests that are never null."""

@@ -38,7 +38,7 @@ from spark_jobs.readers.remote.classify import Classified, Conjunct, classify
 from spark_jobs.readers.remote.client import connect
 from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.query import remote_query
-from spark_jobs.readers.remote.rules import SparkRules, reads_alike
+from spark_jobs.readers.remote.rules import SparkRules
 from spark_jobs.readers.remote.run import wanted_field
 from spark_jobs.readers.remote.slices import Slices, may_be_sliced, slices, whole
 from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
@@ -156,7 +156,7 @@ class FilterableRemoteReader(RemoteTableReader):
         left = []
         for pushed in filters:
             node = expression(pushed)
-            found = () if node is None else _classified(node, self._table, trusted=True).conjuncts
+            found = () if node is None else _classified(node, self._table).conjuncts
             self._conjuncts += found
             if not found or any(conjunct.exactness is not Exactness.EXACT for conjunct in found):
                 left.append(pushed)
@@ -206,14 +206,14 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
             )
 
 
-def _classified(node: exp.Expr, table: RemoteTable, *, trusted: bool) -> Classified:
-    return classify(node, table, SparkRules(case_sensitive=True, trusted=trusted))
+def _classified(node: exp.Expr, table: RemoteTable) -> Classified:
+    return classify(node, table, SparkRules(case_sensitive=True))
 
 
 def _exact(where: str, table: RemoteTable) -> Classified:
     """Raises BadSpecError unless the database answers all of the predicate: Spark does not evaluate it again."""
     predicate = parse_predicate(where)
-    found = None if predicate is None else _classified(predicate, table, trusted=reads_alike(where))
+    found = None if predicate is None else _classified(predicate, table)
     if found is not None and found.conjuncts and found.is_exact:
         return found
     reasons = [] if found is None else [f"{each.sql}: {each.reason}" for each in found.conjuncts if each.reason]

@@ -16,8 +16,8 @@ from spark_jobs.readers.remote.conditions import Conditions
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn
 from spark_jobs.readers.remote.operands import remote_type
 from spark_jobs.readers.remote.render import binary, call, cast, negated, one_of
-from spark_jobs.readers.remote.texts import TextForm, mysql_text, postgres_text, sqlite_text
-from spark_jobs.readers.remote.values import Arithmetic, Range, Value, bound, integer, type_range, wider
+from spark_jobs.readers.remote.texts import TextForm, check_ascii, mysql_text, postgres_text, sqlite_text
+from spark_jobs.readers.remote.values import Arithmetic, Range, Value, bound, decimal_type, integer, type_range, wider
 
 Condition = Callable[[exp.Expr], exp.Expr]
 _COMPUTED: dict[type[exp.Expr], type[exp.Binary]] = {exp.Add: exp.Add, exp.Sub: exp.Sub, exp.Mul: exp.Mul}
@@ -42,6 +42,8 @@ _COMPARISONS: dict[type[exp.Expr], type[exp.Binary]] = {
 }
 _INTEGER_CASTS = {"TINYINT": t.ByteType(), "SMALLINT": t.ShortType(), "INT": t.IntegerType(), "BIGINT": t.LongType()}
 _MAX_SHIFT = 31
+_BIGINT_DIGITS = 19
+"""Digits of the largest bigint."""
 
 
 class Expressions:
@@ -92,6 +94,8 @@ class Expressions:
         return Value(found.value, column.spark_type)
 
     def _literal(self, node: exp.Literal) -> Value:
+        if node.is_string and self._dialect is Dialect.POSTGRES and not self._conditions.table.is_utf8:
+            check_ascii(node.name)
         if node.is_string:
             return self.string(lambda: literals.text(node.name, self._dialect), is_literal=True)
         if not node.name.isdigit() or int(node.name) > 2**63 - 1:
@@ -117,9 +121,9 @@ class Expressions:
         form: TextForm
         if self._dialect is Dialect.POSTGRES:
             text = (lambda: cast(tree(), "TEXT", self._dialect)) if is_literal else tree
-            form = postgres_text(text, deterministic=False)
+            form = postgres_text(text, deterministic=False, is_utf8=self._conditions.table.is_utf8)
         elif self._dialect is Dialect.SQLITE:
-            form = sqlite_text(tree)
+            form = sqlite_text(tree, is_utf8=self._conditions.table.is_utf8)
         else:
             form = mysql_text(tree)
         return Value(form.characters if is_literal else tree, t.StringType(), text=form, is_literal=is_literal)
@@ -128,7 +132,8 @@ class Expressions:
         if isinstance(node, exp.Binary) and type(node) in (*_COMPUTED, *_BITWISE, exp.Mod, exp.IntDiv, *_ONE_LEVEL):
             return self._binary(node)
         if isinstance(node, exp.Neg | exp.Negative):
-            return self._negative(self.value(node.this))
+            is_literal = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
+            return self._negative(self.value(node.this), is_literal=is_literal)
         if isinstance(node, exp.BitwiseNot):
             return self._math.inverted(self._integer(node.this))
         if isinstance(node, exp.Abs):
@@ -165,9 +170,11 @@ class Expressions:
         bits = self._math.as_long(left)
         return Value(lambda: binary(exp.BitwiseRightShift, bits(), right.tree()), left.type, type_range(left.type))
 
-    def _negative(self, value: Value) -> Value:
+    def _negative(self, value: Value, *, is_literal: bool) -> Value:
+        """`-value`: a minus before a number is part of the literal to Spark, one before parentheses computes."""
         if value.is_literal and value.is_integer:
-            return integer(-bound(value).low)
+            negative = integer(-bound(value).low)
+            return negative if is_literal else replace(negative, type=value.type, is_literal=False)
         if value.is_integer:
             # Unlike a 0 that is written out, this one makes no int of a smaller type: -(-128) is no tinyint.
             return self._math.integers(exp.Sub, replace(integer(0), type=value.type), value)
@@ -292,6 +299,8 @@ class Expressions:
             if isinstance(side, exp.Predicate | exp.Not | exp.Connector):
                 raise UnsupportedError("comparisons in a row, which Spark may group otherwise")
         left, right = self.value(node.left), self.value(node.right)
+        if _decides_alone(node.left, left, right) or _decides_alone(node.right, right, left):
+            raise UnsupportedError("Spark knows the answer without looking at the row, at NULL either")
         if not _comparable(left, right):
             names = (left.type.simpleString(), right.type.simpleString())
             raise UnsupportedError(f"{' and '.join(names)} would be cast to be compared")
@@ -337,8 +346,23 @@ def _text_sides(operator: type[exp.Binary], left: TextForm, right: TextForm) -> 
 
 
 def _comparable(left: Value, right: Value) -> bool:
-    numbers = [value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)]
-    return all(numbers) or left.type == right.type
+    """Whether Spark compares two values without loss: decimals in a type that has room for the digits of both."""
+    if left.type == right.type or (left.is_integer and right.is_integer):
+        return True
+    if not all(value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)):
+        return False
+    one, two = decimal_type(left), decimal_type(right)
+    whole = max(one.precision - one.scale, two.precision - two.scale)
+    return whole + max(one.scale, two.scale) <= literals.MAX_DIGITS
+
+
+def _decides_alone(node: exp.Expr, value: Value, other: Value) -> bool:
+    """Whether a decimal is written out that may be beyond all bigints, and is compared with an integer."""
+    node = node.unnest()
+    written = isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
+    if not written or not other.is_integer or not isinstance(value.type, t.DecimalType):
+        return False
+    return value.type.precision - value.type.scale >= _BIGINT_DIGITS
 
 
 def _check_level(node: exp.Binary) -> None:

@@ -51,6 +51,11 @@ class RemoteColumn:
     special_dates_are_null: bool = False
     rendering: exp.Expr | None = None
 
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the strings of PostgreSQL or SQLite lie in UTF-8, so that their bytes are Spark's."""
+        return (self.charset or "UTF8").upper() in ("UTF8", "UTF-8")
+
 
 @dataclass(frozen=True)
 class RemoteTable:
@@ -78,6 +83,11 @@ class RemoteTable:
     @cached_property
     def _alike(self) -> Mapping[str, Sequence[RemoteColumn]]:
         return by_name_key(self.columns, lambda column: column.name, case_sensitive=False)
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether all columns of strings are."""
+        return all(column.is_utf8 for column in self.columns)
 
     @property
     def spark_schema(self) -> t.StructType:

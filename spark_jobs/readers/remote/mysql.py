@@ -64,7 +64,7 @@ class MysqlClient:
         """The columns of a query, as the server announces them."""
         try:
             with self._connection.cursor() as cursor:
-                cursor.execute(f"SELECT * FROM ({query}) AS `described` LIMIT 0")  # noqa: S608 -- the user's own
+                cursor.execute(f"SELECT * FROM ({query}\n) AS `described` LIMIT 0")  # noqa: S608 -- the user's own
                 fields = cursor._result.fields  # type: ignore[attr-defined]
         except (pymysql.Error, OSError) as problem:
             raise self._error(problem) from None

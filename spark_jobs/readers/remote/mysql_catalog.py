@@ -13,6 +13,7 @@ from spark_jobs.readers.remote.client import Row
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.mysql import Described, MysqlClient
 from spark_jobs.readers.remote.names import table_name
+from spark_jobs.readers.remote.operands import UNKNOWN_CHARSET
 from spark_jobs.readers.remote.render import cast
 from spark_jobs.remote_spec import WideNumbers
 
@@ -81,20 +82,9 @@ def mysql_table(
 
 
 def _described(client: MysqlClient, query: str) -> list[Row]:
-    """A query's columns in the shape of the catalogue's."""
-    collations = {
-        number: (charset, name)
-        for number, charset, name in client.rows(
-            "SELECT id, character_set_name, collation_name FROM information_schema.collations"
-        )
-    }
+    """A query's columns in the shape of the catalogue's. Of strings it is told what they are sent in, not stored in."""
     return [
-        (
-            column.name,
-            _declared(column),
-            not column.flags & FLAG.NOT_NULL,
-            *collations.get(column.collation, (None, None)),
-        )
+        (column.name, _declared(column), not column.flags & FLAG.NOT_NULL, UNKNOWN_CHARSET, None)
         for column in client.types(query)
     ]
 

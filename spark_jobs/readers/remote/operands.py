@@ -78,6 +78,8 @@ _MYSQL: dict[str, Kind] = {
     "timestamp": Kind.TIMESTAMP,
 }
 UNICODE_CHARSETS = frozenset({"utf8", "utf8mb3", "utf8mb4"})
+UNKNOWN_CHARSET = "unknown"
+"""Of the columns of a query."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class PostgresqlClient:
         try:
             with self._controlled().cursor() as cursor:
                 # The server describes what it has parsed.
-                cursor.execute(f"SELECT * FROM ({query}) AS described LIMIT 0")  # noqa: S608 -- the user's own
+                cursor.execute(f"SELECT * FROM ({query}\n) AS described LIMIT 0")  # noqa: S608 -- the user's own
                 result = cursor.pgresult
                 assert result is not None
                 return [

@@ -13,9 +13,14 @@ from spark_jobs.predicates.constants import UnsupportedError
 from spark_jobs.predicates.vector import FLOATING, Kind
 from spark_jobs.readers.remote.classify import Classified
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
-from spark_jobs.readers.remote.operands import Operand, operand
+from spark_jobs.readers.remote.operands import Operand, operand, remote_type
 from spark_jobs.readers.remote.render import all_of, call, column_reference, quoted, table_reference, to_sql
 from spark_jobs.readers.remote.texts import column_text
+
+_SORTED_BYTES = 1024
+"""`max_sort_length` as servers have it."""
+_CHARACTER_BYTES = 4
+_SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 
 
 class AggregateFunction(StrEnum):
@@ -139,9 +144,13 @@ class _Select:
             return str(problem)
 
     def _key(self, key: Ordering) -> exp.Expr:
-        value = _ordered(self._certain(key.column), self._table.dialect)
+        value = _ordered(self._certain(key.column), self._table.dialect).transform(self._of_table)
         first = not key.descending if key.nulls_first is None else key.nulls_first
         return exp.Ordered(this=value, desc=key.descending, nulls_first=first)
+
+    def _of_table(self, node: exp.Expr) -> exp.Expr:
+        """A column under its table's name: by its own it is to ORDER BY what the SELECT list makes of it."""
+        return exp.Column(this=node.this, table=quoted(self._table.name)) if isinstance(node, exp.Column) else node
 
     def _certain(self, name: str) -> Operand:
         """A column all of whose values are known to be Spark's."""
@@ -165,10 +174,12 @@ class _Select:
         found = self._certain(name)
         if found.kind in FLOATING:
             raise UnsupportedError(f"{name} has zeros of two signs, of which Spark makes one")
+        if found.column.special_dates_are_null:
+            raise UnsupportedError(f"special dates of {name} are groups of their own there")
         if found.kind is not Kind.STRING:
             return found.value() if self._table.dialect is Dialect.SQLITE else found.bare
         form = column_text(found, self._table.dialect)
-        if form.only_true or not found.column.deterministic:
+        if form.only_true or not found.column.deterministic or remote_type(found.column).base == "citext":
             raise UnsupportedError(f"the collation of {name} makes one group of different strings")
         return form.equal() if self._table.dialect is Dialect.SQLITE else found.bare
 
@@ -181,12 +192,26 @@ class _Select:
         found = self._certain(column.name)
         if found.kind in (Kind.BOOLEAN, Kind.BINARY):
             raise UnsupportedError(f"not every database has {aggregate.function} of a {found.kind}")
-        value = call(aggregate.function.upper(), _ordered(found, self._table.dialect))
+        value = call(aggregate.function.upper(), _comparable(found, self._table.dialect))
         return self._rendered(column, value)
 
 
 def _ordered(found: Operand, dialect: Dialect) -> exp.Expr:
-    """A column in the order that Spark gives it."""
+    """A column in the order that Spark gives it, as ORDER BY sees it."""
+    if dialect.is_mysql and found.kind in (Kind.STRING, Kind.BINARY) and not _is_sorted_whole(found):
+        raise UnsupportedError(f"MySQL sorts by the first {_SORTED_BYTES} bytes, and {found.column.name} may have more")
+    return _comparable(found, dialect)
+
+
+def _is_sorted_whole(found: Operand) -> bool:
+    """Whether MySQL's ORDER BY looks at all bytes of a column's values."""
+    declared = remote_type(found.column)
+    width = _CHARACTER_BYTES if found.kind is Kind.STRING else 1
+    return declared.base in _SIZED and len(declared.numbers) == 1 and declared.numbers[0] * width <= _SORTED_BYTES
+
+
+def _comparable(found: Operand, dialect: Dialect) -> exp.Expr:
+    """A column in a form whose order is Spark's."""
     if found.kind is not Kind.STRING:
         return found.value()
     form = column_text(found, dialect)

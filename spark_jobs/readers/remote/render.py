@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-import sqlglot
 from sqlglot import ErrorLevel, exp
 
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
@@ -41,10 +40,13 @@ def column_reference(table: RemoteTable, name: str) -> exp.Column:
 
 
 def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
-    """The table, with its schema where that is known; the user's own query in parentheses where there is one."""
+    """The table, with its schema where that is known; the user's own query in parentheses where there is one.
+
+    The query stays as it is written: read and written anew, some would mean something else. A comment may end it.
+    """
     if table.subquery is not None:
-        inner = sqlglot.parse_one(table.subquery, dialect=_WRITERS[table.dialect])
-        return exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted(table.name)))
+        written = exp.Var(this=f"{table.subquery}\n")
+        return exp.Subquery(this=written, alias=exp.TableAlias(this=quoted(table.name)))
     parts = {"db": table.schema, "catalog": table.catalog}
     return exp.Table(this=quoted(table.name), **{key: quoted(name) for key, name in parts.items() if name is not None})
 

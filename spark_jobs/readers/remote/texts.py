@@ -11,7 +11,7 @@ from spark_jobs.predicates.constants import UnsupportedError
 from spark_jobs.predicates.vector import Op, TextTest
 from spark_jobs.readers.remote import literals
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn
-from spark_jobs.readers.remote.operands import UNICODE_CHARSETS, Operand, remote_type
+from spark_jobs.readers.remote.operands import UNICODE_CHARSETS, UNKNOWN_CHARSET, Operand, remote_type
 from spark_jobs.readers.remote.render import all_of, binary, call, cast, is_null, negated, one_of, quoted
 
 Make = Callable[[], exp.Expr]
@@ -20,6 +20,11 @@ ESCAPE = "!"
 OPERATORS: dict[Op, type[exp.Binary]] = {Op.EQ: exp.EQ, Op.LT: exp.LT, Op.LE: exp.LTE, Op.GT: exp.GT, Op.GE: exp.GTE}
 _NO_PAD_BINARY = frozenset({"utf8mb4_0900_bin", "utf8mb4_nopad_bin"})
 _LAST_CHARACTER = 0x10FFFF
+_ALL_OF: dict[str, Callable[[str], bool]] = {
+    "utf8mb4": lambda text: True,
+    **dict.fromkeys(("utf8", "utf8mb3"), lambda text: all(ord(character) <= 0xFFFF for character in text)),
+}
+"""Whether MySQL has a text in a character set; in all of them it has ASCII. Comparing with what it lacks fails."""
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -41,8 +46,9 @@ class TextForm:
 
     `characters` compares single characters exactly (LIKE, functions), `equal` is equal by bytes, `ordered` orders by
     bytes; None where it cannot. `literal` writes what the latter two are compared with. `indexed` is the bare column:
-    what equals a string by bytes equals it there too. `stops_at_nul` is a condition for functions that end at a NUL.
-    `only_true` is as in `Test`, `like_only_true` the same for LIKE. `is_padded` marks PostgreSQL's char(n).
+    what equals a string by bytes equals it there too, as far as `has_characters` of the string. `stops_at_nul` is a
+    condition for functions that end at a NUL. `only_true` is as in `Test`, `like_only_true` the same for LIKE.
+    `is_padded` marks PostgreSQL's char(n).
     """
 
     dialect: Dialect
@@ -51,6 +57,7 @@ class TextForm:
     ordered: Make | None
     literal: Callable[[str], exp.Expr]
     indexed: Make | None = None
+    has_characters: Callable[[str], bool] = lambda text: True
     stops_at_nul: Make | None = None
     only_true: str = ""
     like_only_true: str = ""
@@ -61,7 +68,7 @@ class TextForm:
         literals.check_text(text)
         made = self.equal if op is Op.EQ else self._ordered()
         tree = binary(OPERATORS[op], made(), self.literal(text))
-        if op is not Op.EQ or self.indexed is None:
+        if op is not Op.EQ or self.indexed is None or not self.has_characters(text):
             return Test(tree, None, self.only_true)
         return Test(tree, binary(exp.EQ, self.indexed(), literals.text(text, self.dialect)), self.only_true)
 
@@ -71,7 +78,7 @@ class TextForm:
             literals.check_text(text)
         nulls: list[exp.Expr] = [exp.Null()] if has_null else []
         tree = one_of(self.equal(), [*map(self.literal, texts), *nulls], self.dialect)
-        if self.indexed is None or not texts:
+        if self.indexed is None or not texts or not all(map(self.has_characters, texts)):
             return Test(tree, None, self.only_true)
         hint = one_of(self.indexed(), [literals.text(text, self.dialect) for text in texts], self.dialect)
         return Test(tree, hint, self.only_true)
@@ -96,7 +103,8 @@ class TextForm:
             return Test(self._sqlite_holds(how, text), None, self.like_only_true)
         shape = {TextTest.PREFIX: ("", "%"), TextTest.SUFFIX: ("%", ""), TextTest.CONTAINS: ("%", "%")}[how]
         pattern = escaped(text).join(shape)
-        hint = None if how is not TextTest.PREFIX or self.indexed is None else self._like(self.indexed(), pattern)
+        has_hint = how is TextTest.PREFIX and self.indexed is not None and self.has_characters(text)
+        hint = self._like(self.indexed(), pattern) if has_hint and self.indexed is not None else None
         return Test(self._like(self.characters(), pattern), hint, self.like_only_true)
 
     def like(self, pattern: str) -> Test:
@@ -105,16 +113,21 @@ class TextForm:
         return Test(self._like(self.characters(), pattern), None, self.like_only_true)
 
     def _like(self, subject: exp.Expr, pattern: str) -> exp.Expr:
-        like = exp.Like(this=subject, expression=literals.text(pattern, self.dialect))
+        like = exp.Like(this=subject, expression=self._pattern(pattern))
         return exp.Escape(this=like, expression=exp.Literal.string(ESCAPE))
+
+    def _pattern(self, pattern: str) -> exp.Expr:
+        # MySQL compares by bytes elsewhere, but LIKE takes texts.
+        return literals.text(pattern, self.dialect) if self.dialect.is_mysql else self.literal(pattern)
 
     def _sqlite_holds(self, how: TextTest, text: str) -> exp.Expr:
         """SQLite's text functions end at a NUL, so comparisons and bytes are asked instead."""
         if how is TextTest.CONTAINS:
             return binary(exp.GT, call("INSTR", self.equal(), literals.text(text, self.dialect)), literals.number(0))
+        ordered = self._ordered()
         if how is TextTest.PREFIX and (end := _behind(text)) is not None:
             bounds = ((exp.GTE, text), (exp.LT, end))
-            return all_of([binary(op, self._ordered()(), self.literal(bound)) for op, bound in bounds])
+            return all_of([binary(op, ordered(), self.literal(bound)) for op, bound in bounds])
         encoded = text.encode()
         start = literals.number(-len(encoded) if how is TextTest.SUFFIX else 1)
         content = cast(self.characters(), "BLOB", self.dialect)
@@ -141,31 +154,47 @@ def column_text(operand: Operand, dialect: Dialect) -> TextForm:
     if dialect is Dialect.POSTGRES:
         return _postgres(column, operand)
     if dialect is Dialect.SQLITE:
-        return sqlite_text(operand.value, is_utf8=(column.charset or "UTF-8").upper() == "UTF-8", column=column)
+        return sqlite_text(operand.value, is_utf8=column.is_utf8, column=column)
     return _mysql(column, operand)
 
 
 def _postgres(column: RemoteColumn, operand: Operand) -> TextForm:
-    is_utf8 = (column.charset or "UTF8").upper() in ("UTF8", "UTF-8")
-    form = postgres_text(operand.value, deterministic=column.deterministic, is_c=column.collation in ("C", "POSIX"))
+    form = postgres_text(
+        operand.value,
+        deterministic=column.deterministic,
+        is_c=column.collation in ("C", "POSIX"),
+        is_utf8=column.is_utf8,
+    )
     is_padded = remote_type(column).base == "character"
     return TextForm(
         form.dialect,
         form.characters,
         form.equal,
-        form.ordered if is_utf8 else None,
+        form.ordered,
         form.literal,
         (lambda: operand.bare) if is_padded and column.deterministic else None,
         is_padded=is_padded,
     )
 
 
-def postgres_text(value: Make, *, deterministic: bool = True, is_c: bool = False) -> TextForm:
+def postgres_text(value: Make, *, deterministic: bool = True, is_c: bool = False, is_utf8: bool = True) -> TextForm:
     """A string of PostgreSQL: equal by bytes unless its collation says otherwise, ordered by bytes in "C"."""
 
     equal = value if deterministic else lambda: in_c(value())
     ordered = value if is_c and deterministic else lambda: in_c(value())
-    return TextForm(Dialect.POSTGRES, equal, equal, ordered, lambda text: literals.text(text, Dialect.POSTGRES))
+
+    def literal(text: str) -> exp.Expr:
+        if not is_utf8:
+            check_ascii(text)
+        return literals.text(text, Dialect.POSTGRES)
+
+    return TextForm(Dialect.POSTGRES, equal, equal, ordered if is_utf8 else None, literal)
+
+
+def check_ascii(text: str) -> None:
+    """Raises UnsupportedError for characters that a database's encoding may lack: it would refuse the query."""
+    if not text.isascii():
+        raise UnsupportedError("the database's encoding may have no such characters")
 
 
 def in_c(tree: exp.Expr) -> exp.Expr:
@@ -192,7 +221,8 @@ def _mysql(column: RemoteColumn, operand: Operand) -> TextForm:
         form.equal,
         None,
         form.literal,
-        lambda: operand.bare,
+        None if charset == UNKNOWN_CHARSET else lambda: operand.bare,
+        has_characters=_ALL_OF.get(charset, str.isascii),
         only_true=why,
         like_only_true="" if is_binary else why,
     )

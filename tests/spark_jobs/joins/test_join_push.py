@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from sqlglot import exp
 
 from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.block import Block, blocks
@@ -190,13 +189,12 @@ def test_typed_literals_and_commas_are_written_as_they_were() -> None:
 def test_only_columns_that_the_query_mentions_are_read(query: str, expected: tuple[str, ...]) -> None:
     tree = parsed(query)
     table = next(found for found in named_tables(tree) if found.name == "a")
-    aliases = [node.alias_or_name for node in tree.find_all(exp.Table)]
-    assert Used(tree, aliases, case_sensitive=False).columns(table, ("k", "x", "s")) == expected
+    assert Used(tree, case_sensitive=False).columns(table, ("k", "x", "s")) == expected
 
 
 def test_file_columns_are_asked_of_the_table_that_they_are_named_with() -> None:
     tree = parsed("SELECT a.filename, size, dir0 FROM a JOIN b ON a.k = b.k")
-    used = Used(tree, ["a", "b"], case_sensitive=False)
+    used = Used(tree, case_sensitive=False)
     by_name = {table.name: table for table in named_tables(tree)}
     others = {"a": frozenset({"k"}), "b": frozenset({"k", "size"})}
     assert used.implicit(by_name["a"], ("k",), others) == ("dir0", "filename")

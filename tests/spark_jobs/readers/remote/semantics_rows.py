@@ -385,7 +385,6 @@ GROUPS = (
         (
             Row("UUUUU", "rand() < 2"),
             Row("UUUUU", "i & j | 8 = 9"),
-            Row("UUUUU", "+s = 1"),
             Row("UUUUU", "i = 1 = b"),
         ),
     ),

@@ -19,7 +19,7 @@ from spark_jobs.contract import Exactness
 from spark_jobs.predicates.parse import parse_predicate
 from spark_jobs.readers.remote.classify import Classified, classify
 from spark_jobs.readers.remote.query import remote_query
-from spark_jobs.readers.remote.rules import SparkRules, reads_alike
+from spark_jobs.readers.remote.rules import SparkRules
 
 COLLATIONS = ("utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_nopad_bin")
 Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]
@@ -73,7 +73,7 @@ def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException
 
 def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> Classified:
     tree = parse_predicate(predicate)
-    return classify(tree, table.table, SparkRules(trusted=reads_alike(predicate), fold=fold))
+    return classify(tree, table.table, SparkRules(fold=fold))
 
 
 def _letter(classified: Classified) -> str:
