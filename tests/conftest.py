@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from databases import NoServerError, Server, mariadb, postgresql
+from hypothesis import settings
 
 from e2e import jvm
 
@@ -35,6 +36,13 @@ if find_spec("airflow") is not None:
         AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
         AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{home}/airflow.db",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Judge a change by the same examples every time; only nightly runs look for new ones."""
+    settings.register_profile("repeated", derandomize=True)
+    if config.option.markexpr != "nightly":
+        settings.load_profile("repeated")
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.predicates.avro_values import MICROS, Encoding, Place, encoded_text, plain, spellings
+from spark_jobs.predicates.avro_values import (
+    GREGORIAN_DAY,
+    GREGORIAN_MICROS,
+    MICROS,
+    Encoding,
+    Place,
+    encoded_text,
+    plain,
+    spellings,
+)
 from spark_jobs.predicates.pattern import alternation
 from spark_jobs.predicates.varint import interval
 from spark_jobs.predicates.vector import (
@@ -40,6 +49,10 @@ _MIN_BITS = 14.0
 """A pattern that random bytes match more often than once in 2 to the power of this is in every block."""
 _ENOUGH_BITS = 24.0
 """Patterns as rare as this go without the class of bytes that may follow: Hyperscan is three times as fast without."""
+_MOVED_BY = 2 * 86_400 * 1_000_000
+"""More microseconds than a zone's local mean time can be off: so far beyond 1900 a moved time may come to lie."""
+_CERTAIN = {Kind.DATE: GREGORIAN_DAY, Kind.TIMESTAMP: GREGORIAN_MICROS + _MOVED_BY}
+"""From here on values are what they seem in any calendar, and nothing earlier is moved here."""
 _LENGTH_END = "[\\x00-\\x7f]"
 """The last byte of a length."""
 _BYTE = re.compile(r"\[([^\]]*)\]|(\\x[0-9a-f]{2})")
@@ -74,12 +87,14 @@ class BlockPattern:
         return self.bits >= _MIN_BITS and sum(map(len, self.expressions)) <= _MAX_SIZE
 
 
-def block_patterns(root: Node, locate: Locate) -> tuple[BlockPattern, ...]:
+def block_patterns(root: Node, locate: Locate, *, takes_ancient: bool) -> tuple[BlockPattern, ...]:
     """What a block with a record that passes must contain: a match of each of these patterns, the rarest first.
 
-    No patterns say nothing, a pattern without expressions says that no record passes.
+    No patterns say nothing, a pattern without expressions says that no record passes. Without `takes_ancient` Spark may
+    move dates and times from before the calendars agreed: their bytes prove nothing, a block must be decoded for them.
     """
-    found = [pattern for pattern in _Search(locate).needs(root, True) if pattern.is_usable]
+    certain = {} if takes_ancient else _CERTAIN
+    found = [pattern for pattern in _Search(locate, certain).needs(root, True) if pattern.is_usable]
     return tuple(sorted(found, key=lambda pattern: -pattern.bits))
 
 
@@ -100,8 +115,9 @@ _KINDS: dict[Encoding, frozenset[Kind]] = {
 
 
 class _Search:
-    def __init__(self, locate: Locate) -> None:
+    def __init__(self, locate: Locate, certain: Mapping[Kind, int]) -> None:
         self._locate = locate
+        self._certain = certain
 
     def needs(self, node: Node, truth: bool) -> list[BlockPattern]:
         """Patterns that a block needs in order to hold a record for which the node has that truth value."""
@@ -156,7 +172,7 @@ class _Search:
 
     def _between(self, column: Column, low: int, high: int) -> list[BlockPattern]:
         place = self._place(column)
-        if place is None or place.encoding not in (Encoding.NUMBER, Encoding.MILLIS):
+        if place is None or place.encoding not in (Encoding.NUMBER, Encoding.MILLIS) or self._may_move(column, low):
             return []
         first, last = low, high
         if place.encoding is Encoding.MILLIS:
@@ -168,7 +184,7 @@ class _Search:
         place = self._place(column)
         if not values:
             return [_NEVER]
-        if place is None or len(values) > _MAX_VALUES:
+        if place is None or len(values) > _MAX_VALUES or any(self._may_move(column, value) for value in values):
             return []
         written = [spellings(place, value) for value in values]
         if any(each is None for each in written):
@@ -191,6 +207,10 @@ class _Search:
             return [_pattern(Place(place.encoding, "", place.after), [plain(encoded)], label)]
         before = _LENGTH_END if node.how is TextTest.PREFIX else ""
         return [_pattern(Place(place.encoding, before, ""), [plain(encoded)], label)]
+
+    def _may_move(self, column: Column, least: Value) -> bool:
+        """Whether what Spark reads as this value, or as a later one, may be written as another."""
+        return isinstance(least, int) and least < self._certain.get(column.kind, least)
 
     def _place(self, column: Column) -> Place | None:
         place = self._locate(column.path)

@@ -16,6 +16,10 @@ from spark_jobs.predicates.vector import Value
 
 MICROS = 1_000
 """Microseconds of a millisecond."""
+GREGORIAN_DAY = -141_427
+"""1582-10-15 in days since 1970: Spark may take earlier dates for Julian ones."""
+GREGORIAN_MICROS = -2_208_988_800_000_000
+"""1900-01-01 in microseconds: Spark may take earlier times for local mean time, and for Julian ones."""
 _EXACT = Context(prec=80)
 """Digits enough for any decimal; the usual 28 would round those of up to 38."""
 

@@ -26,6 +26,7 @@ from spark_jobs.predicates.pattern import (
 from spark_jobs.predicates.ranges import Period, fixed_width_regex
 from spark_jobs.predicates.spelling import (
     MAX_PERIODS,
+    ZONE_DAYS,
     calendar_periods,
     describe,
     fraction_spellings,
@@ -37,11 +38,14 @@ from spark_jobs.predicates.spelling import (
 _BEFORE_NUMBER = "(?:^|[^0-9])"
 _NOT_DIGIT = "[^0-9]"
 _WHITE = "\\x00-\\x20\\x7f"
+_BOM = "\\xef\\xbb\\xbf"
 _MIN_RUN = 3
 MANY_VALUES = 50
 """From this many integers on, searching for each by itself is faster than for all of them at once."""
 _FEW_PERIODS = 12
 """Up to so many months or days are searched for by literals, of which each has some dozens."""
+_FALSE = "[fF][aA][lL](?:[sS]|\\xc5\\xbf)[eE]"
+"""To Java, which compares without case, a long s is an s."""
 _REPLACEMENT = "\ufffd"
 """What bytes that are no UTF-8 are read as."""
 
@@ -66,8 +70,8 @@ class CsvSyntax:
 
     @property
     def before(self) -> str:
-        """What may stand before a field's text."""
-        return f"(?:^|[{byte_class(self.sep[-1] + self.quote + self.escape)}{_WHITE}])"
+        """What may stand before a field's text: also the last byte of a byte order mark that begins a line."""
+        return f"(?:^|[{byte_class(self.sep[-1] + self.quote + self.escape)}{_WHITE}{_BOM[-4:]}])"
 
     @property
     def date_ends(self) -> tuple[int, ...]:
@@ -122,7 +126,7 @@ def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) ->
     after = [literal(syntax.sep[0]), "\\n", "\\r"]
     usual = [start + text + end for text in texts for start in before for end in after]
     signs = ("-?0[0-9]", "\\+[0-9]", f"{literal(syntax.quote)}[0-9+\\-]")
-    return (*usual, *(start + sign for start in before for sign in signs))
+    return (*usual, *(start + sign for start in before for sign in signs), *([_BOM] if first else []))
 
 
 def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
@@ -134,7 +138,7 @@ def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     if isinstance(fact, Contains):
         return None
     if family is Family.BOOLEAN and isinstance(fact, OneOf):
-        words = ["[tT][rR][uU][eE]" if value else "[fF][aA][lL][sS][eE]" for value in fact.values]
+        words = ["[tT][rR][uU][eE]" if value else _FALSE for value in fact.values]
         return _bounded(words, describe(fact), syntax)
     if family is Family.INTEGER:
         return BytePattern(_numbers(*integer_spellings(fact)), (), _other_digits(), _label(fact))
@@ -192,8 +196,9 @@ def _fractions(fact: OneOf | Between, syntax: CsvSyntax) -> BytePattern | None:
         return None
     odd = ["[0-9.][eE][+\\-]?[0-9]", "0[xX]", f"{_BEFORE_NUMBER}\\.[0-9]"]
     if fact.target.family is Family.DECIMAL:
-        grouped = "[+\\-0-9]," if "," not in syntax.sep else f"\\x{ord(syntax.quote):02x}[+\\-]?[0-9]*,[0-9,.]*"
-        odd.append(grouped)
+        # Spark takes all commas out. Where they separate fields, those of a number are in quotes.
+        signs = "[+\\-0-9.eE]"
+        odd.append(f"{signs}," if syntax.sep != "," else f"\\x{ord(syntax.quote):02x}{signs}*,[0-9,.]*")
     return BytePattern((*_numbers(*whole), *odd), (), _other_digits(), _label(fact))
 
 
@@ -214,12 +219,12 @@ def _dates(fact: OneOf | Between, syntax: CsvSyntax) -> BytePattern | None:
 
 
 def _far_years(fact: OneOf | Between, syntax: CsvSyntax) -> list[str]:
-    """Years before 0 and behind 9999, where an interval is open to that side."""
-    if isinstance(fact, OneOf):
-        return []
-    before = [f"{syntax.before}-[0-9]{{4}}"] if fact.low is None else []
-    behind = [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] if fact.high is None else []
-    return before + behind
+    """Years before 0 and behind 9999, where an interval is open to that side or so near that a zone leads there."""
+    before = isinstance(fact, Between) and fact.low is None
+    latest = [fact.high] if isinstance(fact, Between) else fact.values
+    margin = timedelta(days=ZONE_DAYS if fact.target.family is Family.TIMESTAMP else 0)
+    behind = any(day is None or (isinstance(day, date) and date.max - day < margin) for day in latest)
+    return [f"{syntax.before}-[0-9]{{4}}"] * before + [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] * behind
 
 
 def _near_today(fact: OneOf | Between, today: date) -> bool:

@@ -31,8 +31,14 @@ _UNSAFE = frozenset("\"'\\/\x7f") | frozenset(map(chr, range(0x20)))
 """Characters that a JSON string may or must write with a short escape, or that delimit it."""
 _MIN_RUN = 3
 _CANONICAL_DATE = "nnnn-nn-nn"
-_OVERLONG = ("[\\xc0\\xc1\\xff]", "\\xe0[\\x80-\\x9f]", "\\xf0[\\x80-\\x8f]")
-"""Forbidden UTF-8 forms of short characters, which Spark's JSON parser reads, and a byte that it may skip in a key."""
+_OVERLONG = (
+    "[\\xc0\\xc1\\xf5-\\xf7\\xff]",
+    "\\xe0[\\x80-\\x9f]",
+    "\\xf0[\\x80-\\x8f]",
+    "\\xf4[\\x90-\\xbf]",
+)
+"""What is no UTF-8 and yet read by Spark's JSON parser: long forms of short characters, numbers beyond Unicode's as two
+question marks, and a byte that it may skip in a key."""
 _SURROGATE = "\\\\u[dD][89a-fA-F]"
 """Half of a pair: standing alone it reads as a question mark."""
 _WRAP = 256

@@ -27,7 +27,8 @@ Report = Callable[[int, TextTask], None]
 class LineSyntax:
     """What counts as a line: its terminators, a header in each file, comments, and whether it must be UTF-8.
 
-    `nested` is set for JSON with arrays, maps or structs: its lines must mean the same as texts and as bytes.
+    `skips_blank` is set where a line of spaces and control characters is none. `nested` is set for JSON with arrays,
+    maps, structs or variants: its lines must mean the same as texts and as bytes.
     """
 
     carriage_returns: bool = True
@@ -35,6 +36,7 @@ class LineSyntax:
     comment: bytes = b""
     strict_utf8: bool = False
     strip_bom: bool = False
+    skips_blank: bool = False
     nested: bool = False
 
 
@@ -42,7 +44,7 @@ class LineSyntax:
 class CandidateScan:
     """A scan's task list and what to look for. Called by Spark with the numbers of the tasks to run.
 
-    `wanted` finds lines; `forbidden` finds lines whose meaning would change on their way through strings. `skip` and
+    `wanted` finds lines; `forbidden` finds lines whose meaning may change on their way through strings. `skip` and
     `cap` cut a task's candidates to those numbered skip .. skip + cap - 1, for scans that stop early; cap None takes
     all.
     """
@@ -195,6 +197,8 @@ class Finder:
         """Lines as a batch for Spark. Raises UnsafeInputError for lines that would not survive as strings."""
         if self._syntax.strip_bom:
             lines = [line.removeprefix(_BOM) for line in lines]
+        if self._syntax.skips_blank:
+            lines = [line for line in lines if line.strip(_JAVA_BLANKS)]
         if self._forbidden is not None:
             self._check_forbidden(self._forbidden, lines, path)
         if self._syntax.nested:
@@ -212,10 +216,11 @@ class Finder:
         hits = forbidden.hits(joined, len(joined))
         if hits:
             start = joined.rfind(b"\n", 0, hits[0] - 1) + 1
-            shown = bytes(joined[start : start + 60]).decode("utf-8", "replace")
+            shown = joined[start : start + 60].partition(b"\n")[0].decode("utf-8", "replace")
+            odd = " or ".join(forbidden.pattern.label.split(" | "))
             raise UnsafeInputError(
-                f"{path} has a string column that holds no string (line {shown!r}...), whose text Spark keeps as "
-                "written; read it with reader='spark'"
+                f"{path} has a line ({shown!r}...) of which Spark may make something else in a file, since it seems to "
+                f"have {odd}; read it with reader='spark'"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +35,9 @@ T = TypeVar("T")
 _READERS = 8
 """Files that are opened at a time: an object store answers slowly, and several questions at once."""
 _HEAD = 64 << 10
-"""Bytes of a text file in which its first line begins."""
+"""Bytes of a text file in which its first line mostly begins."""
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+"""What Java's String.trim removes."""
 
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
 """Names that Spark takes from a header as they are, whatever the options say of spaces, quotes and empty names."""
@@ -47,7 +49,7 @@ Load = Callable[[Sequence[str]], DataFrame]
 def file_schemas(
     spark: SparkSession, source: Source, native: DataFrame, load: Load, texts: t.StructType | None = None
 ) -> tuple[FileSchema, ...]:
-    """The columns of each file that has any, without those that its directories tell.
+    """The columns of each file that has rows, without those that its directories tell: none where rows have none.
 
     Of JSON files those of `texts` alone, where these are given. Raises NoSchemasError where options or the place of the
     files allow no look at them, typed errors for damaged files.
@@ -79,8 +81,7 @@ def file_schemas(
             if answer not in by_footer:
                 by_footer[answer] = load([escaped(decoded(file.uri))]).schema
             answer = by_footer[answer]
-        if answer.fields:
-            found.append(FileSchema(location(decoded(file.uri)), answer))
+        found.append(FileSchema(location(decoded(file.uri)), answer))
     return tuple(found)
 
 
@@ -231,16 +232,21 @@ def _of_csv(spark: SparkSession, source: Source, first: _Lines, load: Load) -> t
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     """The first line that is neither blank nor a comment; None in a file without any."""
-    whole = file.compression is not Compression.NONE
-    split = Split(
-        file.path, 0, file.size if whole else min(file.size, _HEAD), file.compression or Compression.NONE, file.storage
-    )
-    for window in LineReader(split).windows():
-        for line in re.split(rb"[\r\n]+", bytes(window.view)):
-            text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-            if text.strip() and not (syntax.comment and text.startswith(syntax.comment)):
-                return text
+    for split in _pieces(file):
+        for window in LineReader(split).windows():
+            for line in re.split(rb"[\r\n]+", bytes(window.view)):
+                text = line.decode("utf-8", "replace").removeprefix("\ufeff")
+                if text.strip(_JAVA_BLANKS) and not (syntax.comment and text.startswith(syntax.comment)):
+                    return text
     return None
+
+
+def _pieces(file: InputFile) -> Iterator[Split]:
+    """A file from its start, in pieces that grow: comments may fill more than its head."""
+    start, end = 0, _HEAD if file.compression is Compression.NONE else file.size
+    while start < file.size:
+        yield file.split(start, min(end, file.size))
+        start, end = end, 4 * end
 
 
 def _names(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:

@@ -29,6 +29,7 @@ def json_schemas(
 ) -> tuple[FileSchema, ...]:
     """What the records of each file hold; of `texts` alone, as `texts_of` gives them, where these are given.
 
+    Records without keys hold nothing, and neither do those that are no JSON, but they are rows.
     Raises NoSchemasError where options or the records allow no answer.
     """
     if unchecked := [option for option in _UNCHECKED if option in source.options]:
@@ -49,7 +50,7 @@ def json_schemas(
     except PySparkException as problem:
         raise NoSchemasError(f"Spark cannot tell the types of one file: {str(problem).splitlines()[0]}") from problem
     found = (FileSchema(location(decoded(row["file_path"])), _plain(row["schema"])) for row in rows)
-    return tuple(sorted((file for file in found if file.schema.fields), key=lambda file: file.file))
+    return tuple(sorted(found, key=lambda file: file.file))
 
 
 def texts_of(table: t.StructType, corrupt: str) -> t.StructType:

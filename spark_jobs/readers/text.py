@@ -32,7 +32,7 @@ from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 from spark_jobs.readers.text_counts import TextTask, total
-from spark_jobs.readers.text_options import TextOptions, text_options, unquoted_strings, why_unsafe
+from spark_jobs.readers.text_options import TextOptions, odd_csv, odd_json, text_options, why_unsafe
 from spark_jobs.readers.text_settings import current_dates, setting, unsafe_settings
 
 _LINE_SCHEMA = "value string"
@@ -71,7 +71,7 @@ class TextPlan:
 
     files: tuple[InputFile, ...]
     wanted: Searcher
-    forbidden: Searcher | None
+    forbidden: Searcher
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
@@ -102,7 +102,10 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
         return Refusal(storage)
     if coded := next((file.path for file in files if file.compression is None), None):
         return Refusal(f"{coded} may be compressed in a way that only Spark reads")
-    forbidden = unquoted_strings(_read_schema(request)) if request.source.format is SourceFormat.JSON else None
+    if request.source.format is SourceFormat.JSON:
+        forbidden = odd_json(_read_schema(request))
+    else:
+        forbidden = odd_csv(options.csv, skips_fields=_skips_fields(spark, request))
     return _chosen(spark, request, files, parts, forbidden, options)
 
 
@@ -123,8 +126,15 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
     return (
         request.spark_only
         or unsafe_settings(spark, request)
-        or why_unsafe(source.format, source.options, request.schema)
+        or why_unsafe(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
     )
+
+
+def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
+    """Whether Spark's reader would have its CSV parser skip fields; ours has it read all of them."""
+    if request.source.format is not SourceFormat.CSV or len(request.read_schema) == len(request.schema):
+        return False
+    return setting(spark, "spark.sql.csv.parser.columnPruning.enabled", "true").lower() == "true"
 
 
 def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
@@ -193,12 +203,12 @@ def _chosen(
     request: ScanRequest,
     files: tuple[InputFile, ...],
     parts: Sequence[_Part],
-    forbidden: BytePattern | None,
+    forbidden: BytePattern,
     options: TextOptions,
 ) -> TextPlan | Refusal:
     patterns = dict.fromkeys(part.pattern for part in parts if part.pattern is not None and not part.narrowed)
     searchers = [Searcher(pattern) for pattern in patterns]
-    refused = None if forbidden is None else Searcher(forbidden)
+    refused = Searcher(forbidden)
     seen = sample(files, searchers, refused, options.lines)
     if seen.problem:
         return Refusal(seen.problem)

@@ -8,12 +8,14 @@ from datetime import date
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     CharType,
     DataType,
     MapType,
     StringType,
     StructType,
     VarcharType,
+    VariantType,
 )
 
 from spark_jobs.contract import SourceFormat
@@ -54,6 +56,15 @@ _CSV = _COMMON | {
     "maxcolumns",
     "maxcharspercolumn",
 }
+_NESTED = (ArrayType, MapType, StructType, VariantType)
+_BROKEN_ESCAPE = BytePattern(
+    (),
+    ("(?:^|[^\\\\])(?:\\\\\\\\)*\\\\u[0-9a-fA-F]{0,3}[\\x80-\\xff]",),
+    (),
+    "an escape with a character beyond ASCII in it",
+)
+_BEYOND_ASCII = BytePattern((), (), ("[\\x80-\\xff]",), "characters beyond ASCII beside a binary column")
+_MARKED = BytePattern((), (), ("^\\xef\\xbb\\xbf",), "a byte order mark")
 
 
 @dataclass(frozen=True)
@@ -66,8 +77,13 @@ class TextOptions:
     plain_timestamps: bool
 
 
-def why_unsafe(source_format: SourceFormat, options: Mapping[str, str], schema: StructType) -> str | None:
-    """Why byte search would not be sound under these options (keys in lower case), or None if it is."""
+def why_unsafe(
+    source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, skips_fields: bool = False
+) -> str | None:
+    """Why byte search would not be sound under these options (keys in lower case), or None if it is.
+
+    `skips_fields`: Spark's CSV parser skips fields that nobody needs.
+    """
     known = _JSON if source_format is SourceFormat.JSON else _CSV
     unknown = sorted(key for key in options if key not in known)
     if unknown:
@@ -75,6 +91,8 @@ def why_unsafe(source_format: SourceFormat, options: Mapping[str, str], schema: 
     for check in (_unsafe_common, _unsafe_csv if source_format is SourceFormat.CSV else _unsafe_json):
         if reason := check(options, schema):
             return reason
+    if skips_fields and len(_sep(options)) > 1:
+        return f"sep {_sep(options)!r} is told from text by another rule in fields that Spark skips"
     return None
 
 
@@ -136,7 +154,8 @@ def text_options(
         comment=options.get("comment", "").encode() if not is_json else b"",
         strict_utf8=is_json,
         strip_bom=is_json,
-        nested=is_json and any(isinstance(field.dataType, ArrayType | MapType | StructType) for field in schema.fields),
+        skips_blank=not is_json,
+        nested=is_json and any(isinstance(field.dataType, _NESTED) for field in schema.fields),
     )
     csv = CsvSyntax(
         sep=_sep(options),
@@ -186,6 +205,31 @@ def _string_below_collection(data_type: DataType, depth: int = 0) -> bool:
     return isinstance(data_type, MapType) and _string_below_collection(data_type.valueType, depth + 1)
 
 
+def odd_json(schema: StructType) -> BytePattern:
+    """Lines that Spark's parser of bytes may read otherwise than that of texts: after errors they go on elsewhere."""
+    found = _BROKEN_ESCAPE
+    if (strings := unquoted_strings(schema)) is not None:
+        found |= strings
+    return found | _BEYOND_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else found
+
+
+def odd_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
+    """Lines that Spark may read otherwise in a file than by themselves.
+
+    A byte order mark is dropped from the first line that a parser sees. With `skips_fields` the parser looks by another
+    rule for the end of a quoted field that nobody needs: a quote behind an escape does not end it, even where that
+    escape is escaped itself, or is the quote that the field begins with.
+    """
+    if not skips_fields:
+        return _MARKED
+    quote, escape, sep = (f"\\x{ord(sign):02x}" for sign in (syntax.quote, syntax.escape, syntax.sep))
+    if quote == escape:
+        skipped = f"(?:^|{sep})[\\x00-\\x20]*(?:{quote}{quote})+[^{quote}\\n]+{quote}[{sep}\\n]"
+    else:
+        skipped = f"{escape}{escape}{quote}"
+    return _MARKED | BytePattern((skipped,), (), (), "quotes that Spark takes otherwise in fields that it skips")
+
+
 def unquoted_strings(schema: StructType) -> BytePattern | None:
     """Lines in which a string column holds a float or an object: Spark's file reader keeps such text as written.
 
@@ -209,7 +253,7 @@ def unquoted_strings(schema: StructType) -> BytePattern | None:
     if not expressions:
         return None
     escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{odd}"
-    return BytePattern(tuple(expressions), (escaped_key,), (), "string column without a string")
+    return BytePattern(tuple(expressions), (escaped_key,), (), "a string column without a string")
 
 
 def _collect(schema: StructType, plain: set[str], listed: set[str], mapped: set[str]) -> None:

@@ -46,12 +46,18 @@ READER = {
     ],
 }
 UNRESOLVED = {**READER, "fields": [*READER["fields"], {"name": "no_default", "type": "int"}]}  # type: ignore[misc]
+HEADS = {
+    "of Spark 2": {"org.apache.spark.version": "2.4.8"},
+    "of Spark 3": {"org.apache.spark.version": "3.0.0"},
+    "of Spark 3, legacy": {"org.apache.spark.version": "4.3.0", "org.apache.spark.legacyDateTime": ""},
+}
+"""What files say of the Spark that wrote them."""
 NAMED = "first bigint, second date, third timestamp"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A directory (`sound`, `outdated` or `damaged`) and how it is read."""
+    """A directory (`sound`, `outdated`, `damaged`, or outdated ones of `HEADS`) and how it is read."""
 
     data: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +83,11 @@ CASES = {
     "outdated, corrected": Case("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", by_us=True),
     "outdated, legacy": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
     "outdated, exception": Case("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40", fails=True),
+    "outdated, legacy, by a day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day = DATE'1422-05-29'"),
+    "of Spark 2": Case("of Spark 2", where="n < 40"),
+    "of Spark 2, by a day": Case("of Spark 2", where="day = DATE'1422-05-29'"),
+    "of Spark 3": Case("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40", by_us=True),
+    "of Spark 3, legacy": Case("of Spark 3, legacy", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40"),
     "outdated, legacy, by day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day < DATE'1500-01-01'"),
     "damaged": Case("damaged", where="k >= 0", fails=True),
     "damaged, permissive": Case("damaged", {"mode": "PERMISSIVE"}, where="k >= 0", fails=True),
@@ -90,10 +101,11 @@ CASES = {
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("options")
     (root / "reader.avsc").write_text(json.dumps(READER))
-    for data in ("sound", "outdated", "damaged"):
+    for data in ("sound", "outdated", "damaged", *HEADS):
         (root / data).mkdir()
+        day = 15_000 if data in ("sound", "damaged") else OUTDATED
         for number, name in enumerate(("a.avro", "b.avro", "c.other")):
-            _write(root / data / name, number * ROWS, OUTDATED if data == "outdated" else 15_000)
+            _write(root / data / name, number * ROWS, day, HEADS.get(data, {}))
     damaged = root / "damaged" / "b.avro"
     content = damaged.read_bytes()
     middle = len(content) // 2
@@ -101,7 +113,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _write(path: Path, first: int, day: int) -> None:
+def _write(path: Path, first: int, day: int, head: Mapping[str, str]) -> None:
     records = (
         {
             "k": key,
@@ -112,8 +124,9 @@ def _write(path: Path, first: int, day: int) -> None:
         }
         for key in range(first, first + ROWS)
     )
+    schema = fastavro.parse_schema(SCHEMA)
     with path.open("wb") as file:
-        fastavro.writer(file, fastavro.parse_schema(SCHEMA), records, codec="deflate", sync_interval=1_000)
+        fastavro.writer(file, schema, records, codec="deflate", sync_interval=1_000, metadata=dict(head))
 
 
 def _counted(table: pa.Table) -> Counter[tuple[str, ...]]:

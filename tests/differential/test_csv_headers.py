@@ -72,6 +72,13 @@ def test_without_a_known_name_the_position_decides_as_in_spark(spark: SparkSessi
         assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
 
 
+def test_a_header_may_stand_behind_many_comments(spark: SparkSession, tmp_path: Path) -> None:
+    comments = f"# {'x' * 98}\n" * 2_000
+    path = written(tmp_path, "plain", "id,name\n1,Ada\n", f"{comments}name,id\nBo,2\n")
+    for reader in READERS:
+        assert rows(spark, path, reader, comment="#") == shown(ROWS), reader
+
+
 def test_directories_with_columns_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "k=1", "plain", "name,id\nAda,1\n")
     written(tmp_path / "k=2", "plain", "id,name\n2,Bo\n")

@@ -94,6 +94,24 @@ def test_files_are_one_table_in_every_order_and_format(
     in_every_order(spark, tmp_path, case, source_format)
 
 
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+def test_rows_without_columns_are_rows(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    for number, text in enumerate(('{"n": 1}\n', "{}\n{}\n", '{"n": "ten"}\n', "no JSON\n")):
+        (tmp_path / f"p{number}.json").write_text(text)
+    case = Evolving("rows without columns", ("json",), (), on_schema_conflict="null")
+    found = session(spark, case, "json", tmp_path, reader).scan("data", columns=("n",)).run(rows_of)
+    assert found == shown([(1,), *[(None,)] * 4])
+
+
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+def test_records_without_fields_are_rows(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    for number, (schema, rows) in enumerate((("n int", [(1,)]), ("", [(), ()]), ("n string", [("ten",)]))):
+        write_file("avro", tmp_path / f"p{number}.avro", schema, rows)
+    case = Evolving("records without fields", ("avro",), (), on_schema_conflict="null")
+    found = session(spark, case, "avro", tmp_path, reader).scan("data").run(rows_of)
+    assert found == shown([(1,), *[(None,)] * 3])
+
+
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
     """The answer to a case over its files in all orders, the readers in turn: one query for all of them."""
     every = itertools.permutations(range(len(case.files)))

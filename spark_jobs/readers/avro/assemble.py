@@ -8,14 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.errors import UnsafeInputError
+from spark_jobs.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
 from spark_jobs.readers.avro.gather import gathered, unscaled
 from spark_jobs.readers.avro.machine import Bytes, Filled, Numbers
 from spark_jobs.readers.avro.shapes import Constant, Either, Leaf, ListOf, Make, MapOf, Shape, Struct, Validity
 
-GREGORIAN_DAY = -141_427
-"""1582-10-15 in days since 1970: Spark may take earlier dates for Julian ones."""
-GREGORIAN_MICROS = -2_208_988_800_000_000
-"""1900-01-01 in microseconds: Spark may take earlier times for local mean time, and for Julian ones."""
 _MILLIS = 1_000
 _MAX_MILLIS = (2**63 - 1) // _MILLIS
 _MAX_TEXT = 2**31 - 1

@@ -38,8 +38,9 @@ class AvroQuery:
 
     `schema` has the wanted columns with Spark's names and the Arrow types that Spark takes. `filter` is what all rows
     must pass, None for all rows. `reader_schema` is an Avro schema as JSON that files are read by, None to read each by
-    its own. `takes_ancient` tells that dates before 1582 and times before 1900 are what they seem: where it is false
-    they are refused, because Spark might move them. `block_search` False decodes blocks without searching them.
+    its own. `takes_ancient` tells that dates before 1582 and times before 1900 are what they seem in files that do not
+    say who wrote them: where it is false they are refused, because Spark might move them. `block_search` False decodes
+    blocks without searching them.
     """
 
     schema: pa.Schema
@@ -202,7 +203,8 @@ class Decoder:
         if self._query.filter is None or not self._query.block_search:
             return None
         names = Names(self._query.case_sensitive)
-        patterns = block_patterns(self._query.filter.root, locate(self._writer, self._reader, names))
+        located = locate(self._writer, self._reader, names)
+        patterns = block_patterns(self._query.filter.root, located, takes_ancient=self._query.takes_ancient)
         return BlockSearch(patterns) if patterns else None
 
     def _program(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Program:

@@ -14,6 +14,9 @@ from spark_jobs.readers.storage import Storage
 _MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 _SCHEMA, _CODEC = "avro.schema", "avro.codec"
+_SPARK_VERSION, _LEGACY_CALENDAR = "org.apache.spark.version", "org.apache.spark.legacyDateTime"
+_FIRST_GREGORIAN = b"3.0.0"
+"""The first version of Spark that writes dates in today's calendar, unless the file says that it did not."""
 _MAX_KEY = 1 << 16
 
 
@@ -26,6 +29,16 @@ class AvroHeader:
     sync: bytes
     metadata: Mapping[str, bytes]
     length: int
+
+    def takes_ancient(self, *, by_option: bool) -> bool:
+        """Whether Spark takes dates and times from before the calendars agreed as they are.
+
+        It goes by what the file says of the Spark that wrote it; only of other files the option decides.
+        """
+        version = self.metadata.get(_SPARK_VERSION)
+        if version is None:
+            return by_option
+        return version >= _FIRST_GREGORIAN and _LEGACY_CALENDAR not in self.metadata
 
 
 def read_header(path: str, storage: Storage) -> AvroHeader:

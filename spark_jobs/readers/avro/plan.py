@@ -16,7 +16,7 @@ from spark_jobs.predicates.derive import Fold
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.avro.cost import estimate
 from spark_jobs.readers.avro.decode import AvroQuery, refusal
-from spark_jobs.readers.avro.header import read_header
+from spark_jobs.readers.avro.header import AvroHeader, read_header
 from spark_jobs.readers.avro.scan import searches
 from spark_jobs.readers.avro.settings import AvroSettings, avro_settings
 from spark_jobs.readers.columnar import (
@@ -129,14 +129,14 @@ def _planned(
     spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
 ) -> AvroPlan | str:
     first = next(file for file in files if file.size)
-    schema = read_header(first.path, first.storage).schema
-    if refused := refusal(schema, query):
+    header = read_header(first.path, first.storage)
+    if refused := refusal(header.schema, query):
         return refused
     plan = AvroPlan(
         files,
         query,
         "asked for with reader='pushdown'",
-        tuple(part.report(_pushed_as(part, query, schema)) for part in parts),
+        tuple(part.report(_pushed_as(part, query, header)) for part in parts),
         is_exact(parts),
     )
     if source.reader is ReaderChoice.PUSHDOWN:
@@ -147,10 +147,10 @@ def _planned(
     return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)
 
 
-def _pushed_as(part: Part, query: AvroQuery, schema: str) -> str:
-    """What our reader does with a conjunct in files of some schema."""
+def _pushed_as(part: Part, query: AvroQuery, header: AvroHeader) -> str:
+    """What our reader does with a conjunct in files with such a head."""
     filtered = "vector filter over decoded columns"
     if not isinstance(part.compiled, VectorFilter):
         return filtered
-    label = searches(replace(query, filter=part.compiled), schema)
+    label = searches(replace(query, filter=part.compiled), header)
     return filtered if label is None else f"byte pattern {label}, then {filtered}"

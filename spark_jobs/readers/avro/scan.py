@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from spark_jobs.readers.avro.counts import AvroCount, Fate
 from spark_jobs.readers.avro.decode import AvroQuery as AvroQuery
 from spark_jobs.readers.avro.decode import Decoder, Unpacked, Window
 from spark_jobs.readers.avro.faults import REMEDY, blamed
-from spark_jobs.readers.avro.header import parse_header
+from spark_jobs.readers.avro.header import AvroHeader, parse_header
 from spark_jobs.readers.avro.machine import WalkError
 from spark_jobs.readers.avro.stream import Stream
 from spark_jobs.readers.files import Split, Task
@@ -30,22 +30,24 @@ _WINDOW = 4 << 20
 
 
 class Decoders:
-    """The decoders of a query, one for each writer's schema: a scan's files mostly share one."""
+    """The decoders of a query, one for each writer's schema and calendar: a scan's files mostly share one."""
 
     def __init__(self, query: AvroQuery) -> None:
         self.query = query
-        self._known: dict[str, Decoder] = {}
+        self._known: dict[tuple[str, bool], Decoder] = {}
 
-    def of(self, schema: str) -> Decoder:
-        """The decoder of a writer's schema. Raises as Decoder does."""
-        if schema not in self._known:
-            self._known[schema] = Decoder(schema, self.query)
-        return self._known[schema]
+    def of(self, header: AvroHeader) -> Decoder:
+        """The decoder of a file with such a head. Raises as Decoder does."""
+        takes_ancient = header.takes_ancient(by_option=self.query.takes_ancient)
+        key = header.schema, takes_ancient
+        if key not in self._known:
+            self._known[key] = Decoder(header.schema, replace(self.query, takes_ancient=takes_ancient))
+        return self._known[key]
 
 
-def searches(query: AvroQuery, schema: str) -> str | None:
-    """What blocks of a writer's schema are searched for, in words; None where they are not. Raises as Decoder does."""
-    search = Decoder(schema, query).search
+def searches(query: AvroQuery, header: AvroHeader) -> str | None:
+    """What blocks of a file are searched for, in words; None where they are not. Raises as Decoder does."""
+    search = Decoders(query).of(header).search
     return search.label if search is not None else None
 
 
@@ -72,7 +74,7 @@ class AvroFile:
         self._stream = Stream(raw)
         self.header = parse_header(path, self._stream)
         with self._blamed():
-            self._decoder = decoders.of(self.header.schema)
+            self._decoder = decoders.of(self.header)
         self._unpacker = Unpacker(self.header.codec)
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.predicates.avro_bytes import block_patterns
+from spark_jobs.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
 from spark_jobs.predicates.varint import interval, zigzag
 from spark_jobs.predicates.vector import (
     And,
@@ -180,7 +181,9 @@ def _encoded(schema: object, records: list[dict[str, object]]) -> bytes:
 def test_a_block_with_a_record_that_passes_holds_every_pattern(data: st.DataObject) -> None:
     row = data.draw(tables())
     root = data.draw(filters(row))
-    patterns = block_patterns(root, locate(parse_schema(json.dumps(row.schema)), None, Names(False)))
+    patterns = block_patterns(
+        root, locate(parse_schema(json.dumps(row.schema)), None, Names(False)), takes_ancient=True
+    )
     if VectorFilter(root).keep(_batch(row)).true_count:
         block = _encoded(row.schema, row.records)
         for pattern in patterns:
@@ -218,7 +221,7 @@ SCHEMA = {
     ],
 )
 def test_which_filters_have_patterns(root: Node, usable: bool) -> None:
-    patterns = block_patterns(root, locate(parse_schema(json.dumps(SCHEMA)), None, Names(False)))
+    patterns = block_patterns(root, locate(parse_schema(json.dumps(SCHEMA)), None, Names(False)), takes_ancient=True)
     assert bool(patterns) is usable
     if usable:
         strangers = [{"v": number, "q": "some text"} for number in range(300)]
@@ -228,12 +231,48 @@ def test_which_filters_have_patterns(root: Node, usable: bool) -> None:
 def test_a_decimal_may_be_longer_than_it_needs() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": _decimal()}]}
     root = Compare(Column(("v",), Kind.DECIMAL, pa.decimal128(9, 2)), Op.EQ, Decimal("-1234.56"))
-    (pattern,) = block_patterns(root, locate(parse_schema(json.dumps(schema)), None, Names(False)))
+    (pattern,) = block_patterns(root, locate(parse_schema(json.dumps(schema)), None, Names(False)), takes_ancient=True)
     for length in range(3, 17):
         block = zigzag(length) + (-123456).to_bytes(length, "big", signed=True)
         assert BlockSearch([pattern]).may_match(block)
 
 
+DAY = Column(("d",), Kind.DATE, pa.date32())
+TIME = Column(("t",), Kind.TIMESTAMP, pa.timestamp("us", "UTC"))
+LOCAL_TIME = Column(("l",), Kind.TIMESTAMP_NTZ, pa.timestamp("us"))
+CALENDAR = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "d", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "t", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "l", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("root", "certain"),
+    [
+        (Compare(DAY, Op.EQ, GREGORIAN_DAY), True),
+        (Compare(DAY, Op.EQ, GREGORIAN_DAY - 1), False),
+        (OneOf(DAY, (10_000, GREGORIAN_DAY - 1)), False),
+        (And((Compare(DAY, Op.GE, GREGORIAN_DAY), Compare(DAY, Op.LT, GREGORIAN_DAY + 9))), True),
+        (And((Compare(DAY, Op.GE, GREGORIAN_DAY - 1), Compare(DAY, Op.LT, GREGORIAN_DAY + 9))), False),
+        (Compare(TIME, Op.EQ, 10**15), True),
+        # A time before 1900 that is moved by a zone's local mean time may come to lie behind.
+        (Compare(TIME, Op.EQ, GREGORIAN_MICROS), False),
+        (Compare(LOCAL_TIME, Op.EQ, GREGORIAN_MICROS - 1), True),
+    ],
+)
+def test_what_spark_may_move_to_another_day_has_no_pattern(root: Node, certain: bool) -> None:
+    located = locate(parse_schema(json.dumps(CALENDAR)), None, Names(False))
+    assert bool(block_patterns(root, located, takes_ancient=False)) is certain
+    assert block_patterns(root, located, takes_ancient=True)
+
+
 def test_a_filter_that_nothing_passes_skips_every_block() -> None:
-    patterns = block_patterns(OneOf(ID, ()), locate(parse_schema(json.dumps(SCHEMA)), None, Names(False)))
+    patterns = block_patterns(
+        OneOf(ID, ()), locate(parse_schema(json.dumps(SCHEMA)), None, Names(False)), takes_ancient=True
+    )
     assert not BlockSearch(patterns).may_match(b"anything")

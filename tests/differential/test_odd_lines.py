@@ -1,0 +1,107 @@
+"""Lines that Spark reads otherwise in a file than by themselves: they are known and left to it, others are searched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from oracle import Case, configured
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.contract import SourceFormat
+from spark_jobs.session import PushdownSession
+
+FOUR = "a string, b string, c int, d int"
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A file of which Spark keeps `kept` rows; `searched` tells who must read it."""
+
+    content: bytes
+    where: str
+    schema: str
+    kept: int
+    columns: tuple[str, ...] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    searched: bool = False
+
+
+QUOTES = {"escape": '"'}
+UNPRUNED = {"spark.sql.csv.parser.columnPruning.enabled": "false"}
+CSV = {
+    "a mark in the file": Odd(b"x,1\n\xef\xbb\xbfabc,2\n", "i = 2", "s string, i int", 1),
+    "a mark before a number": Odd(b"1,1\n\xef\xbb\xbf5,2\n", "i = 5", "i int, j int", 0),
+    "two marks": Odd(b"\xef\xbb\xbf\xef\xbb\xbfabc,1\nx,2\n", "s = 'abc'", "s string, i int", 1),
+    "two marks, many numbers": Odd(
+        b"\xef\xbb\xbf\xef\xbb\xbf59,1\n2,2\n", f"i IN ({', '.join(map(str, range(2, 102)))})", "i int, j int", 2
+    ),
+    "one mark": Odd(b"\xef\xbb\xbfabc,1\nx,2\n", "s = 'abc'", "s string, i int", 1, searched=True),
+    "a blank line": Odd(b"x\n\t\n", "s = '\t'", "s string", 0, searched=True),
+    "a blank line of two fields": Odd(b"1,x\n\t\t\n", "s = '\t\t' OR i = 1", "s string, i int", 0, searched=True),
+    "two signs": Odd(b'p||q||1||2\n"x||y"||q||7||8\n', "c = 7", FOUR, 0, ("c",), {"sep": "||"}),
+    "two signs, all columns": Odd(b"p||q||1||2\nx||q||7||8\n", "c = 7", FOUR, 1, None, {"sep": "||"}, searched=True),
+    "two signs, none skipped": Odd(
+        b"p||q||1||2\nx||q||7||8\n", "c = 7", FOUR, 1, ("c",), {"sep": "||"}, UNPRUNED, searched=True
+    ),
+    "an escaped escape": Odd(b'p,q,1,2\n"C:\\\\",", 5 pieces",7,8\n', "b LIKE '%pieces%'", FOUR, 1, ("b",)),
+    "an escaped escape, all columns": Odd(b'p,q,1,2\n"C:\\\\",", 5",7,8\n', "c = 7", FOUR, 1, searched=True),
+    "an escaped quote": Odd(b'p,q,1,2\n"C:\\"",5 pieces,7,8\n', "c = 7", FOUR, 1, ("c",), searched=True),
+    "an empty field": Odd(b'p,q,1,2\n"",",x,y",7,8\n', "c = 7", FOUR, 0, ("c",), QUOTES),
+    "usual quotes": Odd(
+        b'p,q,1,2\n"","a,""b""",7,8\n"""a""","",7,8\n', "c = 7", FOUR, 2, ("c",), QUOTES, searched=True
+    ),
+}
+JSON = {
+    "no base64": Odd('{"b":"Grüße","l":7}\n{"b":"YWJj","l":8}\n'.encode(), "l = 7", "b binary, l int", 0),
+    "no base64 in a struct": Odd('{"st":{"b":"é"},"l":7}\n'.encode(), "l = 7", "st struct<b: binary>, l int", 0),
+    "no base64, in ASCII": Odd(b'{"b":"a$b","l":7}\n', "l = 7", "b binary, l int", 1, searched=True),
+    "base64 that nobody needs": Odd('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
+    "a letter in an escape": Odd('{"s":"\\u00é,"l":7}\n'.encode(), "l = 7", "s string, l int", 0),
+    "a letter like a digit": Odd('{"s":"\\u004\u0131","l":7}\n'.encode(), "l = 7", "s string, l int", 0),
+    "a letter in an unknown text": Odd('{"l":7,"zz":"\\u004\u0131"}\n'.encode(), "l = 7", "l int", 0),
+    "a letter behind an escape": Odd('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
+                                     searched=True),
+    "no JSON in a variant": Odd('{"v":[1,2\u00a0],"l":7}\n'.encode(), "l = 7", "l int, v variant", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_csv_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    check(spark, SourceFormat.CSV, CSV[name], tmp_path / "data.csv")
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    check(spark, SourceFormat.JSON, JSON[name], tmp_path / "data.json")
+
+
+def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path) -> None:
+    """Our rows of a file are Spark's, and its reader reads what it must."""
+    path.write_bytes(odd.content)
+    schema = StructType.fromDDL(odd.schema)
+    columns = odd.columns or tuple(schema.fieldNames())
+    session = PushdownSession(spark)
+    session.add_source(
+        "data", path=str(path), format=source_format, schema=odd.schema, options=odd.options, reader="pushdown"
+    )
+    with configured(spark, Case(source_format, schema, {}, (), (), (), ansi=False, settings=odd.settings)):
+        native = spark.read.format(source_format).schema(schema).options(**odd.options).load(str(path))
+        expected = shown(native.where(odd.where).select(*columns), columns)
+        result = session.scan("data", columns=columns, where=odd.where)
+        found = result.run(lambda frame: shown(frame, columns))
+    assert sum(expected.values()) == odd.kept
+    assert found == expected
+    report = result.report()["data"]
+    assert (report.reader == "pushdown") is odd.searched, report.reason
+
+
+def shown(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:
+    """Rows as texts: Python has no values for variants."""
+    texts = [f"to_json(struct({column}))" for column in columns]
+    return Counter(str(row) for row in frame.selectExpr(*texts).collect())
