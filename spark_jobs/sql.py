@@ -12,8 +12,11 @@ from sqlglot.errors import SqlglotError
 
 from spark_jobs.contract import JoinOptions
 from spark_jobs.errors import BadSpecError
+from spark_jobs.joins.as_written import AsWritten
 from spark_jobs.joins.figures import SampleCache
 from spark_jobs.joins.planner import JoinPlanner
+from spark_jobs.joins.text import UnreadError
+from spark_jobs.joins.variables import SessionVariables
 from spark_jobs.joins.views import PrivateViews
 from spark_jobs.predicates.parse import read_alike, with_intervals_grouped
 from spark_jobs.projection.needed import lost_words
@@ -34,23 +37,36 @@ class SqlPlanner:
         self._views = PrivateViews(spark)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
-        """Raises BadSpecError where the text is no query over declared sources, or nests too deeply."""
+        """Raises BadSpecError where the text is no query over declared sources.
+
+        What we cannot read, or what nests too deeply, is left to Spark as it is written.
+        """
         try:
             return self._plan(sql, joins)
-        except RecursionError as problem:
-            raise BadSpecError("query: its expressions lie too deep in each other to be planned") from problem
+        except UnreadError as problem:
+            unread = BadSpecError(str(problem))
+        except RecursionError:
+            unread = BadSpecError("query: its expressions lie too deep in each other to be planned")
+        reason = f"the query is left as it is written, we cannot read it: {str(unread).removeprefix('query: ')}"
+        left = AsWritten(self._spark, self._sources, self._views).plan(sql, reason)
+        if left is None:
+            raise unread
+        return left
 
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = self._parsed(sql)
         tables = list(tree.find_all(exp.Table))
         named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
-        if named is not None and isinstance(tree, exp.Select) and self._says_all(sql, tables[0]):
+        if named is not None and isinstance(tree, exp.Select) and self._says_all(sql, tree, tables[0]):
             return self._over_one(sql, tree, named)
         return JoinPlanner(self._spark, self._sources, joins, self._cache, self._views).plan(sql)
 
-    def _says_all(self, sql: str, table: exp.Table) -> bool:
+    def _says_all(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Whether the tree of a query over one table tells what is read of it, under the table's own names."""
-        return not table.alias_column_names and "|>" not in sql and not hides_names(self._spark, sql)
+        if table.alias_column_names or len(table.parts) > 1 or "|>" in sql or hides_names(self._spark, sql):
+            return False
+        variables = SessionVariables(self._spark)
+        return not any(variables.has(column.name) for column in tree.find_all(exp.Column) if len(column.parts) == 1)
 
     def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """One reference to one source: its WHERE reaches the source's reader."""
@@ -73,9 +89,9 @@ class SqlPlanner:
         try:
             tree = sqlglot.parse_one(sql, dialect="spark")
         except SqlglotError as problem:
-            raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
+            raise UnreadError(f"query: {str(problem).splitlines()[0]}") from problem
         if not isinstance(tree, exp.Query):
-            raise BadSpecError("query: only SELECT is possible")
+            raise UnreadError("query: only SELECT is possible")
         return with_intervals_grouped(tree)
 
     def _where(self, sql: str, tree: exp.Select, opened: OpenedSource) -> str | None:

@@ -19,14 +19,15 @@ from spark_jobs.gateway import elements, frame_of, indexed, java_class
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.broadcast import HINTED_BYTES, threshold_bytes
 from spark_jobs.joins.cardinality import RelationFigures
-from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of
+from spark_jobs.joins.chain import CatalystChain, column_name, computes, conjuncts_of, is_chained
 from spark_jobs.joins.chooser import Chooser, Setting, tree_report
 from spark_jobs.joins.equalities import Equalities
 from spark_jobs.joins.failing import casts_may_fail
 from spark_jobs.joins.figures import Wanted
-from spark_jobs.joins.graph import Ordered, Tree, attached
+from spark_jobs.joins.graph import Ordered, Tree
 from spark_jobs.joins.hints import CATALYST, LOGICAL, broadcast_hint
 from spark_jobs.joins.kept import read
+from spark_jobs.joins.ordering import NO_CROSS_JOINS
 from spark_jobs.joins.push import Types, Untyped
 from spark_jobs.joins.rule import documented_order
 from spark_jobs.joins.tables import TableFacts
@@ -46,15 +47,14 @@ class CatalystJoins:
         ansi = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
         limit = threshold_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
         self._ansi = ansi
+        self._cross_joins = spark.conf.get("spark.sql.crossJoin.enabled", "true") == "true"
         self._broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
         self._small_files = limit
 
     def reordered(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
         """The frame with its joins in order, or the very frame where they are best left alone; and the joins."""
         self._reports = []
-        may_fail = self._ansi and casts_may_fail(frame)
-        plan = frame._jdf.queryExecution().withCachedData()
-        changed = None if may_fail or plan.isStreaming() else self._rewritten(plan)
+        changed = self._changed(frame)
         if changed is None:
             return frame, tuple(self._reports)
         found = frame_of(self._spark, changed)
@@ -66,9 +66,22 @@ class CatalystJoins:
             )
         return found, tuple(self._reports)
 
+    def _changed(self, frame: DataFrame) -> JavaObject | None:
+        """The frame's plan with its joins in order, None to leave it alone."""
+        plan = frame._jdf.queryExecution().withCachedData()
+        if plan.isStreaming() or (self._ansi and casts_may_fail(frame)):
+            return None
+        try:
+            return self._rewritten(plan)
+        except RecursionError:
+            # Conditions that lie deeper in each other than we can follow say nothing about the order.
+            self._reports = []
+            return None
+
     def _rewritten(self, plan: JavaObject) -> JavaObject | None:
         """The plan with its chains in order, None where none of them changes."""
-        chain = CatalystChain.starting_at(plan)
+        # An alias stays above its joins: it hides columns that Spark would look for below a projection.
+        chain = None if plan.nodeName() == "SubqueryAlias" else CatalystChain.starting_at(plan)
         if chain is not None:
             return self._chain(plan, chain)
         children = list(elements(plan.children()))
@@ -83,21 +96,34 @@ class CatalystJoins:
         taken = [old if new is None else new for old, new in zip(chain.items, items, strict=True)]
         ordered = self._ordered(chain)
         if ordered is None:
-            if all(each is None for each in items):
-                return None
-            ordered = attached(chain.as_written, chain.graph.items, chain.graph.conjuncts), frozenset[str]()
+            return None if all(each is None for each in items) else self._with_items(plan, taken)
         after, hinted = ordered
         built = self._joined(after.tree, chain, taken, hinted)
         above = [chain.expression(conjunct) for conjunct in after.above]
         if above:
             built = self._class(f"{LOGICAL}.Filter")(self._all_of(above), built)
-        return self._class(f"{LOGICAL}.Project")(plan.output(), built)
+        project = self._class(f"{LOGICAL}.Project")
+        found = project(plan.output(), built)
+        # The keys of the right sides of joins by name, which frames above may still ask for.
+        found.setTagValue(project.hiddenOutputTag(), plan.metadataOutput())
+        return found
+
+    def _with_items(self, plan: JavaObject, items: Sequence[JavaObject]) -> JavaObject:
+        """The plan of a chain as it is written, over other items."""
+        if not is_chained(plan):
+            return items[0]
+        if plan.nodeName() == "Join":
+            below = [self._with_items(plan.left(), items[:-1]), items[-1]]
+        else:
+            below = [self._with_items(plan.child(), items)]
+        return plan.withNewChildren(indexed(self._spark, below))
 
     def _ordered(self, chain: CatalystChain) -> tuple[Ordered, frozenset[str]] | None:
         """The order to take and the relations to broadcast, None to leave the chain alone."""
         started = time.perf_counter()
         before = documented_order(chain.graph)
         reason = chain.obstacle(ansi=self._ansi) if self._options.reorder else "join_reorder is off"
+        reason = reason or (None if self._cross_joins else NO_CROSS_JOINS)
         figures = [] if reason else [self._figures(chain, place) for place in range(len(chain.items))]
         if reason or None in figures:
             tree = tree_report(before.tree, chain.graph.items, None, ())

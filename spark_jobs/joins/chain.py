@@ -39,7 +39,7 @@ class CatalystChain:
     @staticmethod
     def starting_at(plan: JavaObject) -> CatalystChain | None:
         """The chain whose top is a plan; None where there is none, or two of its relations share an attribute."""
-        if not _is_chained(plan):
+        if not is_chained(plan):
             return None
         items, kinds, conditions = _flattened(plan, JoinKind.INNER)
         homes: dict[int, int] = {}
@@ -133,19 +133,19 @@ def computes(plan: JavaObject) -> bool:
     )
 
 
-def _is_chained(plan: JavaObject) -> bool:
+def is_chained(plan: JavaObject) -> bool:
     """Whether a plan is an inner or cross join without hints, or one below filters and projections of attributes."""
     kind = plan.nodeName()
     if kind == "Join":
         hint = plan.hint()
         is_hinted = hint.leftHint().isDefined() or hint.rightHint().isDefined()
         return plan.joinType().getClass().getSimpleName() in _KINDS and not is_hinted
-    return kind in ("Filter", "Project", "SubqueryAlias") and not computes(plan) and _is_chained(plan.child())
+    return kind in ("Filter", "Project", "SubqueryAlias") and not computes(plan) and is_chained(plan.child())
 
 
 def _flattened(plan: JavaObject, kind: JoinKind) -> tuple[list[JavaObject], list[JoinKind], list[JavaObject]]:
     """The left spine: its relations, the kinds of the joins that brought them in, and all conditions."""
-    if not _is_chained(plan):
+    if not is_chained(plan):
         return [plan], [kind], []
     if plan.nodeName() == "Join":
         own = _KINDS[plan.joinType().getClass().getSimpleName()]

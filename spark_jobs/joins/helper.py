@@ -20,8 +20,9 @@ from spark_jobs.joins.ordering import Ordering
 from spark_jobs.joins.outputs import OutputNames
 from spark_jobs.joins.picture import joins_text
 from spark_jobs.joins.places import ColumnTypes, unqualified
+from spark_jobs.joins.relations import is_query
 from spark_jobs.joins.tables import TableFacts
-from spark_jobs.joins.text import ReadQuery, named_tables
+from spark_jobs.joins.text import ReadQuery, UnreadError, named_tables
 from spark_jobs.projection.paths import quote_name
 
 
@@ -60,11 +61,28 @@ def reorder_joins(
     options = options or JoinOptions(min_bytes=0)
     facts = TableFacts(spark, SourceFigures(spark, cache or SampleCache()))
     if isinstance(query, str):
-        return _TextQuery(spark, query, options, facts).reordered()
+        return _reordered(spark, query, options, facts)
     if not isinstance(spark, SparkSession):
         raise BadSpecError("query: with Spark Connect only SQL text can be reordered, not a DataFrame; give the text")
     frame, joins = CatalystJoins(spark, options, facts).reordered(query)
     return ReorderedJoins(frame, None, joins)
+
+
+def _reordered(spark: SparkSession, text: str, options: JoinOptions, facts: TableFacts) -> ReorderedJoins:
+    """SQL text in order; as it is where we cannot read it, but Spark takes it for a query."""
+    try:
+        return _TextQuery(spark, text, options, facts).reordered()
+    except UnreadError as problem:
+        unread = BadSpecError(str(problem))
+    except RecursionError:
+        unread = BadSpecError("query: its expressions lie too deep in each other to be planned")
+    # Spark Connect does not tell a query from a command before it runs it.
+    if not isinstance(spark, SparkSession) or not is_query(spark, text):
+        raise unread
+    try:
+        return ReorderedJoins(spark.sql(text), text, ())
+    except (AnalysisException, ParseException) as problem:
+        raise typed(problem, about="query") from problem
 
 
 class _TextQuery:
@@ -82,9 +100,12 @@ class _TextQuery:
         analysed = cache(self._spark.sql)
         try:
             analysed(self._query.text).schema  # noqa: B018 - Spark Connect analyses no sooner
-            self._frames = {_key(table): self._spark.table(_key(table)) for table in named_tables(self._query.tree)}
         except (AnalysisException, ParseException) as problem:
             raise typed(problem, about="query") from problem
+        try:
+            self._frames = {_key(table): self._spark.table(_key(table)) for table in named_tables(self._query.tree)}
+        except (AnalysisException, ParseException) as problem:
+            raise UnreadError(f"query: {typed(problem)}") from problem
         names = OutputNames({name: columns for name, columns in self._columns().items() if columns is not None})
         ordering = Ordering(self._spark, self._options, names, self._figures, self._types)
         ordered = ordering.ordered(self._query, analysed)

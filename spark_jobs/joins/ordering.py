@@ -25,6 +25,7 @@ from spark_jobs.joins.reorder import estimated_rows, reorder
 from spark_jobs.joins.same import is_same_query
 from spark_jobs.joins.text import ReadQuery, expression_of, written
 
+NO_CROSS_JOINS = "Spark is to refuse joins without conditions that nobody wrote (spark.sql.crossJoin.enabled)"
 _Guess = Callable[[float], float]
 """A share of rows, by the distinct values of a column."""
 _GUESSES: dict[type[exp.Expr], _Guess] = {
@@ -83,6 +84,7 @@ class Ordering:
         self._refusal = _refusal(
             commas_bind_weaker=ansi and is_on("spark.sql.ansi.relationPrecedence"),
             case_sensitive=is_on("spark.sql.caseSensitive"),
+            cross_joins=is_on("spark.sql.crossJoin.enabled", "true"),
         )
         broadcast_bytes = -1 if limit < 0 else HINTED_BYTES
         self._setting = Setting(
@@ -280,10 +282,12 @@ def _ranked_by(block: Block, name: str) -> frozenset[str]:
     return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
 
 
-def _refusal(*, commas_bind_weaker: bool, case_sensitive: bool) -> str | None:
+def _refusal(*, commas_bind_weaker: bool, case_sensitive: bool, cross_joins: bool) -> str | None:
     """Why no query of the session is touched, None where they may be."""
     if commas_bind_weaker:
         return "the comma binds weaker than JOIN here (spark.sql.ansi.relationPrecedence)"
+    if not cross_joins:
+        return NO_CROSS_JOINS
     return "names may differ by case alone (spark.sql.caseSensitive)" if case_sensitive else None
 
 

@@ -60,6 +60,16 @@ def in_block(block: Block, by_view: Mapping[str, Place]) -> dict[str, Place]:
     }
 
 
+def source_named(sources: Mapping[str, AnySource], name: str) -> AnySource | None:
+    """The declared source that a table's name stands for, None where there is none."""
+    return sources.get(name) or next((found for known, found in sources.items() if known.lower() == name.lower()), None)
+
+
+def no_source(sources: Mapping[str, AnySource], name: str) -> str:
+    """What to say where there is none."""
+    return f"query: no source is named {name!r}; there are {', '.join(sorted(sources)) or 'none'}"
+
+
 def types_of(here: Mapping[str, Place], *, case_sensitive: bool) -> ColumnTypes:
     """The types of the columns of sources, by the sources' names in a block."""
     return ColumnTypes({name: place.source.schema for name, place in here.items()}, case_sensitive=case_sensitive)

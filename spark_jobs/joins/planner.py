@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from spark_jobs.contract import JoinOptions
-from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import typed
 from spark_jobs.joins.block import Block, blocks
 from spark_jobs.joins.cardinality import RelationFigures
@@ -22,14 +21,24 @@ from spark_jobs.joins.figures import SampleCache, SourceFigures, Wanted
 from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.ordering import OrderedQuery, Ordering
 from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.places import ColumnTypes, Place, in_block, places_of, types_of, unqualified
+from spark_jobs.joins.places import (
+    ColumnTypes,
+    Place,
+    in_block,
+    no_source,
+    places_of,
+    source_named,
+    types_of,
+    unqualified,
+)
 from spark_jobs.joins.prospects import Prospects
 from spark_jobs.joins.push import reaching
 from spark_jobs.joins.reduction import Reducer, Reduction
 from spark_jobs.joins.result import JoinedResult, NamedScan, ViewQuery
 from spark_jobs.joins.same import Framed, reads_alike
-from spark_jobs.joins.text import ReadQuery, named_tables, parsed, swapped, written
+from spark_jobs.joins.text import ReadQuery, UnreadError, expression_of, named_tables, parsed, swapped, written
 from spark_jobs.joins.used import Used
+from spark_jobs.joins.variables import SessionVariables
 from spark_jobs.joins.views import PrivateViews
 from spark_jobs.predicates.parse import read_alike
 from spark_jobs.projection.needed import lost_words
@@ -86,10 +95,13 @@ class JoinPlanner:
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
 
     def plan(self, sql: str) -> JoinedResult:
-        """Raises BadSpecError where the text is no query, or reads a table that is no declared source."""
-        tables = dict(enumerate(named_tables(parsed(sql))))
+        """Raises UnreadError where the text is no query to us, or reads a table that is no declared source."""
+        original = parsed(sql)
+        tables = dict(enumerate(named_tables(original)))
         if not tables:
-            raise BadSpecError(f"query: it reads none of the declared sources ({', '.join(sorted(self._sources))})")
+            raise UnreadError(f"query: it reads none of the declared sources ({', '.join(sorted(self._sources))})")
+        if (problem := _misread(original, case_sensitive=self._case_sensitive)) is not None:
+            raise UnreadError(f"query: {problem}")
         declared = {number: self._declared(table) for number, table in tables.items()}
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
@@ -182,12 +194,9 @@ class JoinPlanner:
     def _declared(self, table: exp.Table) -> AnySource:
         """The source that a table's name stands for."""
         name = ".".join(part.name for part in table.parts)
-        found = self._sources.get(name) or next(
-            (source for known, source in self._sources.items() if known.lower() == name.lower()), None
-        )
+        found = source_named(self._sources, name)
         if found is None:
-            there = ", ".join(sorted(self._sources)) or "none"
-            raise BadSpecError(f"query: no source is named {name!r}; there are {there}")
+            raise UnreadError(no_source(self._sources, name))
         return found
 
     def _requests(
@@ -195,7 +204,8 @@ class JoinPlanner:
     ) -> list[_Request]:
         only = spark_only(sql)
         hidden, words = hides_names(self._spark, sql), lost_words(sql, tree)
-        used = Used(tree, case_sensitive=self._case_sensitive, hides_names=hidden, words=words)
+        variables = SessionVariables(self._spark)
+        used = Used(tree, variables.has, case_sensitive=self._case_sensitive, hides_names=hidden, words=words)
         requests = []
         for place in places:
             names = place.source.schema.fieldNames()
@@ -225,6 +235,16 @@ class JoinPlanner:
                 if text and place.table.args.get("sample") is None:
                     found[place.view] = text
         return found
+
+
+def _misread(tree: exp.Expr, *, case_sensitive: bool) -> str | None:
+    """What in a query our parser takes for something else than Spark, None where nothing is known of that."""
+    if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
+        return "OUTER is the name of a relation"
+    expressions = ((table, expression_of(table)) for table in tree.find_all(exp.Table) if case_sensitive)
+    if any(found is not None and found.alias != table.name for table, found in expressions):
+        return "a table has the name of a common table expression but for its case"
+    return None
 
 
 def _is_read_often(places: Sequence[Place], figures: SourceFigures) -> bool:

@@ -14,7 +14,7 @@ from spark_jobs.failures import classify
 from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.picture import joins_text
-from spark_jobs.joins.views import PrivateViews
+from spark_jobs.joins.views import NamedViews, PrivateViews
 from spark_jobs.readers.protocol import Scan
 from spark_jobs.result import PushdownResult, Shape, explained
 from spark_jobs.row_count import RowCount
@@ -45,14 +45,14 @@ class NamedScan:
 
 @dataclass(frozen=True)
 class ViewQuery:
-    """SQL text over private views, which exist only while Spark analyses the text.
+    """SQL text over views, which exist only while Spark analyses the text.
 
     `broadcast` are sets of views whose joins Spark is to broadcast. `analysed` is what Spark made of all that over the
     frames in `over`, by view.
     """
 
     spark: SparkSession
-    views: PrivateViews
+    views: PrivateViews | NamedViews
     text: str
     broadcast: frozenset[frozenset[str]]
     over: Mapping[str, DataFrame]

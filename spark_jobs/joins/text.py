@@ -19,6 +19,10 @@ _SEED = re.compile(r"\s*REPEATABLE\s*\(\s*-?\d+\s*\)", re.IGNORECASE)
 """What may follow the size of a sample."""
 
 
+class UnreadError(BadSpecError):
+    """A text is no query to us; Spark may take it for one."""
+
+
 @dataclass(frozen=True)
 class ReadQuery:
     """A query's text, and the tree that it was read as."""
@@ -28,7 +32,7 @@ class ReadQuery:
 
     @classmethod
     def of(cls, text: str) -> ReadQuery:
-        """Raises BadSpecError where the text is no query."""
+        """Raises UnreadError where the text is no query."""
         return cls(text, parsed(text))
 
     @cached_property
@@ -38,16 +42,16 @@ class ReadQuery:
 
 
 def parsed(sql: str) -> exp.Query:
-    """The query's tree. Raises BadSpecError where the text is not one SELECT, with or without set operations.
+    """The query's tree. Raises UnreadError where the text is not one SELECT, with or without set operations.
 
     Sub-queries in FROM that have no name get one, so that stars and columns can be told by it.
     """
     try:
         tree = read(sql)
     except SqlglotError as problem:
-        raise BadSpecError(f"query: {str(problem).splitlines()[0]}") from problem
+        raise UnreadError(f"query: {str(problem).splitlines()[0]}") from problem
     if not isinstance(tree, exp.Query):
-        raise BadSpecError("query: only SELECT is possible")
+        raise UnreadError("query: only SELECT is possible")
     _name_subqueries(tree)
     return tree
 
@@ -125,20 +129,26 @@ def _before(clause: exp.With, below: exp.Expr) -> list[exp.CTE]:
 def swapped(sql: str, tables: Mapping[int, exp.Table], name_of: Callable[[int], str]) -> str:
     """The text with table names replaced, every other character as it was; a table without alias keeps its name as one.
 
-    Raises BadSpecError where a name cannot be found in the text.
+    Raises UnreadError where a name cannot be found in the text.
     """
     edits = []
     for number, table in tables.items():
-        identifier = table.this
-        start, end = identifier.meta.get("start"), identifier.meta.get("end")
-        if start is None or sql[start : end + 1].strip("`") != identifier.name.replace("`", "``"):
-            raise BadSpecError(f"query: the name {identifier.name!r} is not where it seems to be; write it plainly")
-        edits.append((start, end + 1, name_of(number), _alias_place(sql, table, end + 1)))
-    for start, end, name, place in sorted(edits, reverse=True):
+        spans = [_span(sql, part) for part in table.parts]
+        (start, _), (last, end) = spans[0], spans[-1]
+        edits.append((start, end, last, name_of(number), _alias_place(sql, table, end)))
+    for start, end, last, name, place in sorted(edits, reverse=True):
         if place is not None:
-            sql = f"{sql[:place]} AS {sql[start:end]}{sql[place:]}"
+            sql = f"{sql[:place]} AS {sql[last:end]}{sql[place:]}"
         sql = sql[:start] + quote_name(name) + sql[end:]
     return sql
+
+
+def _span(sql: str, part: exp.Expr) -> tuple[int, int]:
+    """Where a part of a table's name begins and ends in the text."""
+    start, end = part.meta.get("start"), part.meta.get("end")
+    if start is None or end is None or sql[start : end + 1].strip("`") != part.name.replace("`", "``"):
+        raise UnreadError(f"query: the name {part.name!r} is not where it seems to be; write it plainly")
+    return start, end + 1
 
 
 def _alias_place(sql: str, table: exp.Table, end: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sqlglot import exp
 
@@ -15,10 +15,20 @@ class Used:
     """What a query mentions. Every name counts that could mean a column, so that none is ever missed."""
 
     def __init__(
-        self, tree: exp.Expr, *, case_sensitive: bool, hides_names: bool = False, words: Iterable[str] = ()
+        self,
+        tree: exp.Expr,
+        is_variable: Callable[[str], bool] = lambda _: False,
+        *,
+        case_sensitive: bool,
+        hides_names: bool = False,
+        words: Iterable[str] = (),
     ) -> None:
-        """`hides_names` tells that the query may mean columns that it does not name; `words` may be names as well."""
+        """`is_variable` tells the names of session variables.
+
+        `hides_names` tells that the query may mean columns that it does not name; `words` may be names as well.
+        """
         self._tree = tree
+        self._is_variable = is_variable
         self._hides_names = hides_names
         # Joins in parentheses that have a name are none: it stands for all relations in them.
         relations = tree.find_all(exp.Table, exp.Subquery, exp.CTE)
@@ -52,7 +62,7 @@ class Used:
     ) -> tuple[str, ...]:
         """The file columns that the query asks of a table with these columns; `others` are those of all tables.
 
-        One without the table's name counts only if no table and no alias of the query goes by it.
+        One without the table's name counts only if no table and no alias of the query goes by it, and no variable.
         """
         if table.alias_column_names:
             return ()
@@ -63,7 +73,9 @@ class Used:
             qualified = len(path) > 1 and path[0].lower() == own
             column = catalog.find(path[1] if qualified else path[0])
             name = "" if column is None else column.name.lower()
-            if column is not None and name not in mine and (qualified or (len(path) == 1 and name not in known)):
+            if column is None or name in mine:
+                continue
+            if qualified or (len(path) == 1 and name not in known and not self._is_variable(path[0])):
                 found.add(column.name)
         return tuple(sorted(found))
 

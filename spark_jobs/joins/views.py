@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +57,21 @@ class PrivateViews:
             return _Relations(self._spark, self._catalog.getRawTempView(name).get())
         finally:
             self._catalog.dropTempView(name)
+
+
+class NamedViews:
+    """Views under the names that a query itself has for its sources."""
+
+    def __init__(self, private: PrivateViews) -> None:
+        self._private = private
+
+    @contextmanager
+    def over(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+        """Has each name stand for a frame, as long as this lasts, whatever else it stands for in the session."""
+        with ExitStack() as stack:
+            for name, frame in frames.items():
+                stack.enter_context(self._private.under(name, frame))
+            yield
 
 
 class _Relations:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from spark_jobs.contract import JoinOptions
 from spark_jobs.joins.helper import reorder_joins
@@ -137,3 +141,76 @@ def test_conditions_that_differ_by_casts_alone_are_kept_apart(spark: SparkSessio
     joined = texts.join(numbers, (texts.t == numbers.num) & (texts.t == numbers.num.cast("string")))
     frame = joined.join(more, more.k == numbers.k).select(texts.t, numbers.num, more.k)
     assert counted(reorder_joins(spark, frame).df) == counted(frame)
+
+
+@pytest.fixture(scope="module")
+def chain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFrame]:
+    """Tables whose joins are worth another order than the one that tests write."""
+    queries = {
+        "o": "SELECT id AS oid, if(id % 9 = 0, NULL, id % 230) AS customer, id % 5 AS kind FROM range(4000)",
+        "c": "SELECT id AS customer, id % 25 AS nation, concat('customer ', id) AS cname FROM range(200)",
+        "n": "SELECT id AS nid, id % 4 AS region FROM range(20)",
+        "r": "SELECT id AS rid, concat('region ', id) AS name FROM range(4)",
+        "x": "SELECT id AS xk, id AS xv FROM range(5)",
+        "y": "SELECT id AS yk, id * 2 AS yv FROM range(5)",
+    }
+    root = tmp_path_factory.mktemp("chain")
+    for name, query in queries.items():
+        spark.sql(query).coalesce(1).write.parquet(str(root / name))
+    return {name: spark.read.parquet(str(root / name)) for name in queries}
+
+
+def joined(chain: dict[str, DataFrame]) -> DataFrame:
+    o, c, n, r = (chain[name] for name in "ocnr")
+    return o.join(c, "customer").join(n, c.nation == n.nid).join(r, n.region == r.rid).where("name = 'region 1'")
+
+
+@pytest.mark.parametrize("condition", ["xv + rand(7) * 4 > yv", "uniform(0, 4, 7) + xv > yv", "xv < 3"])
+def test_conditions_above_joins_that_change_stay_where_they_are(
+    spark: SparkSession, chain: dict[str, DataFrame], condition: str
+) -> None:
+    x, y = chain["x"], chain["y"]
+    inner = joined(chain).groupBy("kind").agg(f.count("*").alias("n"))
+    frame = x.join(y, x.xk == y.yk).join(inner, inner.kind == x.xk).where(condition)
+    found = reorder_joins(spark, frame)
+    assert any(report.reordered for report in found.joins)
+    assert counted(found.df) == counted(frame)
+
+
+def test_hidden_keys_of_joins_by_name_are_still_there(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
+    o, c, frame = chain["o"], chain["c"], joined(chain)
+    found = reorder_joins(spark, frame)
+    assert found.joins[0].reordered
+    for select in (
+        lambda frame: frame.select(c["customer"], o["oid"]),
+        lambda frame: frame.where(c["customer"] > 100).select("*", c["customer"]),
+        lambda frame: frame.join(chain["x"], c["customer"] == chain["x"].xk),
+        lambda frame: frame.select("customer", "cname"),
+    ):
+        assert counted(select(found.df)) == counted(select(frame))
+
+
+def test_keys_that_an_alias_hides_stay_hidden(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
+    frame = joined(chain).alias("q")
+    found = reorder_joins(spark, frame)
+    assert found.joins[0].reordered
+    for each in (frame, found.df):
+        with pytest.raises(AnalysisException, match="MISSING_ATTRIBUTES"):
+            each.where(chain["c"]["customer"] > 100)
+    assert counted(found.df.select("q.customer")) == counted(frame.select("q.customer"))
+
+
+def test_what_a_projection_dropped_stays_dropped(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
+    frame = joined(chain).select("oid", "cname")
+    for each in (frame, reorder_joins(spark, frame).df):
+        with pytest.raises(AnalysisException):
+            each.select(chain["x"]["xk"])
+        with pytest.raises(AnalysisException):
+            each.select("customer")
+
+
+def test_conditions_too_deep_to_follow_leave_a_frame_as_it_is(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
+    frame = joined(chain).where(reduce(or_, [chain["o"].oid == number for number in range(240)]))
+    found = reorder_joins(spark, frame)
+    assert found.df is frame
+    assert found.joins == ()
