@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -104,7 +105,7 @@ def evolve(
         return Evolution(rules)
     inside = set(partition_columns(native))
     data = t.StructType([field for field in native.schema.fields if field.name not in inside])
-    look = partial(file_schemas, spark, source, native, load)
+    look = partial(_looked, partial(file_schemas, spark, source, native, load), source.format, inside, rules)
     try:
         if _only_compared(source):
             return _compared(source, data, conf(spark, "spark.sql.columnNameOfCorruptRecord", CORRUPT), rules, look)
@@ -155,6 +156,24 @@ def _compared(source: Source, data: t.StructType, corrupt: str, rules: Rules, lo
     unified(look(texts), rules)
     note = "no schema is declared, so the texts of all files were read once more to see whether their types agree"
     return Evolution(rules, look=look, notes=(note,))
+
+
+def _looked(
+    look: Look, source_format: SourceFormat, inside: AbstractSet[str], rules: Rules, texts: t.StructType | None = None
+) -> tuple[FileSchema, ...]:
+    """The columns of each file without those that its directories tell better: all that Spark reads of the file.
+
+    Not of CSV files, whose columns go by their places.
+    """
+    files = look(texts)
+    if source_format is SourceFormat.CSV or not inside:
+        return files
+    told = {rules.key(name) for name in inside}
+
+    def others(schema: t.StructType) -> t.StructType:
+        return t.StructType([field for field in schema.fields if rules.key(field.name) not in told])
+
+    return tuple(replace(file, schema=others(file.schema)) for file in files)
 
 
 def _evolved(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: Rules) -> Evolution:

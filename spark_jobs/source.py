@@ -15,12 +15,14 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ErrorCode, OnMissingColumn, SourceFormat
+from spark_jobs.errors import BadSpecError
 from spark_jobs.evolve import Evolution, evolve
 from spark_jobs.failures import typed
 from spark_jobs.filesystem import HadoopFiles
 from spark_jobs.name_keys import name_key
 from spark_jobs.predicates.nodes import nodes_of
 from spark_jobs.predicates.parse import parse_predicate, without_relation
+from spark_jobs.projection.evolution import Rules
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import has_column, location, max_depth, scan_root
 from spark_jobs.projection.needed import named_by_functions, needed, takes_all
@@ -30,7 +32,7 @@ from spark_jobs.projection.tree import merge_paths
 from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
-from spark_jobs.readers.files import decoded, input_uris, partition_columns
+from spark_jobs.readers.files import decoded, file_columns, input_uris, partition_columns
 from spark_jobs.readers.parquet_schema import with_footers_schema
 from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only
 from spark_jobs.readers.share import shares
@@ -67,6 +69,13 @@ class OpenedSource:
         if self._whole is not None:
             return Evolution(self._whole._evolution.rules)
         source = self._source
+        if (reason := self._left_to_spark()) is not None:
+            if source.on_missing_column is OnMissingColumn.ERROR:
+                raise BadSpecError(
+                    f"source {source.name!r}: on_missing_column='error' cannot be kept: {reason}; give 'null'"
+                )
+            rules = Rules(source.on_schema_conflict, self._case_sensitive, guessed=True)
+            return Evolution(rules, notes=(f"the columns of single files are not known: {reason}",))
         found = evolve(
             self._spark, source, self.native, lambda: self.uris, self._files_alone, case_sensitive=self._case_sensitive
         )
@@ -94,6 +103,15 @@ class OpenedSource:
     def _inside(self) -> tuple[str, ...]:
         """The columns that Spark takes from the names of directories, with whatever schema it loads the frame."""
         return partition_columns(self.native)
+
+    @cached_property
+    def _told_twice(self) -> str | None:
+        """A column of CSV files that their directories tell too: whoever leaves it out mistakes those behind it."""
+        if self._source.format is not SourceFormat.CSV or not self._inside:
+            return None
+        key = partial(name_key, case_sensitive=self._case_sensitive)
+        told = set(map(key, self._inside))
+        return next((name for name in file_columns(self.native) if key(name) in told), None)
 
     def _data_schema(self) -> StructType:
         """The table's columns without those that Spark takes from the names of directories."""
@@ -193,8 +211,13 @@ class OpenedSource:
             predicate,
             pruned,
             self.fill() if implicit else None,
-            spark_only(where),
+            spark_only(where) or self._left_to_spark(),
         )
+
+    def _left_to_spark(self) -> str | None:
+        """Why none but Spark's own reader reads the files as it does, None where any may."""
+        twice = self._told_twice
+        return None if twice is None else f"the CSV files have column {twice}, which the names of directories tell too"
 
     def _understood(self, where: str | None) -> exp.Expr | None:
         """A predicate's tree; None where there is none, or a name in it would be taken for a function."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from pyspark.sql import types as t
+
 from spark_jobs.projection.catalog import FileFacts, ImplicitCatalog, ImplicitColumn, ImplicitValue
 from spark_jobs.projection.implicit import (
     location,
@@ -50,13 +52,13 @@ class ImplicitFill:
         items = []
         for column in map(self._column, names):
             values = [self._value(column, file) for file in files]
-            literal = _literal(values, f"array<{sql_type(column.data_type)}>")
+            literal = _literal(values, "array<{}>", column.data_type)
             items.append(f"get({literal}, spark_partition_id()) AS {quote_name(column.name)}")
         return items
 
     def _looked_up(self, column: ImplicitColumn, files: Sequence[str]) -> str:
         values = {location(file): self._value(column, file) for file in files}
-        return f"{_literal(values, f'map<string,{sql_type(column.data_type)}>')}[{native_location()}]"
+        return f"{_literal(values, 'map<string,{}>', column.data_type)}[{native_location()}]"
 
     def _value(self, column: ImplicitColumn, file: str) -> ImplicitValue:
         return self.catalog.value(column, self.facts()[location(file)])
@@ -67,10 +69,13 @@ class ImplicitFill:
         return column
 
 
-def _literal(values: object, ddl: str) -> str:
-    """A collection as one constant: Spark folds it, and files can still be left out by it."""
-    text = json.dumps(values, default=_plain, ensure_ascii=False)
-    return f"from_json({sql_text(text)}, {sql_text(ddl)})"
+def _literal(values: object, collection: str, kind: t.AtomicType) -> str:
+    """A collection of values of a type as one constant: Spark folds it, and files can still be left out by it."""
+    text = sql_text(json.dumps(values, default=_plain, ensure_ascii=False))
+    if isinstance(kind, t.DatetimeType):
+        # Spark's JSON parser reads times by settings (`spark.sql.legacy.timeParserPolicy`), a cast does not.
+        return f"CAST(from_json({text}, '{collection.format('string')}') AS {collection.format(sql_type(kind))})"
+    return f"from_json({text}, {sql_text(collection.format(sql_type(kind)))})"
 
 
 def _plain(value: object) -> str:

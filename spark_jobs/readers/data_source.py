@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -45,6 +45,8 @@ _COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
     LessThan: exp.LT,
     LessThanOrEqual: exp.LTE,
 }
+_HADOOPS_SIGNS = ("{", "\\", "[^")
+"""What stands for something else in Hadoop's patterns than in Python's."""
 _TEXT_TESTS: dict[type[Filter], type[exp.Func]] = {
     StringStartsWith: exp.StartsWith,
     StringEndsWith: exp.EndsWith,
@@ -63,10 +65,28 @@ class TaskPartition(InputPartition):
         self.number = number
 
 
-def local_listing(source_format: str, options: Mapping[str, str]) -> tuple[InputFile, ...]:
-    """Files below the option `path` that are not hidden, in the order of their names.
+def flag(options: Mapping[str, str], name: str) -> bool:
+    """A switch that is off where nobody gives it. Raises BadSpecError where it is neither true nor false."""
+    text = options.get(name, "false")
+    if text.lower() not in ("true", "false"):
+        raise BadSpecError(f"option {name}: {text!r} is neither true nor false")
+    return text.lower() == "true"
 
-    Raises BadSpecError where there is no such option or it is not local, MissingPathError where it matches nothing.
+
+def known_options(source_format: str, options: Mapping[str, str], known: Iterable[str]) -> None:
+    """Raises BadSpecError for an option of which nothing would come, such as those of Spark's own file sources."""
+    if odd := next((name for name in options if name.lower() not in known), None):
+        raise BadSpecError(
+            f"option {odd}: format {source_format!r} has none of that name, but {', '.join(known)}; PushdownSession "
+            "takes those of Spark's own sources"
+        )
+
+
+def local_listing(source_format: str, options: Mapping[str, str]) -> tuple[InputFile, ...]:
+    """The files that the option `path` names or that lie in the directories it names, as Spark lists them.
+
+    Raises BadSpecError where there is no such option, it is not local, is a pattern that Python matches otherwise than
+    Hadoop, or where directories tell columns (`key=value`); MissingPathError where it matches nothing.
     """
     path = options.get("path")
     if not path:
@@ -75,20 +95,43 @@ def local_listing(source_format: str, options: Mapping[str, str]) -> tuple[Input
         raise BadSpecError(
             f"{path} is not local; format {source_format!r} reads local files, PushdownSession any others"
         )
+    if sign := next((sign for sign in _HADOOPS_SIGNS if sign in path), None):
+        raise BadSpecError(f"path {path!r}: format {source_format!r} knows no {sign!r} in paths, PushdownSession does")
     found: list[Path] = []
     for match in sorted(glob.glob(path.removeprefix("file://").removeprefix("file:"))):  # noqa: PTH207
         place = Path(match)
-        found += sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
-    shown = [place.absolute() for place in found if place.name[0] not in "._"]
+        found += _in_directory(place, source_format) if place.is_dir() else [place]
+    shown = [place.absolute() for place in found if not _is_hidden(place.name)]
     if not shown:
         raise MissingPathError(f"path {path!r} matches no file; check it and run again")
     return tuple(InputFile(place.as_uri(), str(place), place.stat().st_size) for place in shown)
 
 
-def exact_filter(where: str, schema: t.StructType) -> VectorFilter:
+def _in_directory(directory: Path, source_format: str) -> list[Path]:
+    """The files of a directory, without those in directories below it: as Spark does where these tell no columns."""
+    for place in directory.rglob("*"):
+        below = place.relative_to(directory).parts
+        if any("=" in part for part in below[:-1]) and not any(map(_is_hidden, below)) and place.is_file():
+            raise BadSpecError(
+                f"{place.parent} tells columns by its name, which format {source_format!r} does not read; use "
+                "PushdownSession"
+            )
+    return sorted(place for place in directory.iterdir() if place.is_file())
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether Spark passes over what has such a name (its HadoopFSUtils.shouldFilterOutPathName)."""
+    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
+
+
+def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> VectorFilter:
     """Raises BadSpecError unless the filter is all there is to the predicate: Spark does not evaluate it again."""
     predicate = parse_predicate(where)
-    compiled = "it does not parse" if predicate is None else compile_filter(predicate, Scope(schema))
+    compiled = (
+        "it does not parse"
+        if predicate is None
+        else compile_filter(predicate, Scope(schema, case_sensitive=case_sensitive))
+    )
     if isinstance(compiled, VectorFilter) and compiled.is_exact:
         return compiled
     reason = compiled if isinstance(compiled, str) else "; ".join(compiled.left_out)

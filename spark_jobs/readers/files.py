@@ -150,10 +150,18 @@ def listed(frame: DataFrame) -> Iterator[FileEntry]:
 
 
 def partition_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Columns that Spark's own reader takes from the names of directories; the files themselves lack them."""
+    """Columns that Spark's own reader takes from the names of directories, whether the files have them or not."""
     relation = _relation(frame)
     newer = relation.nodeName() == "DataSourceV2Relation"
     schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
+    return tuple(str(name) for name in schema.fieldNames())
+
+
+def file_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Columns that Spark's own reader takes the files to have, in their order there, whether it reads them or not."""
+    relation = _relation(frame)
+    newer = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().dataSchema() if newer else relation.relation().dataSchema()
     return tuple(str(name) for name in schema.fieldNames())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,6 +11,9 @@ from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.directories import constant_columns, place_of
 from spark_jobs.readers.files import InputFile, Packing, Task, decoded, pack
 from spark_jobs.readers.protocol import ScanRequest
+
+_LEAST_SHARE = 1 / 16
+"""Columns differ in width: however few are read, splits are no larger than this allows."""
 
 
 def packing(spark: SparkSession) -> Packing:
@@ -21,8 +25,13 @@ def packing(spark: SparkSession) -> Packing:
     )
 
 
-def tasks_of(spark: SparkSession, request: ScanRequest, files: Sequence[InputFile]) -> tuple[Task, ...]:
-    """The tasks of a scan: of one file each, or of one directory each, where columns tell of these."""
+def tasks_of(
+    spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], *, share: float = 1.0
+) -> tuple[Task, ...]:
+    """The tasks of a scan: of one file each, or of one directory each, where columns tell of these.
+
+    Where only a `share` of every file is read, its splits may be as much larger: a task's start costs what it costs.
+    """
     groups: Sequence[Hashable] | None = None
     if request.implicit:
         groups = range(len(files))
@@ -30,7 +39,9 @@ def tasks_of(spark: SparkSession, request: ScanRequest, files: Sequence[InputFil
         request.directories.fields.fieldNames()
     ):
         groups = [request.directories.values[place_of(file.uri)] for file in files]
-    return pack(files, packing(spark), groups=groups)
+    usual = packing(spark)
+    limit = int(usual.max_partition_bytes / max(share, _LEAST_SHARE))
+    return pack(files, replace(usual, max_partition_bytes=limit), groups=groups)
 
 
 def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:

@@ -28,12 +28,20 @@ from spark_jobs.readers.avro.scan import AvroScan
 from spark_jobs.readers.avro.schema import parse_schema
 from spark_jobs.readers.avro.types import spark_schema
 from spark_jobs.readers.columnar import unknown_type
-from spark_jobs.readers.data_source import TaskPartition, exact_filter, local_listing, take_filters
+from spark_jobs.readers.data_source import (
+    TaskPartition,
+    exact_filter,
+    flag,
+    known_options,
+    local_listing,
+    take_filters,
+)
 from spark_jobs.readers.files import InputFile, Packing, Task, pack
 from spark_jobs.readers.storage import LOCAL
 
 FORMAT = "pushdown_avro"
 _READER_SCHEMA = "avroSchema"
+_OPTIONS = ("path", "where", "avroschema", "push_filters", "case_sensitive")
 _INTERVALS = "spark.sql.catalyst.type"
 """A mark of Spark's for numbers that are intervals."""
 
@@ -47,8 +55,9 @@ class PushdownAvroSource(DataSource):
     """Local Avro files, of which blocks are skipped by their bytes.
 
     Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `avroSchema` as in Spark's
-    own source; `push_filters` (true or false), for which `spark.sql.python.filterPushdown.enabled` must be on as well.
-    Give a schema with the columns that are needed: others are not decoded.
+    own source; `push_filters` (true or false), for which `spark.sql.python.filterPushdown.enabled` must be on as well;
+    `case_sensitive` (true or false), since Spark does not tell such a source its setting of that name. Give a schema
+    with the columns that are needed: others are not decoded.
     """
 
     @classmethod
@@ -65,7 +74,8 @@ class PushdownAvroSource(DataSource):
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """A reader of all columns of a schema. Raises BadSpecError for options that are not possible."""
-        pushes = self.options.get("push_filters", "false").lower() == "true"
+        known_options(FORMAT, self.options, _OPTIONS)
+        pushes = flag(self.options, "push_filters")
         return (FilterablePushdownAvroReader if pushes else PushdownAvroReader)(schema, self.options)
 
 
@@ -79,8 +89,9 @@ class PushdownAvroReader(DataSourceReader):
         self._schema = schema
         self._files = _files(options)
         self._reader_schema = options.get(_READER_SCHEMA)
+        self._case_sensitive = flag(options, "case_sensitive")
         where = options.get("where")
-        self._filters = [] if where is None else [exact_filter(where, schema)]
+        self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=self._case_sensitive)]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task."""
@@ -93,7 +104,12 @@ class PushdownAvroReader(DataSourceReader):
         """The rows of a task."""
         assert isinstance(partition, TaskPartition)
         filtered = all_of(self._filters) if self._filters else None
-        query = AvroQuery(wanted_schema(self._schema.fields), filtered, reader_schema=self._reader_schema)
+        query = AvroQuery(
+            wanted_schema(self._schema.fields),
+            filtered,
+            case_sensitive=self._case_sensitive,
+            reader_schema=self._reader_schema,
+        )
         scan = AvroScan(self._tasks(), query, _unreported)
         yield from scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))
 

@@ -22,7 +22,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from spark_jobs.errors import BadSpecError, MissingPathError, UnsafeInputError
 from spark_jobs.predicates.compile import all_of
 from spark_jobs.readers.columnar import unknown_type
-from spark_jobs.readers.data_source import TaskPartition, exact_filter, local_listing, take_filters
+from spark_jobs.readers.data_source import (
+    TaskPartition,
+    exact_filter,
+    flag,
+    known_options,
+    local_listing,
+    take_filters,
+)
 from spark_jobs.readers.files import Packing, Task, pack
 from spark_jobs.readers.orc.counts import OrcCount
 from spark_jobs.readers.orc.plan import has_times, wanted_schema
@@ -32,6 +39,7 @@ from spark_jobs.readers.orc.zones import UTC_ZONES
 from spark_jobs.readers.storage import LOCAL
 
 FORMAT = "pushdown_orc"
+_OPTIONS = ("path", "where", "partial_reads", "min_seek_size", "push_filters", "case_sensitive")
 
 
 def register(spark: SparkSession) -> None:
@@ -44,8 +52,8 @@ class PushdownOrcSource(DataSource):
 
     Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `partial_reads` and
     `min_seek_size` as in `OrcOptions`; `push_filters` (true or false), for which
-    `spark.sql.python.filterPushdown.enabled` must be on as well. Give a schema with the columns that are needed: others
-    are not read.
+    `spark.sql.python.filterPushdown.enabled` must be on as well; `case_sensitive` (true or false), since Spark does not
+    tell such a source its setting of that name. Give a schema with the columns that are needed: others are not read.
     """
 
     @classmethod
@@ -66,7 +74,8 @@ class PushdownOrcSource(DataSource):
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """A reader of all columns of a schema. Raises BadSpecError for options that are not possible."""
-        pushes = self.options.get("push_filters", "false").lower() == "true"
+        known_options(FORMAT, self.options, _OPTIONS)
+        pushes = flag(self.options, "push_filters")
         return (FilterablePushdownOrcReader if pushes else PushdownOrcReader)(schema, self.options)
 
 
@@ -82,8 +91,9 @@ class PushdownOrcReader(DataSourceReader):
         self._files = local_listing(FORMAT, options)
         self._partial_reads = _number(options, "partial_reads")
         self._min_seek = _number(options, "min_seek_size") or 16 << 10
+        self._case_sensitive = flag(options, "case_sensitive")
         where = options.get("where")
-        self._filters = [] if where is None else [exact_filter(where, schema)]
+        self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=self._case_sensitive)]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task."""
@@ -101,7 +111,7 @@ class PushdownOrcReader(DataSourceReader):
             all_of(self._filters) if self._filters else None,
             self._partial_reads,
             self._min_seek,
-            False,
+            self._case_sensitive,
         )
         scan = OrcScan(self._tasks(), query, _unreported)
         yield from scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))

@@ -33,7 +33,8 @@ class OrcLazyScan:
         self._plan = plan
         self._notes = notes
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[dict[str, OrcCount]]())
-        self._tasks = tasks_of(spark, request, plan.files)
+        share = len(plan.query.schema) / max(len(request.schema), 1)
+        self._tasks = tasks_of(spark, request, plan.files, share=share)
 
     @property
     def exact(self) -> bool:

@@ -137,7 +137,16 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "no predicate to push"
     if request.where is not None and request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
-    return request.spark_only or unread_column(request) or _unsafe_setting(spark, request)
+    return request.spark_only or unread_column(request) or _unsafe_setting(spark, request) or _unpadded(spark, request)
+
+
+def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
+    """Why a column of char(n) is left to Spark, None where there is none or Spark pads it."""
+    pads = conf(spark, "spark.sql.readSideCharPadding", "true") == "true"
+    if pads and conf(spark, "spark.sql.legacy.charVarcharAsString", "false") == "false":
+        return None
+    column = next((field.name for field in read_fields(request) if _is_padded(field)), None)
+    return None if column is None else f"column {column} is a char(n), which Spark is not to pad in this session"
 
 
 def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
@@ -171,9 +180,13 @@ def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     return pa.schema([_wanted_field(field) for field in fields])
 
 
+def _is_padded(field: t.StructField) -> bool:
+    """Whether a column is a char(n), or has one in it."""
+    return "char(" in str(field.metadata.get(_DECLARED, "")).replace("varchar(", "")
+
+
 def _wanted_field(field: t.StructField) -> pa.Field:
-    declared = str(field.metadata.get(_DECLARED, "")).replace("varchar(", "")
-    padded = {PADDED: b""} if "char(" in declared else None
+    padded = {PADDED: b""} if _is_padded(field) else None
     return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
 
 

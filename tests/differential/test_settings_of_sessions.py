@@ -1,0 +1,127 @@
+"""Settings and layouts under which Spark gives the same files other values, or columns in another order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyorc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import BadSpecError
+from spark_jobs.session import PushdownSession
+
+READERS = ("pushdown", "spark")
+
+
+@contextmanager
+def under(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(key, None)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(key) if before is None else spark.conf.set(key, before)
+
+
+def shown(frame: DataFrame) -> tuple[list[str], list[str]]:
+    """Columns in their order with types, and rows in any."""
+    return [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema], sorted(
+        map(str, frame.collect())
+    )
+
+
+def searched(spark: SparkSession, path: Path, where: str) -> DataFrame:
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(path), format="orc", reader="pushdown")
+    return session.scan("data", where=where).df
+
+
+@pytest.mark.parametrize("policy", ["LEGACY", "CORRECTED", "EXCEPTION"])
+@pytest.mark.parametrize("form", ["orc", "json", "csv"])
+def test_times_of_files_are_what_they_are(spark: SparkSession, tmp_path: Path, policy: str, form: str) -> None:
+    table = tmp_path / "table"
+    spark.range(6).write.format(form).save(str(table))
+    for file in table.iterdir():
+        os.utime(file, (1_577_872_800.987, 1_577_872_800.987))
+    with under(spark, "spark.sql.legacy.timeParserPolicy", policy):
+        session = PushdownSession(spark)
+        for reader in READERS:
+            session.add_source("data", path=str(table), format=form, schema="id bigint", reader=reader)
+            where = "id > 2 AND modified < TIMESTAMP'2020-01-01 10:00:01'"
+            found = session.scan("data", columns=("id", "modified"), where=where).df
+            native = spark.read.schema("id bigint").format(form).load(str(table))
+            native = native.selectExpr("id", "_metadata.file_modification_time AS modified").where("id > 2")
+            assert shown(found) == shown(native)
+            assert found.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("spark.sql.readSideCharPadding", "false"), ("spark.sql.legacy.charVarcharAsString", "true")]
+)
+@pytest.mark.parametrize("where", ["n >= 0", "c = 'a' AND n < 9", "length(c) = 1 AND n >= 0", "length(st.c) = 1"])
+def test_char_columns_are_padded_where_spark_pads_them(
+    spark: SparkSession, tmp_path: Path, key: str, value: str, where: str
+) -> None:
+    file = tmp_path / "a.orc"
+    with file.open("wb") as target, pyorc.Writer(target, "struct<c:char(5),n:int,st:struct<c:char(3)>>") as writer:
+        for number, text in enumerate(("a", "abc", None)):
+            writer.write((text, number, (text,)))
+    with under(spark, key, value):
+        assert shown(searched(spark, file, where)) == shown(spark.read.orc(str(file)).where(where))
+    assert shown(searched(spark, file, where)) == shown(spark.read.orc(str(file)).where(where))
+
+
+@pytest.mark.parametrize("inner", ["p", "P"])
+@pytest.mark.parametrize("form", ["orc", "parquet", "json", "csv"])
+def test_columns_that_directories_tell_too_stay_in_their_place(
+    spark: SparkSession, tmp_path: Path, inner: str, form: str
+) -> None:
+    options = {"header": "true"} if form == "csv" else {}
+    for value in (1, 2):
+        rows = spark.range(3).selectExpr("id", f"5 AS {inner}", "CAST(id AS STRING) AS s")
+        rows.coalesce(1).write.format(form).options(**options).save(str(tmp_path / f"p={value}"))
+    native = spark.read.format(form).options(**options).load(str(tmp_path)).where("id > 0 AND p > 1")
+    for reader in READERS:
+        session = PushdownSession(spark)
+        session.add_source("data", path=str(tmp_path), format=form, options=options, reader=reader)
+        assert shown(session.scan("data", where="id > 0 AND p > 1").df) == shown(native), reader
+
+
+@pytest.mark.parametrize("kind", ["decimal(5,1)", "decimal(5,0)", "decimal(20,0)"])
+def test_decimals_that_directories_tell(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    for value in (1, 7):
+        spark.range(2).coalesce(1).write.orc(str(tmp_path / f"k={value}"))
+    schema = f"id bigint, k {kind}"
+    native = spark.read.schema(schema).orc(str(tmp_path)).where("id > 0")
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(tmp_path), format="orc", schema=schema, reader="pushdown")
+    assert shown(session.scan("data", where="id > 0").df) == shown(native)
+
+
+def test_where_nobody_can_tell_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).selectExpr("id", "5 AS p").write.option("header", "true").csv(str(tmp_path / "p=1"))
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(tmp_path), format="csv", options={"header": "true"}, on_missing_column="error")
+    with pytest.raises(BadSpecError, match="column p, which the names of directories tell too"):
+        session.scan("data", where="id > 0").report()
+
+
+def test_few_of_many_columns_are_read_in_fewer_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    columns = [f"hash(id, {number}) AS c{number}" for number in range(20)]
+    spark.range(2_000).selectExpr("id", *columns).coalesce(1).write.orc(str(tmp_path / "table"))
+    native = spark.read.orc(str(tmp_path / "table")).where("id >= 1000")
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(tmp_path / "table"), format="orc", reader="pushdown")
+    with (
+        under(spark, "spark.sql.files.maxPartitionBytes", "4096"),
+        under(spark, "spark.sql.files.openCostInBytes", "1"),
+    ):
+        whole = session.scan("data", where="id >= 1000").df
+        few = session.scan("data", columns=("id", "c7"), where="id >= 1000").df
+        assert 2 < few.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
+        assert shown(whole) == shown(native)
+        assert shown(few) == shown(native.select("id", "c7"))
