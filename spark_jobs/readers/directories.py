@@ -203,9 +203,6 @@ def _written(field: t.StructField) -> _Written | None:
         # A declared length, to which Spark pads.
         return None
     match kind:
-        case t.DecimalType(scale=scale) if scale:
-            # Spark takes the digits of a whole number for the last ones: 7 as decimal(5,1) is 0.7 to it.
-            return None
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType() | t.DecimalType() | t.DoubleType():
             return lambda text: f"CAST('{text}' AS {ddl})"
         case t.BooleanType():

@@ -91,7 +91,7 @@ def test_columns_that_directories_tell_too_stay_in_their_place(
         assert shown(session.scan("data", where="id > 0 AND p > 1").df) == shown(native), reader
 
 
-@pytest.mark.parametrize("kind", ["decimal(5,1)", "decimal(5,0)", "decimal(20,0)"])
+@pytest.mark.parametrize("kind", ["decimal(5,0)", "decimal(20,0)"])
 def test_decimals_that_directories_tell(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     for value in (1, 7):
         spark.range(2).coalesce(1).write.orc(str(tmp_path / f"k={value}"))
