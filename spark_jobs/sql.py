@@ -11,11 +11,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.contract import JoinOptions
-from spark_jobs.errors import BadSpecError
 from spark_jobs.joins.as_written import AsWritten
 from spark_jobs.joins.figures import SampleCache
 from spark_jobs.joins.planner import JoinPlanner
-from spark_jobs.joins.text import UnreadError
+from spark_jobs.joins.text import UnreadError, refusal
 from spark_jobs.joins.variables import SessionVariables
 from spark_jobs.joins.views import PrivateViews
 from spark_jobs.predicates.parse import read_alike, with_intervals_grouped
@@ -43,10 +42,8 @@ class SqlPlanner:
         """
         try:
             return self._plan(sql, joins)
-        except UnreadError as problem:
-            unread = BadSpecError(str(problem))
-        except RecursionError:
-            unread = BadSpecError("query: its expressions lie too deep in each other to be planned")
+        except (UnreadError, RecursionError) as problem:
+            unread = refusal(problem)
         reason = f"the query is left as it is written, we cannot read it: {str(unread).removeprefix('query: ')}"
         left = AsWritten(self._spark, self._sources, self._views).plan(sql, reason)
         if left is None:

@@ -22,7 +22,7 @@ from spark_jobs.joins.picture import joins_text
 from spark_jobs.joins.places import ColumnTypes, unqualified
 from spark_jobs.joins.relations import is_query
 from spark_jobs.joins.tables import TableFacts
-from spark_jobs.joins.text import ReadQuery, UnreadError, named_tables
+from spark_jobs.joins.text import ReadQuery, UnreadError, named_tables, refusal
 from spark_jobs.projection.paths import quote_name
 
 
@@ -72,10 +72,8 @@ def _reordered(spark: SparkSession, text: str, options: JoinOptions, facts: Tabl
     """SQL text in order; as it is where we cannot read it, but Spark takes it for a query."""
     try:
         return _TextQuery(spark, text, options, facts).reordered()
-    except UnreadError as problem:
-        unread = BadSpecError(str(problem))
-    except RecursionError:
-        unread = BadSpecError("query: its expressions lie too deep in each other to be planned")
+    except (UnreadError, RecursionError) as problem:
+        unread = refusal(problem)
     # Spark Connect does not tell a query from a command before it runs it.
     if not isinstance(spark, SparkSession) or not is_query(spark, text):
         raise unread

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 from sqlglot import exp
 
+from spark_jobs.char_types import DECLARED_TYPE
 from spark_jobs.joins.block import Block
 from spark_jobs.joins.text import named_tables
 from spark_jobs.predicates.parse import without_relation
@@ -20,8 +21,6 @@ _SPELT_ONCE = (
     *(t.DateType, t.TimestampType, t.TimestampNTZType),
 )
 """Types whose values are equal only if they are the same in every respect, unlike doubles with their two zeros."""
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps the declared type of columns of char and varchar."""
 _ANY = ""
 """Stands for the relation of a column that is given without one."""
 
@@ -91,7 +90,7 @@ class ColumnTypes:
         for relation, schema in schemas.items():
             for field in schema.fields:
                 # Spark pads what a catalogue has as char(n) when it is compared.
-                kind = t.NullType() if _DECLARED in field.metadata else field.dataType
+                kind = t.NullType() if DECLARED_TYPE in field.metadata else field.dataType
                 for holder in (relation, _ANY):
                     self._kinds.setdefault((holder, self._spelt(field.name)), []).append(kind)
 

@@ -23,6 +23,13 @@ class UnreadError(BadSpecError):
     """A text is no query to us; Spark may take it for one."""
 
 
+def refusal(problem: UnreadError | RecursionError) -> BadSpecError:
+    """What to say of a query that we cannot read where Spark cannot take it either."""
+    if isinstance(problem, RecursionError):
+        return BadSpecError("query: its expressions lie too deep in each other to be planned")
+    return BadSpecError(str(problem))
+
+
 @dataclass(frozen=True)
 class ReadQuery:
     """A query's text, and the tree that it was read as."""

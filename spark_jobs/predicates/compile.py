@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
+from spark_jobs.char_types import is_char
 from spark_jobs.predicates import coercion
 from spark_jobs.predicates.constants import Constant as Literal
 from spark_jobs.predicates.constants import ConstantReader, Type, UnsupportedError
@@ -59,8 +60,6 @@ _KINDS: dict[type[t.DataType], Kind] = {
     t.TimestampNTZType: Kind.TIMESTAMP_NTZ,
 }
 _STORAGE = {Kind.DATE: pa.int32(), Kind.TIMESTAMP: pa.int64(), Kind.TIMESTAMP_NTZ: pa.int64()}
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps the declared type of a table's char and varchar columns, which are strings in the schema."""
 _OPERATORS: dict[type[exp.Expr], Op] = {
     exp.EQ: Op.EQ,
     exp.NEQ: Op.EQ,
@@ -256,7 +255,7 @@ class _Compiler:
             raise _beyond(node)
         fields = _resolve(path, self._scope)
         data_type = fields[-1].dataType
-        kind = Kind.OTHER if any(_is_char(field) for field in fields) else _kind(data_type)
+        kind = Kind.OTHER if any(is_char(field) for field in fields) else _kind(data_type)
         storage = _STORAGE.get(kind) or (pa.null() if kind is Kind.OTHER else to_arrow_type(data_type))
         return Column(tuple(field.name for field in fields), kind, storage)
 
@@ -284,12 +283,6 @@ def _resolve(path: tuple[str, ...], scope: Scope) -> list[t.StructField]:
 
 def _same(name: str, asked: str, case_sensitive: bool) -> bool:
     return name == asked if case_sensitive else name.lower() == asked.lower()
-
-
-def _is_char(field: t.StructField) -> bool:
-    """Whether a field is, or has inside, a char(n): Spark pads its values and what they are compared with."""
-    declared = str(field.metadata.get(_DECLARED, "")).replace("varchar(", "")
-    return "char(" in declared or isinstance(field.dataType, t.CharType)
 
 
 def _kind(data_type: t.DataType) -> Kind:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as t
 
+from spark_jobs.char_types import DECLARED_TYPE
 from spark_jobs.contract import OnSchemaConflict
 from spark_jobs.errors import SchemaConflictError
 from spark_jobs.projection.evolution import FileSchema, Rules
 from spark_jobs.projection.paths import quote_name, sql_type
 from spark_jobs.projection.widening import coerced, lossless
-
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps the declared type of columns of char and varchar, which are strings in the schema."""
 
 _ROWS_ALONE = t.StructType([t.StructField("_unread", t.StringType())])
 """What is read of files all of whose columns are nulls: their rows, with a column that nobody asks for."""
@@ -233,4 +231,6 @@ def restricted_struct(read: t.StructType, wanted: t.StructType, rules: Rules) ->
 
 def ddl(schema: t.StructType) -> str:
     """A schema as text that Spark parses to the same, lengths of texts included."""
-    return ", ".join(f"{quote_name(f.name)} {f.metadata.get(_DECLARED) or sql_type(f.dataType)}" for f in schema.fields)
+    return ", ".join(
+        f"{quote_name(f.name)} {f.metadata.get(DECLARED_TYPE) or sql_type(f.dataType)}" for f in schema.fields
+    )

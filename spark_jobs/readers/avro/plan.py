@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
+from spark_jobs.char_types import DECLARED_TYPE
 from spark_jobs.contract import ConjunctReport, ReaderChoice
 from spark_jobs.errors import PushdownError
 from spark_jobs.predicates.derive import Fold
@@ -34,9 +35,6 @@ from spark_jobs.readers.files import Compression, InputFile, input_uris
 from spark_jobs.readers.protocol import ScanRequest, Source
 from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
-
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps the declared type of columns of char and varchar, which are strings in the schema."""
 
 
 class ContainerFile(InputFile):
@@ -94,7 +92,7 @@ def _refusal(request: ScanRequest) -> str | None:
     if request.where is not None and request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     for field in read_fields(request):
-        if _DECLARED in field.metadata:
+        if DECLARED_TYPE in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
     return request.spark_only or unread_column(request)
 

@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
+from spark_jobs.char_types import is_char
 from spark_jobs.contract import ConjunctReport, ErrorCode, ReaderChoice
 from spark_jobs.errors import PushdownError
 from spark_jobs.gateway import java_class
@@ -38,9 +39,6 @@ from spark_jobs.readers.storage import storage_for
 
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
-
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps the declared type of columns of char and varchar, which are strings in the schema."""
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """Switches on the lazy filter of Spark's own ORC reader."""
@@ -145,7 +143,7 @@ def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
     pads = conf(spark, "spark.sql.readSideCharPadding", "true") == "true"
     if pads and conf(spark, "spark.sql.legacy.charVarcharAsString", "false") == "false":
         return None
-    column = next((field.name for field in read_fields(request) if _is_padded(field)), None)
+    column = next((field.name for field in read_fields(request) if is_char(field)), None)
     return None if column is None else f"column {column} is a char(n), which Spark is not to pad in this session"
 
 
@@ -180,13 +178,8 @@ def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     return pa.schema([_wanted_field(field) for field in fields])
 
 
-def _is_padded(field: t.StructField) -> bool:
-    """Whether a column is a char(n), or has one in it."""
-    return "char(" in str(field.metadata.get(_DECLARED, "")).replace("varchar(", "")
-
-
 def _wanted_field(field: t.StructField) -> pa.Field:
-    padded = {PADDED: b""} if _is_padded(field) else None
+    padded = {PADDED: b""} if is_char(field) else None
     return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import types as t
 
+from spark_jobs.char_types import DECLARED_TYPE
 from spark_jobs.errors import BadSchemaError
 from spark_jobs.readers.orc.messages import Type
 from spark_jobs.readers.orc.tail import Kind
@@ -25,7 +26,6 @@ _ATOMS: dict[Kind, Callable[[], t.DataType]] = {
     Kind.TIMESTAMP_INSTANT: t.TimestampType,
 }
 _CATALYST_TYPE = b"spark.sql.catalyst.type"
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def spark_schema(types: Sequence[Type]) -> t.StructType:
@@ -62,5 +62,5 @@ def _spark_type(types: Sequence[Type], column: int) -> t.DataType:
 
 def _field(types: Sequence[Type], column: int, name: str) -> t.StructField:
     kind, length = Kind(types[column].kind), types[column].maximum_length
-    metadata = {_DECLARED: f"{kind.name.lower()}({length})"} if kind in (Kind.CHAR, Kind.VARCHAR) else None
+    metadata = {DECLARED_TYPE: f"{kind.name.lower()}({length})"} if kind in (Kind.CHAR, Kind.VARCHAR) else None
     return t.StructField(name, _spark_type(types, column), metadata=metadata)
