@@ -36,6 +36,9 @@ S3A_TESTS := tests/spark_jobs/readers/test_s3_scan.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
+# MySQL's own server: where it cannot be had, the tests that need it are skipped.
+MYSQL := .cache/mysql/.unpacked
+
 # Spark's JDBC source with the drivers of the servers that the tests start.
 JDBC_TESTS := tests/spark_jobs/readers/remote/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
@@ -145,13 +148,18 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt $(SPARK)/.workloads
 		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
 	@touch $@
 
+$(MYSQL): requirements/mysql.txt tests/unpack_mysql.py | $(SPARK)/.installed java
+	@rm -rf $(@D)
+	@$(STEP) "MySQL's own server" $(LOGS)/mysql.log -- env $(SPARK_ENV) \
+		$(PYTHON) tests/unpack_mysql.py $(SPARK) requirements/mysql.txt $(@D) || echo "the tests that need it are skipped"
+
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # Side by side: installing keeps one processor busy; one side of the tests waits for the JVM of its session, the other
 # for jobs that it submits.
 test: python
 	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
-	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa
+	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(MYSQL)
 	$(MAKE) --no-print-directory -j2 test-spark $(if $(E2E),test-airflow-and-dags,test-airflow)
 
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
@@ -160,7 +168,7 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p e2e
 	$(SPARK)/bin/mypy -p spark_jobs
 
-test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa java
+test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(SPARK_TESTS)
 
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
@@ -170,7 +178,7 @@ test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
-nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa .demo/data/.laid-out java
+nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(MYSQL) .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
@@ -198,7 +206,7 @@ bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins
 	for workload in tpcds ssb job; do $(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins --workload $$workload || exit 1; done
 
-bench-remote: $(SPARK)/.bench java
+bench-remote: $(SPARK)/.bench $(MYSQL) java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \
 		--packages $(JDBC_PACKAGES)
 

@@ -28,10 +28,12 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pymysql
-from databases import Server, mariadb, postgresql
+from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.readers.remote.jdbc import DRIVERS
+from spark_jobs.readers.remote.model import Dialect
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
@@ -60,6 +62,8 @@ _TWO = ("l_orderkey", "l_comment")
 _INDEX = "CREATE INDEX by_order ON lineitem (l_orderkey)"
 _KEY = "PRIMARY KEY (l_orderkey, l_linenumber)"
 """TPC-H's own: by such a key InnoDB stores its rows."""
+_NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
+_OPTIONS = {"mariadb": "?permitMysqlScheme=true", "mysql": "?sslMode=DISABLED&allowPublicKeyRetrieval=true"}
 _WARM_UP = 4
 _FETCH = "10000"
 
@@ -136,23 +140,28 @@ def fill_postgresql(server: Server, file: Path) -> Database:
     return Database("PostgreSQL", server.connection(), jdbc, partial(_counted, connect))
 
 
-def fill_mariadb(server: Server, file: Path) -> Database:
-    """By LOAD DATA."""
+def fill_mysql(server: Server, file: Path) -> Database:
+    """MariaDB or MySQL, by LOAD DATA."""
     parts = server.connection()
     login = {key: parts[key] for key in ("host", "port", "user", "password", "database")}
     connecting = closing(pymysql.connect(**login, local_infile=True, autocommit=True))
     with connecting as connection, connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL local_infile = 1")
         cursor.execute(f"CREATE TABLE lineitem ({_DEFINITION}, {_KEY}) CHARACTER SET utf8mb4")
         cursor.execute(
             f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE lineitem CHARACTER SET utf8mb4 "
             "FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"'"
         )
         cursor.execute("ANALYZE TABLE lineitem")
-    url = f"jdbc:mysql://{parts['host']}:{parts['port']}/{parts['database']}?permitMysqlScheme=true"
-    jdbc = {"url": url, "driver": "org.mariadb.jdbc.Driver", "user": str(parts["user"]), "password": server.password}
-    # The driver takes no TLS unless it is told to; neither do we then.
+    jdbc = {
+        "url": f"jdbc:mysql://{parts['host']}:{parts['port']}/{parts['database']}{_OPTIONS[server.product]}",
+        "driver": DRIVERS[Dialect(server.product)][-1],
+        "user": str(parts["user"]),
+        "password": server.password,
+    }
+    # MariaDB's driver takes no TLS unless it is told to; neither do we then.
     count = partial(_counted, partial(pymysql.connect, **login))
-    return Database("MariaDB", {**parts, "tls": {"mode": "disable"}}, jdbc, count)
+    return Database(_NAMES[server.product], {**parts, "tls": {"mode": "disable"}}, jdbc, count)
 
 
 def fill_sqlite(table: pa.Table, directory: Path) -> Database:
@@ -272,7 +281,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "0.17")), help="0.17: 1 M rows")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
-    parser.add_argument("--databases", nargs="*", default=["PostgreSQL", "MariaDB", "SQLite"])
+    parser.add_argument("--databases", nargs="*", default=["PostgreSQL", "MariaDB", "MySQL", "SQLite"])
     parser.add_argument("--packages", required=True, help="the drivers of Spark's JDBC source, from Maven Central")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
@@ -316,9 +325,10 @@ def _databases(names: list[str], table: pa.Table, cache: Path, stack: ExitStack)
     if "PostgreSQL" in names:
         with postgresql() as server:
             yield fill_postgresql(server, file)
-    if "MariaDB" in names:
-        with mariadb() as server:
-            yield fill_mariadb(server, file)
+    for start, name in ((mariadb, "MariaDB"), (mysql, "MySQL")):
+        if name in names:
+            with start() as server:
+                yield fill_mysql(server, file)
     if "SQLite" in names:
         (cache / "lineitem.db").unlink(missing_ok=True)
         yield fill_sqlite(table, cache)

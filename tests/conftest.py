@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from databases import NoServerError, Server, mariadb, postgresql
+from databases import NoServerError, Server, mariadb, mysql, postgresql
 from hypothesis import settings
 
 from e2e import jvm
@@ -54,10 +54,14 @@ def project() -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a run: quiet, local, two cores, in UTC, its Python workers can import `spark_jobs`."""
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # Every error that a test expects would be logged with the whole stack of Spark's: half of what it costs.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
     session = (
         SparkSession.builder.master("local[2]")
         .appName("airflow_pushdown tests")
@@ -121,6 +125,12 @@ def postgresql_server() -> Iterator[Server]:
 def mariadb_server() -> Iterator[Server]:
     """A MariaDB server of this run."""
     yield from _serving(mariadb)
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[Server]:
+    """A server of MySQL's own of this run."""
+    yield from _serving(mysql)
 
 
 def _serving(start: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:

@@ -1,4 +1,4 @@
-"""Real PostgreSQL and MariaDB servers of a test run: on free loopback ports, in directories that vanish afterwards."""
+"""Real PostgreSQL, MariaDB and MySQL servers of a test run: on free loopback ports, in directories that then vanish."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from e2e.ports import HOST, free_port
 
 DATABASE = "shop"
 USER = "reader"
+CERTIFIED = "certified"
+"""A user that gets in with a client's certificate alone."""
+MYSQL_HOME = Path(
+    os.environ.get("AIRFLOW_PUSHDOWN_MYSQL_HOME") or Path(__file__).resolve().parents[1] / ".cache" / "mysql"
+)
+"""MySQL's own server, with `bin/mysqld`; by default the one that `make` unpacks, as Debian has no package of it."""
 PATIENCE_SECONDS = 90
 """A server takes a moment to see that a client has gone, PostgreSQL up to 2 s; a loaded machine may take its time."""
 _START_SECONDS = 60
@@ -45,8 +51,12 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A running server with one database, whose owner the user is. `ca_file` signed the server's certificate."""
+    """A running server with one database, whose owner the user is. `ca_file` signed the server's certificate.
 
+    `product` is whose server it is, `kind` what a remote connection calls it.
+    """
+
+    product: str
     kind: str
     port: int
     password: str
@@ -70,6 +80,28 @@ class Server:
         parts = {"login": USER, "password": self.password, "host": HOST, "port": self.port, "schema": DATABASE}
         kind = "postgres" if self.kind == "postgresql" else "mysql"
         return json.dumps({"conn_type": kind, **parts, **changes})
+
+    def numbers(self, most: int) -> str:
+        """What to select from for a column `seq` of the numbers from one to some hundred thousands at most."""
+        if self.product == "postgresql":
+            return f"generate_series(1, {most}) seq"
+        if self.product == "mariadb":
+            return f"seq_1_to_{most}"
+        digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
+        number = " + ".join(f"t{place}.d * {10**place}" for place in range(6))
+        tables = ", ".join(f"({digits}) t{place}" for place in range(6))
+        return f"(SELECT 1 + {number} AS seq FROM {tables} HAVING seq <= {most}) seq"
+
+    def client_certificate(self, directory: Path, *, curve: bool = False) -> tuple[Path, Path]:
+        """A certificate of `CERTIFIED` with its key, which the server trusts."""
+        certificate, key, request = (directory / f"client.{kind}" for kind in ("crt", "key", "csr"))
+        kind = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1") if curve else ("rsa:2048",)
+        new = ("openssl", "req", "-newkey", *kind, "-nodes", "-subj", f"/CN={CERTIFIED}")
+        _run([*new, "-keyout", str(key), "-out", str(request)], {})
+        signed_by = ("-CA", str(self.ca_file), "-CAkey", str(self.ca_file.with_suffix(".key")), "-set_serial", "2")
+        _run(["openssl", "x509", "-req", "-in", str(request), *signed_by, "-out", str(certificate)], {})
+        key.chmod(0o600)
+        return certificate, key
 
     def execute(self, *statements: str) -> str:
         """Run statements as the owner of the database; what they print, columns separated by tabs."""
@@ -114,6 +146,8 @@ def postgresql() -> Iterator[Server]:
             ],
             account,
         )
+        access = data / "pg_hba.conf"
+        access.write_text(f"hostssl all {CERTIFIED} {HOST}/32 cert\n{access.read_text()}")
         settings = {
             "listen_addresses": HOST,
             "port": port,
@@ -122,67 +156,105 @@ def postgresql() -> Iterator[Server]:
             "ssl": "on",
             "ssl_cert_file": home / "server.crt",
             "ssl_key_file": home / "server.key",
+            "ssl_ca_file": home / "server.crt",
             "timezone": "Europe/Vienna",
         }
         command = [str(found["postgres"]), "-D", str(data)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         with _running(command, account, home, port):
-            server = Server("postgresql", port, password, ca_file, str(found["psql"]))
+            server = Server("postgresql", "postgresql", port, password, ca_file, str(found["psql"]))
             # Accepting connections is not yet taking them: start-up has to end first.
             _until_it_answers([server.client, "-h", HOST, "-p", str(port), "-U", USER, "-d", "postgres"], server)
+            server.execute(f"CREATE ROLE {CERTIFIED} LOGIN")
             yield server
 
 
 @contextmanager
 def mariadb() -> Iterator[Server]:
     """A MariaDB server while it runs. Raises NoServerError where its programs are missing."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    names = ("mariadbd", "mariadb-install-db", "mariadb")
-    found = {name: shutil.which(name, path=path) for name in names}
-    if missing := [name for name in names if found[name] is None]:
-        raise NoServerError(
-            f"{', '.join(missing)} not found: install MariaDB's server (apt-get install mariadb-server)"
-        )
+    found = _programs("mariadb-server", "mariadbd", "mariadb-install-db", "mariadb")
     with _home("mysql") as (home, account):
-        password, port = secrets.token_urlsafe(18), free_port()
-        ca_file = _certificate(home)
-        first = home / "first.sql"
-        first.write_text(
-            f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n"
-            f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{password}';\n"
-            f"GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
-        )
+        server = _mysql_server("mariadb", home, found["mariadb"])
         _hand_over(home, account)
         data = home / "data"
         _run(
             [
-                *(str(found["mariadb-install-db"]), "--no-defaults", f"--datadir={data}", "--skip-test-db"),
+                *(found["mariadb-install-db"], "--no-defaults", f"--datadir={data}", "--skip-test-db"),
                 *("--auth-root-authentication-method=normal", "--innodb-flush-method=nosync"),
             ],
             account,
         )
-        settings = {
-            "datadir": data,
-            "socket": home / "socket",
-            "pid-file": home / "pid",
-            "port": port,
-            "bind-address": HOST,
-            "innodb-flush-log-at-trx-commit": 0,
-            "innodb-flush-method": "nosync",
-            "ssl-cert": home / "server.crt",
-            "ssl-key": home / "server.key",
-            "default-time-zone": "+02:00",
-            "skip-name-resolve": 1,
-            "init-file": first,
-        }
-        command = [str(found["mariadbd"]), "--no-defaults", *(f"--{name}={value}" for name, value in settings.items())]
-        with _running(command, account, home, port):
-            server = Server("mysql", port, password, ca_file, str(found["mariadb"]))
-            _until_it_answers(
-                [server.client, "--no-defaults", "-h", HOST, "-P", str(port), "-u", USER, "-e", "SELECT 1"], server
-            )
+        with _mysql_running(server, found["mariadbd"], home, account):
             yield server
+
+
+@contextmanager
+def mysql() -> Iterator[Server]:
+    """A server of MySQL's own while it runs. Raises NoServerError where its programs are missing."""
+    found = _programs("mariadb-client", "mariadb")
+    program = MYSQL_HOME / "bin" / "mysqld"
+    if not program.is_file():
+        raise NoServerError(f"{program} not found: `make .cache/mysql/.unpacked` brings MySQL's own server")
+    with _home("mysql") as (home, account):
+        # Where the server's account may read it, which a checkout need not be.
+        shutil.copytree(MYSQL_HOME, home / "program", symlinks=True)
+        server = _mysql_server("mysql", home, found["mariadb"])
+        _hand_over(home, account)
+        (home / "program").chmod(0o755)
+        own = str(home / "program" / "bin" / "mysqld")
+        _run([own, "--no-defaults", f"--datadir={home / 'data'}", "--initialize-insecure"], account)
+        with _mysql_running(server, own, home, account, "--mysqlx=0", "--secure-file-priv="):
+            yield server
+
+
+def _mysql_server(product: str, home: Path, client: str) -> Server:
+    """A server that is about to be made in a directory, its certificate and the statements that it begins with."""
+    password = secrets.token_urlsafe(18)
+    (home / "first.sql").write_text(
+        f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n"
+        f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{password}';\n"
+        f"GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
+        f"CREATE USER '{CERTIFIED}'@'%' IDENTIFIED BY '{password}' REQUIRE X509;\n"
+        f"GRANT ALL ON *.* TO '{CERTIFIED}'@'%';\n"
+    )
+    return Server(product, "mysql", free_port(), password, _certificate(home), client)
+
+
+@contextmanager
+def _mysql_running(
+    server: Server, program: str, home: Path, account: Mapping[str, object], *options: str
+) -> Iterator[None]:
+    settings = {
+        "datadir": home / "data",
+        "socket": home / "socket",
+        "pid-file": home / "pid",
+        "port": server.port,
+        "bind-address": HOST,
+        "innodb-flush-log-at-trx-commit": 0,
+        "innodb-flush-method": "nosync",
+        "ssl-cert": home / "server.crt",
+        "ssl-key": home / "server.key",
+        "ssl-ca": home / "server.crt",
+        "default-time-zone": "+02:00",
+        "skip-name-resolve": 1,
+        "init-file": home / "first.sql",
+    }
+    command = [program, "--no-defaults", *(f"--{name}={value}" for name, value in settings.items()), *options]
+    with _running(command, account, home, server.port):
+        _until_it_answers(
+            [server.client, "--no-defaults", "-h", HOST, "-P", str(server.port), "-u", USER, "-e", "SELECT 1"], server
+        )
+        yield
+
+
+def _programs(package: str, *names: str) -> dict[str, str]:
+    """Where programs are. Raises NoServerError where some are missing."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    found = {name: shutil.which(name, path=path) for name in names}
+    if missing := [name for name, place in found.items() if place is None]:
+        raise NoServerError(f"{', '.join(missing)} not found: install it (apt-get install {package})")
+    return {name: str(place) for name, place in found.items()}
 
 
 @contextmanager
@@ -212,7 +284,8 @@ def _certificate(home: Path) -> Path:
         raise NoServerError("openssl not found: install it (apt-get install openssl)")
     _run(
         [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            # RSA: MySQL's server brings a library of TLS that takes no other key.
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"),
             *("-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:localhost,IP:{HOST}"),
             *("-keyout", str(key), "-out", str(certificate)),
         ],

@@ -54,8 +54,14 @@ _POSTGRES = (
     Declared("timestamp without time zone", t.TimestampNTZType()),
     Declared("timestamp with time zone", t.TimestampType()),
 )
-_COLLATIONS = ("utf8mb4_general_ci", "utf8mb4_unicode_520_ci", "utf8mb4_bin", "utf8mb4_nopad_bin")
-_MYSQL = (
+
+
+def _varchar(collation: str) -> Declared:
+    return Declared("varchar(60)", t.StringType(), f"COLLATE {collation}", collation)
+
+
+_COLLATIONS = ("utf8mb4_general_ci", "utf8mb4_unicode_520_ci", "utf8mb4_bin")
+_BOTH_MYSQLS = (
     Declared("tinyint(4)", t.ByteType()),
     Declared("smallint(6)", t.ShortType()),
     Declared("int(11)", t.IntegerType()),
@@ -65,7 +71,7 @@ _MYSQL = (
     Declared("double", t.DoubleType()),
     *(Declared(f"decimal({kind.precision},{kind.scale})", kind) for kind in _NUMBERS),
     Declared("bit(1)", t.BooleanType()),
-    *(Declared("varchar(60)", t.StringType(), f"COLLATE {name}", name) for name in _COLLATIONS),
+    *map(_varchar, _COLLATIONS),
     Declared("char(40)", t.StringType(), "COLLATE utf8mb4_general_ci", "utf8mb4_general_ci"),
     Declared("enum('abc','it''s','x','')", t.StringType(), "COLLATE utf8mb4_bin", "utf8mb4_bin"),
     Declared("varbinary(20)", t.BinaryType()),
@@ -73,6 +79,8 @@ _MYSQL = (
     Declared("datetime(6)", t.TimestampNTZType()),
     Declared("timestamp(6)", t.TimestampType(), "NULL"),
 )
+_MARIADB = (*_BOTH_MYSQLS, _varchar("utf8mb4_nopad_bin"))
+_MYSQL = (*_BOTH_MYSQLS, _varchar("utf8mb4_0900_ai_ci"), _varchar("utf8mb4_0900_as_cs"))
 _SQLITE = (
     Declared("bigint", t.LongType()),
     Declared("integer", t.LongType()),
@@ -87,7 +95,7 @@ _SQLITE = (
     Declared("timestamp", t.TimestampNTZType()),
 )
 _STRICT = frozenset({"integer", "real", "text", "blob"})
-POOLS = {Dialect.POSTGRES: _POSTGRES, Dialect.MARIADB: _MYSQL, Dialect.SQLITE: _SQLITE}
+POOLS = {Dialect.POSTGRES: _POSTGRES, Dialect.MARIADB: _MARIADB, Dialect.MYSQL: _MYSQL, Dialect.SQLITE: _SQLITE}
 
 
 def declared_columns(rng: random.Random, dialect: Dialect, *, strict: bool) -> list[Declared]:
@@ -99,7 +107,7 @@ def declared_columns(rng: random.Random, dialect: Dialect, *, strict: bool) -> l
 
 def remote_column(name: str, declared: Declared, dialect: Dialect, *, strict: bool) -> RemoteColumn:
     """The column as a catalogue describes it."""
-    charset = {Dialect.POSTGRES: "UTF8", Dialect.MARIADB: "utf8mb4", Dialect.SQLITE: "UTF-8"}[dialect]
+    charset = "utf8mb4" if dialect.is_mysql else "UTF-8"
     return RemoteColumn(
         name,
         declared.remote,
@@ -148,7 +156,7 @@ def _double(rng: random.Random, kind: t.DataType, dialect: Dialect) -> float:
         pool = [number for number in pool if not 3.5e38 < abs(number) < float("inf") and not 0 < abs(number) < 1e-30]
     if dialect is not Dialect.POSTGRES:
         pool = [number for number in pool if number == number]
-    if dialect is Dialect.MARIADB:
+    if dialect.is_mysql:
         pool = [number for number in pool if abs(number) != float("inf")]
     return rng.choice(pool)
 
@@ -191,7 +199,7 @@ def _moment(rng: random.Random, declared: Declared) -> datetime:
 
 def for_database(value: object, dialect: Dialect) -> object:
     """A value as the driver takes it."""
-    if dialect is Dialect.MARIADB and isinstance(value, datetime):
+    if dialect.is_mysql and isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if dialect is not Dialect.SQLITE:
         return value

@@ -120,15 +120,17 @@ def _load(rng: random.Random, dialect: Dialect, query: Query, insert: Callable[[
         query("CREATE COLLATION ignoring_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     else:
         query("DROP TABLE IF EXISTS drawn")
-    query(f"CREATE TABLE drawn ({ROW} integer PRIMARY KEY, {', '.join(parts)}){' STRICT' if strict else ''}")
+    # MySQL reserves the word.
+    row = f"`{ROW}`" if dialect.is_mysql else ROW
+    query(f"CREATE TABLE drawn ({row} integer PRIMARY KEY, {', '.join(parts)}){' STRICT' if strict else ''}")
     mark = "?" if dialect is Dialect.SQLITE else "%s"
     values = [(number, *(random_value(rng, one, dialect) for one in declared)) for number in range(ROWS)]
     sent = [tuple(for_database(value, dialect) for value in row) for row in values]
     if dialect is Dialect.SQLITE and not strict:
         sent = [tuple(_spoiled(rng, value) if place else value for place, value in enumerate(row)) for row in sent]
     insert(f"INSERT INTO drawn VALUES ({', '.join([mark] * len(columns))})", sent)
-    names = ", ".join([ROW, *(_read(column, dialect, strict=strict) for column in columns[1:])])
-    read = query(f"SELECT {names} FROM drawn ORDER BY {ROW}")
+    names = ", ".join([row, *(_read(column, dialect, strict=strict) for column in columns[1:])])
+    read = query(f"SELECT {names} FROM drawn ORDER BY {row}")
     rows = [
         (row[0], *(read_back(value, one, dialect) for value, one in zip(row[1:], declared, strict=True)))
         for row in read
@@ -142,7 +144,7 @@ def _quoted(name: str) -> str:
 
 def _row_column(dialect: Dialect) -> RemoteColumn:
     kind = t.LongType() if dialect is Dialect.SQLITE else t.IntegerType()
-    return RemoteColumn(ROW, "int(11)" if dialect is Dialect.MARIADB else "integer", kind)
+    return RemoteColumn(ROW, "int(11)" if dialect.is_mysql else "integer", kind)
 
 
 def _spoiled(rng: random.Random, value: object) -> object:
@@ -247,11 +249,11 @@ def _run(spark: SparkSession, dialect: Dialect, server: Server | None, cases: in
 
 
 def _server(request: pytest.FixtureRequest, dialect: Dialect) -> Server | None:
-    names = {Dialect.POSTGRES: "postgresql_server", Dialect.MARIADB: "mariadb_server"}
-    return request.getfixturevalue(names[dialect]) if dialect in names else None
+    return None if dialect is Dialect.SQLITE else request.getfixturevalue(f"{SERVERS[dialect]}_server")
 
 
-DATABASES = (Dialect.POSTGRES, Dialect.MARIADB, Dialect.SQLITE)
+SERVERS = {Dialect.POSTGRES: "postgresql", Dialect.MARIADB: "mariadb", Dialect.MYSQL: "mysql"}
+DATABASES = (*SERVERS, Dialect.SQLITE)
 
 
 @pytest.mark.parametrize("dialect", DATABASES)

@@ -188,8 +188,10 @@ def _extracted(name: str, value: Value, dialect: Dialect) -> exp.Expr:
     if dialect is Dialect.SQLITE:
         return _sqlite_part(name, value)
     if dialect.is_mysql:
-        return call("DAYOFMONTH" if name == "DAY" else name, value.tree())
-    part: exp.Expr = exp.Extract(this=exp.Var(this=name), expression=value.tree())
+        part: exp.Expr = call("DAYOFMONTH" if name == "DAY" else name, value.tree())
+        # New versions of MySQL give an unsigned year, from which nothing can be taken below zero.
+        return cast(part, "SIGNED", dialect) if name == "YEAR" else part
+    part = exp.Extract(this=exp.Var(this=name), expression=value.tree())
     if name == "SECOND":
         part = call("FLOOR", part)
     if name != "YEAR":

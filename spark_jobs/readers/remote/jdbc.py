@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from pathlib import Path
+from urllib.parse import quote, urlencode
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,14 +28,27 @@ from spark_jobs.readers.remote.render import quoted, to_sql
 from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
 from spark_jobs.remote_spec import RemoteSourceSpec, Transport
 
-DRIVERS = {Dialect.POSTGRES: "org.postgresql.Driver", Dialect.MARIADB: "org.mariadb.jdbc.Driver"}
-"""The drivers that are known to deliver our values."""
+_POSTGRESQL_DRIVER = "org.postgresql.Driver"
+_MARIADB_DRIVER = "org.mariadb.jdbc.Driver"
+_MYSQL_DRIVER = "com.mysql.cj.jdbc.Driver"
+DRIVERS = {
+    Dialect.POSTGRES: (_POSTGRESQL_DRIVER,),
+    Dialect.MARIADB: (_MARIADB_DRIVER,),
+    # MariaDB's driver sends rows on as they come; MySQL's lets the server keep them all first.
+    Dialect.MYSQL: (_MARIADB_DRIVER, _MYSQL_DRIVER),
+}
+"""The drivers that are known to deliver our values, the better one first."""
+_READS_PEM = "org.postgresql.ssl.PEMKeyManager"
+"""What drivers have that read clients' keys in the form that libpq reads: PostgreSQL's since 42.7.9."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 """Names of hosts and databases that mean nothing else inside a JDBC address."""
 _EVERY_ROW = ["1 = 1"]
 _IN_UTC = "SET TIME ZONE 'UTC'"
 """The driver asks for the zone of its JVM, and gets it whatever the options say."""
 _MARIADB_TLS = {"disable": "disable", "require": "trust", "verify-ca": "verify-ca", "verify-full": "verify-full"}
+_KEY_ON_DEMAND = {"allowPublicKeyRetrieval": "true"}
+"""As PyMySQL does: without TLS a server of MySQL 8 sends the key under which it takes the password."""
+_MYSQL_TLS = {"disable": "DISABLED", "prefer": "PREFERRED", "require": "REQUIRED"}
 
 
 @dataclass(frozen=True)
@@ -120,13 +138,13 @@ def jdbc_route(
     """
     if spec.transport is Transport.ARROW:
         return ""
-    missing = _missing(spark, table.dialect)
-    refusal = missing or _refusal(address)
-    if refusal is None:
-        return _route(spark, client, address, spec, table)
+    driver = next((name for name in DRIVERS.get(table.dialect, ()) if has_class(spark, name)), None)
+    refusal = _missing(table.dialect) if driver is None else _refusal(spark, driver, address)
+    if driver is not None and refusal is None:
+        return _route(spark, client, address, spec, table, driver)
     if spec.transport is Transport.JDBC:
         raise BadSpecError(f"transport: 'jdbc' is not possible: {refusal}")
-    return "" if missing else refusal
+    return "" if driver is None else refusal or ""
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
@@ -138,32 +156,33 @@ def has_class(spark: SparkSession, name: str) -> bool:
         return False
 
 
-def _missing(spark: SparkSession, dialect: Dialect) -> str | None:
-    """What a session would need for JDBC; None where it is there."""
-    driver = DRIVERS.get(dialect)
-    if driver is None:
+def _missing(dialect: Dialect) -> str:
+    """What a session would need for JDBC."""
+    drivers = DRIVERS.get(dialect)
+    if drivers is None:
         return f"{dialect} is read as Arrow"
-    if not has_class(spark, driver):
-        return f"Spark has no class {driver}; submit the job with the driver's jar or package"
-    return None
+    return f"Spark has no class {' or '.join(drivers)}; submit the job with the driver's jar or package"
 
 
-def _refusal(address: Address) -> str | None:
-    """Why a database cannot be reached over JDBC as it is over Arrow; None where it can."""
+def _refusal(spark: SparkSession, driver: str, address: Address) -> str | None:
+    """Why a driver cannot reach a database as it is reached over Arrow; None where it can."""
     if not _PLAIN.fullmatch(address.host) or not _PLAIN.fullmatch(address.database):
         return "the host or the database has a name that a JDBC address may not hold"
-    if address.cert_file or address.key_file:
-        return "client certificates are given to the drivers of Arrow only"
+    if address.cert_file and (driver != _POSTGRESQL_DRIVER or not has_class(spark, _READS_PEM)):
+        newer = "; PostgreSQL's does since 42.7.9" if driver == _POSTGRESQL_DRIVER else ""
+        return f"{driver} reads no client certificates from the files that are given{newer}"
+    if driver == _MYSQL_DRIVER and address.tls_mode not in _MYSQL_TLS:
+        return f"{driver} reads no certificates of authorities from the file that is given"
     return None
 
 
 def _route(
-    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
+    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable, driver: str
 ) -> JdbcRoute:
     port = f":{address.port}" if address.port else ""
     place = f"{address.host}{port}/{address.database}"
     common = {
-        "driver": DRIVERS[table.dialect],
+        "driver": driver,
         "fetchsize": str(spec.fetch_size),
         # What Spark itself would send of a filter is not always what it means there.
         "pushDownPredicate": "false",
@@ -171,15 +190,24 @@ def _route(
         **({} if address.password is None else {"password": address.password}),
     }
     if table.dialect is Dialect.POSTGRES:
-        properties = {**common, **_postgresql(address, spec)}
-        return JdbcRoute(spark, table, f"jdbc:postgresql://{place}", properties, _IN_UTC, address)
-    properties = {**common, **_mariadb(address, client)}
+        url = _url(f"jdbc:postgresql://{place}", _postgresql(address, spec))
+        return JdbcRoute(spark, table, url, common, _IN_UTC, address)
     limit = spec.statement_timeout
-    timeout = [] if limit is None else [f"SESSION {mysql_timeout(limit, is_mariadb=True)}"]
-    before = ", ".join([MYSQL_SESSION, "SESSION tx_read_only = 1", *timeout])
-    # Of the dialects of SQL that Spark has, MySQL's is MariaDB's.
+    is_mariadb = table.dialect is Dialect.MARIADB
+    timeout = [] if limit is None else [f"SESSION {mysql_timeout(limit, is_mariadb=is_mariadb)}"]
+    read_only = "tx_read_only" if is_mariadb else "transaction_read_only"
+    before = ", ".join([MYSQL_SESSION, f"SESSION {read_only} = 1", *timeout])
+    if driver == _MYSQL_DRIVER:
+        return JdbcRoute(spark, table, _url(f"jdbc:mysql://{place}", _mysql(address)), common, before, address)
+    # Of the dialects of SQL that Spark has, MySQL's is MariaDB's. This driver knows its properties in small letters
+    # too, and takes those of an address as they are, without decoding them.
     url = f"jdbc:mysql://{place}?permitMysqlScheme"
-    return JdbcRoute(spark, table, url, properties, before, address)
+    return JdbcRoute(spark, table, url, {**common, **_mariadb(address, client)}, before, address)
+
+
+def _url(place: str, properties: Mapping[str, str]) -> str:
+    """An address with what the driver alone has to know: Spark would make small letters of the names of properties."""
+    return f"{place}?{urlencode(properties, quote_via=quote)}"
 
 
 def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
@@ -188,9 +216,32 @@ def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
     return {
         "sslmode": mode,
         **({"sslrootcert": address.ca_file} if address.ca_file else {}),
+        **_client_certificate(address),
         "options": postgresql_options(address.options, spec.statement_timeout),
         "ApplicationName": "airflow_pushdown",
         "connectTimeout": str(address.connect_timeout),
+    }
+
+
+def _client_certificate(address: Address) -> dict[str, str]:
+    """What PostgreSQL's driver is told of a client's certificate: it takes every key for RSA's unless it is told."""
+    if not address.cert_file or not address.key_file:
+        return {}
+    with suppress(OSError, ValueError, TypeError):
+        key = load_pem_private_key(Path(address.key_file).read_bytes(), password=None)
+        kind = "EC" if isinstance(key, EllipticCurvePrivateKey) else "RSA"
+        return {"sslcert": address.cert_file, "sslkey": address.key_file, "pemKeyAlgorithm": kind}
+    # Keys of another form are the driver's to judge.
+    return {"sslcert": address.cert_file, "sslkey": address.key_file}
+
+
+def _mysql(address: Address) -> dict[str, str]:
+    return {
+        "sslMode": _MYSQL_TLS[address.tls_mode],
+        # By a cursor of the server's, else the driver would hold the whole answer.
+        "useCursorFetch": "true",
+        **_KEY_ON_DEMAND,
+        "connectTimeout": str(address.connect_timeout * 1000),
     }
 
 
@@ -198,6 +249,7 @@ def _mariadb(address: Address, client: Client) -> dict[str, str]:
     mode = _MARIADB_TLS.get(address.tls_mode) or ("trust" if _is_encrypted(client) else "disable")
     return {
         "sslMode": mode,
+        **_KEY_ON_DEMAND,
         **({"serverSslCert": address.ca_file} if address.ca_file and mode.startswith("verify") else {}),
         "connectTimeout": str(address.connect_timeout * 1000),
     }

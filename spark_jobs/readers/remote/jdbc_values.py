@@ -19,9 +19,9 @@ from spark_jobs.readers.remote.render import call, cast, column_reference
 
 _LONG_DIGITS, _MOST_DIGITS = 18, 38
 _DATE_LENGTH = 10
-_SAME_IN_MARIADB = ("smallint", "mediumint", "int", "bigint", "double", "decimal")
-"""Types of MariaDB that Spark and the driver read as they are, unless they are unsigned."""
-_TEXT_IN_MARIADB = ("varchar", "text", "tinytext", "mediumtext", "longtext")
+_SAME_IN_MYSQL = ("smallint", "mediumint", "int", "bigint", "double", "decimal")
+"""Types of MySQL and MariaDB that Spark and the drivers read as they are, unless they are unsigned."""
+_TEXT_IN_MYSQL = ("varchar", "text", "tinytext", "mediumtext", "longtext")
 _SHOWN = 60
 
 
@@ -61,7 +61,7 @@ def _crossing(column: RemoteColumn, table: RemoteTable) -> Crossing | None:
     reference = column_reference(table, column.name)
     if table.dialect is Dialect.POSTGRES:
         return _from_postgresql(column, reference)
-    return _from_mariadb(column, reference, table) if table.dialect is Dialect.MARIADB else None
+    return _from_mysql(column, reference, table) if table.dialect.is_mysql else None
 
 
 def _from_postgresql(column: RemoteColumn, reference: exp.Column) -> Crossing | None:
@@ -84,19 +84,19 @@ def _text(node: exp.Expr) -> exp.Expr:
     return cast(node, "text", Dialect.POSTGRES)
 
 
-def _from_mariadb(column: RemoteColumn, reference: exp.Column, table: RemoteTable) -> Crossing:
+def _from_mysql(column: RemoteColumn, reference: exp.Column, table: RemoteTable) -> Crossing:
     kind, word = column.spark_type, column.remote_type.partition("(")[0].partition(" ")[0]
     plain = "unsigned" not in column.remote_type
     selected = reference if column.rendering is None else column.rendering
-    if word in _SAME_IN_MARIADB and plain:
+    if word in _SAME_IN_MYSQL and plain:
         wide = word == "decimal" and _digits(column) > _MOST_DIGITS
         return Crossing(call("CONCAT", reference), as_text=True) if wide else Crossing(column.rendering)
     if isinstance(kind, t.DecimalType | t.DateType | t.TimestampNTZType | t.TimestampType):
         return Crossing(call("CONCAT", selected), as_text=True)
     if isinstance(kind, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
         # tinyint(1) would be a boolean, a year a date.
-        return Crossing(cast(selected, "SIGNED", Dialect.MARIADB))
-    if isinstance(kind, t.StringType) and (word not in _TEXT_IN_MARIADB or table.subquery is not None):
+        return Crossing(cast(selected, "SIGNED", Dialect.MYSQL))
+    if isinstance(kind, t.StringType) and (word not in _TEXT_IN_MYSQL or table.subquery is not None):
         # Spark would pad what a driver calls CHAR: enums too, and a query's columns are not told from those.
         return Crossing(call("CONCAT", selected))
     return Crossing(column.rendering)

@@ -152,7 +152,7 @@ def _kind(number: int, text: str, problem: BaseException) -> type[PushdownError]
 
 def _tls(address: Address) -> ssl.SSLContext | None:
     """What to ask of TLS; None takes it where the server offers it."""
-    if address.tls_mode in ("disable", "prefer") and not address.ca_file:
+    if address.tls_mode in ("disable", "prefer") and not (address.ca_file or address.cert_file):
         return None
     context = ssl.create_default_context(cafile=address.ca_file)
     context.check_hostname = address.tls_mode == "verify-full"

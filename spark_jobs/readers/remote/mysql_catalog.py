@@ -14,7 +14,6 @@ from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.mysql import Described, MysqlClient
 from spark_jobs.readers.remote.names import table_name
 from spark_jobs.readers.remote.operands import UNKNOWN_CHARSET
-from spark_jobs.readers.remote.render import cast
 from spark_jobs.remote_spec import WideNumbers
 
 _COLUMNS = """
@@ -139,8 +138,8 @@ def _delivered(remote_type: str, column: exp.Column, wide_numbers: WideNumbers) 
     if word in _SIMPLE:
         return _SIMPLE[word], None
     if word == "float":
-        # As text a float has six digits only.
-        return t.FloatType(), cast(column, "double", Dialect.MYSQL)
+        # As text a float has six digits only. MySQL casts to doubles since 8.0.17; a product is one in all versions.
+        return t.FloatType(), exp.Mul(this=column, expression=exp.Literal.number("1e0"))
     if found := _BITS.match(remote_type):
         return _bits(int(found.group(1))), exp.Add(this=column, expression=exp.Literal.number(0))
     if word.startswith(_GEOMETRY):

@@ -128,7 +128,9 @@ def negated(node: exp.Expr) -> exp.Expr:
 
 
 def is_null(node: exp.Expr) -> exp.Expr:
-    """`node IS NULL`."""
+    """`node IS NULL`, which no state and no null-safe comparison is: MySQL 8.0.12 takes some of the latter for NULL."""
+    if isinstance(node.unnest(), exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
+        return exp.Boolean(this=False)
     return exp.Is(this=wrapped(node), expression=exp.Null())
 
 

@@ -82,7 +82,7 @@ POSTGRESQL = EveryType(
     },
 )
 
-MARIADB = EveryType(
+MYSQL = EveryType(
     (
         "DROP TABLE IF EXISTS every_type",
         """CREATE TABLE every_type (id int, b tinyint(1), i1 tinyint, i2 smallint unsigned, i3 mediumint,
@@ -168,10 +168,10 @@ def sqlite_file(directory: Path, *statements: str) -> dict[str, object]:
     return {"kind": "sqlite", "database": str(path)}
 
 
-def loaded(kind: str, server: Server | None, directory: Path) -> tuple[EveryType, dict[str, object]]:
-    """The table in a database of a kind, and how to reach it."""
+def loaded(server: Server | None, directory: Path) -> tuple[EveryType, dict[str, object]]:
+    """The table in a server's database or in a new file of SQLite, and how to reach it."""
     if server is None:
         return SQLITE, sqlite_file(directory, *SQLITE.definition)
-    every_type = POSTGRESQL if kind == "postgresql" else MARIADB
+    every_type = POSTGRESQL if server.kind == "postgresql" else MYSQL
     server.execute(*every_type.definition)
     return every_type, server.connection()

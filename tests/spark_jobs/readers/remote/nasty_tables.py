@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -53,6 +53,7 @@ SIZE = 70
 _DOUBLES_OF = {
     Dialect.POSTGRES: (*DOUBLES, float("nan"), float("inf"), float("-inf")),
     Dialect.MARIADB: DOUBLES,
+    Dialect.MYSQL: DOUBLES,
     Dialect.SQLITE: (*DOUBLES, float("inf"), float("-inf")),
 }
 
@@ -141,10 +142,11 @@ def _login(server: Server, database: str) -> dict[str, object]:
 
 
 def mysql_table(server: Server, collation: str) -> NastyTable:
-    """MariaDB, with strings of some collation."""
+    """MariaDB or MySQL, with strings of some collation."""
+    dialect = Dialect(server.product)
     declared = ("int(11)", "int(11)", "int(11)", "bigint(20)", "double", "decimal(10,2)", "bit(1)", "varchar(20)")
     declared += ("char(5)", "date", "datetime(6)")
-    columns = _columns(Dialect.MARIADB, declared, _KINDS)
+    columns = _columns(dialect, declared, _KINDS)
     columns = tuple(replace(c, charset="utf8mb4", collation=collation) if c.name in "sc" else c for c in columns)
     connection = pymysql.connect(**_login(server, "database"), charset="utf8mb4", autocommit=True)
     name = f"nasty_{collation}"
@@ -155,7 +157,7 @@ def mysql_table(server: Server, collation: str) -> NastyTable:
         cursor.execute("SET time_zone = '+00:00'")
         cursor.execute(f"DROP TABLE IF EXISTS {name}")
         cursor.execute(f"CREATE TABLE {name} ({definition}) CHARACTER SET utf8mb4")
-        cursor.executemany(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * len(NAMES))})", records(Dialect.MARIADB))
+        cursor.executemany(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * len(NAMES))})", records(dialect))
 
     def query(sql: str) -> list[Record]:
         with connection.cursor() as cursor:
@@ -169,7 +171,13 @@ def mysql_table(server: Server, collation: str) -> NastyTable:
         )
         for row in query(f"SELECT * FROM {name} ORDER BY id")
     ]
-    return NastyTable(RemoteTable(Dialect.MARIADB, name, columns), tuple(read), query, connection.close)
+    return NastyTable(RemoteTable(dialect, name, columns), tuple(read), query, connection.close)
+
+
+def mysql_tables(server: Server, collations: Mapping[str, int]) -> list[tuple[int, NastyTable]]:
+    """A table for each collation that the server has, with the place that a collation is given."""
+    known = server.execute("SELECT collation_name FROM information_schema.collations").split()
+    return [(place, mysql_table(server, name)) for name, place in collations.items() if name in known]
 
 
 def sqlite_table(directory: Path) -> NastyTable:

@@ -9,6 +9,14 @@ from dataclasses import dataclass
 
 DATABASES = ("PostgreSQL", "MySQL, ignoring case", "MySQL, binary", "MySQL, binary, no pad", "SQLite")
 """MySQL by the collation of the string columns: `general_ci` and the like, `_bin`, and `nopad_bin` or `0900_bin`."""
+COLLATIONS = {
+    "utf8mb4_general_ci": 1,
+    "utf8mb4_0900_ai_ci": 1,
+    "utf8mb4_bin": 2,
+    "utf8mb4_nopad_bin": 3,
+    "utf8mb4_0900_bin": 3,
+}
+"""Collations of MySQL and MariaDB, not all of them in every version, and their places among `DATABASES`."""
 MEANINGS = {"E": "exact", "I": "inexact", "U": "unsupported"}
 
 

@@ -19,14 +19,22 @@ from spark_jobs.readers.remote.query import Aggregate, AggregateFunction, Orderi
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
-PLACES = ("postgresql", "mysql ci", "mysql binary", "mysql no pad", "sqlite")
-COLLATIONS = ("utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_nopad_bin")
+COLLATIONS = {
+    "mariadb ci": "utf8mb4_general_ci",
+    "mariadb binary": "utf8mb4_bin",
+    "mariadb no pad": "utf8mb4_nopad_bin",
+    "mysql ci": "utf8mb4_0900_ai_ci",
+    "mysql binary": "utf8mb4_bin",
+}
+PLACES = ("postgresql", *COLLATIONS, "sqlite")
 TEXTS, SQLITE_DOUBTS = ("s", "c"), ("n", "d", "ts")
 NOT_ORDERED = {
     "postgresql": (),
+    "mariadb ci": TEXTS,
+    "mariadb binary": TEXTS,
+    "mariadb no pad": (),
     "mysql ci": TEXTS,
     "mysql binary": TEXTS,
-    "mysql no pad": (),
     "sqlite": SQLITE_DOUBTS,
 }
 """Columns whose order is not sent, by what documentation says of them."""
@@ -34,9 +42,13 @@ NOT_ORDERED = {
 
 @pytest.fixture(scope="module")
 def tables(
-    postgresql_server: Server, mariadb_server: Server, tmp_path_factory: pytest.TempPathFactory
+    postgresql_server: Server,
+    mariadb_server: Server,
+    mysql_server: Server,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, NastyTable]]:
-    mysql = [mysql_table(mariadb_server, collation) for collation in COLLATIONS]
+    servers = {"mariadb": mariadb_server, "mysql": mysql_server}
+    mysql = [mysql_table(servers[place.split()[0]], collation) for place, collation in COLLATIONS.items()]
     made = [postgres_table(postgresql_server), *mysql, sqlite_table(tmp_path_factory.mktemp("sqlite"))]
     yield dict(zip(PLACES, made, strict=True))
     for table in made:
@@ -73,7 +85,7 @@ def test_groups_are_those_of_spark(place: str, tables: dict[str, NastyTable], sp
     table = tables[place]
     frame = local(spark, table)
     counts = [Aggregate(AggregateFunction.COUNT_ALL, "n"), Aggregate(AggregateFunction.MAX, "last", "id")]
-    apart = {"f", *NOT_ORDERED[place]} - ({"s", "c"} if place == "mysql no pad" else set())
+    apart = {"f", *NOT_ORDERED[place]} - ({"s", "c"} if place == "mariadb no pad" else set())
     for name in NAMES:
         query = remote_query(table.table, [], aggregates=counts, group_by=[name])
         assert query.aggregated == (name not in apart), (name, query.notes)
@@ -105,15 +117,14 @@ NUMBERS = (
 )
 
 
-SERVERS = ("postgresql", "mysql", "sqlite")
+SERVERS = ("postgresql_server", "mariadb_server", "mysql_server", "sqlite")
 
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> PushdownSession:
     """The table as `source`, and as `plain` with nothing pushed."""
-    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
-    if request.param in names:
-        server = request.getfixturevalue(names[request.param])
+    if request.param != "sqlite":
+        server = request.getfixturevalue(request.param)
         server.execute(*NUMBERS)
         connection = server.connection()
     else:

@@ -60,18 +60,14 @@ def _pump(source: socket.socket, target: socket.socket, budget: int | None) -> N
         end.close()
 
 
-@pytest.fixture(params=["postgresql", "mysql"])
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
     """A server with a table of many rows."""
-    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
-    found: Server = request.getfixturevalue(names[request.param])
-    numbers = (
-        f"SELECT i, concat('row ', i) FROM generate_series(1, {ROWS}) i"
-        if request.param == "postgresql"
-        else f"SELECT seq, concat('row ', seq) FROM seq_1_to_{ROWS}"
-    )
+    found: Server = request.getfixturevalue(request.param)
     found.execute(
-        "DROP TABLE IF EXISTS relayed", "CREATE TABLE relayed (k bigint, s text)", f"INSERT INTO relayed {numbers}"
+        "DROP TABLE IF EXISTS relayed",
+        "CREATE TABLE relayed (k bigint, s text)",
+        f"INSERT INTO relayed SELECT seq, concat('row ', seq) FROM {found.numbers(ROWS)}",
     )
     return found
 

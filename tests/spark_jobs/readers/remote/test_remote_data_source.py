@@ -22,13 +22,12 @@ NUMBERS = (
 )
 
 
-@pytest.fixture(params=["postgresql", "mysql", "sqlite"])
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"])
 def source(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> tuple[str, dict[str, object]]:
     """A kind of database and how to reach it; the table of numbers is in it."""
-    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
-    if request.param not in names:
+    if request.param == "sqlite":
         return request.param, sqlite_file(tmp_path, *NUMBERS)
-    server: Server = request.getfixturevalue(names[request.param])
+    server: Server = request.getfixturevalue(request.param)
     server.execute(*NUMBERS)
     return request.param, server.connection()
 
@@ -59,11 +58,9 @@ def test_types_are_those_of_the_session(
     source: tuple[str, dict[str, object]], request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession
 ) -> None:
     kind, _ = source
-    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
     (tmp_path / "types").mkdir()
-    expected, connection = loaded(
-        kind, request.getfixturevalue(names[kind]) if kind in names else None, tmp_path / "types"
-    )
+    server = None if kind == "sqlite" else request.getfixturevalue(kind)
+    expected, connection = loaded(server, tmp_path / "types")
     register(spark, {"shop": connection})
     frame = spark.read.format(FORMAT).options(connection="shop", table="every_type").load()
     assert {field.name: field.dataType.simpleString() for field in frame.schema} == expected.types

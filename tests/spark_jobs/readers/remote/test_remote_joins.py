@@ -35,7 +35,7 @@ def statements() -> Sequence[str]:
     return [*made, "CREATE INDEX sale_shop ON sale (shop)"]
 
 
-@pytest.fixture(params=["postgresql_server", "mariadb_server", "sqlite"], scope="module")
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"], scope="module")
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """Each database in turn, with the tables."""
     if request.param == "sqlite":
@@ -45,7 +45,7 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
                 made.execute(statement)
         return {"kind": "sqlite", "database": str(path)}
     server: Server = request.getfixturevalue(request.param)
-    if request.param == "mariadb_server":
+    if server.kind == "mysql":
         server.execute(*statements(), *(f"ANALYZE TABLE {name}" for name in TABLES))
     else:
         server.execute(*statements(), "ANALYZE")

@@ -25,8 +25,8 @@ ROWS, WIDTH = 30_000, 1000
 FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
 STATEMENT = "SELECT k, s FROM heavy"
 SLOW = {
-    "postgresql": "SELECT i AS k, repeat('x', 4000) || pg_sleep(0.01)::text AS s FROM generate_series(1, 100000) i",
-    "mysql": "SELECT seq AS k, concat(repeat('x', 4000), sleep(0.01)) AS s FROM seq_1_to_100000",
+    "postgresql": "SELECT seq AS k, repeat('x', 4000) || pg_sleep(0.01)::text AS s FROM {numbers}",
+    "mysql": "SELECT seq AS k, concat(repeat('x', 4000), sleep(0.01)) AS s FROM {numbers}",
 }
 OPEN = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'",
@@ -45,11 +45,10 @@ for _ in connect(Address(**address), Settings()).batches(statement, fields):
 """
 
 
-@pytest.fixture(params=["postgresql", "mysql"])
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Each server in turn."""
-    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
-    found: Server = request.getfixturevalue(names[request.param])
+    found: Server = request.getfixturevalue(request.param)
     return found
 
 
@@ -76,12 +75,10 @@ def assert_bounded(batches: list[tuple[int, int]], most_bytes: int) -> None:
 
 
 def test_servers_answers_come_in_bounded_batches(server: Server) -> None:
-    numbers = f"generate_series(1, {ROWS}) i" if server.kind == "postgresql" else f"seq_1_to_{ROWS}"
-    key = "i" if server.kind == "postgresql" else "seq"
     server.execute(
         "DROP TABLE IF EXISTS heavy",
         "CREATE TABLE heavy (k bigint, s text)",
-        f"INSERT INTO heavy SELECT {key}, repeat('x', {WIDTH}) FROM {numbers}",
+        f"INSERT INTO heavy SELECT seq, repeat('x', {WIDTH}) FROM {server.numbers(ROWS)}",
     )
     address = reached(server.connection())
     assert_bounded(batches_of(address, Settings()), 8 << 20)
@@ -116,7 +113,10 @@ def test_a_worker_that_is_killed_leaves_no_connection(server: Server, project: P
     worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, cwd=project, text=True)
     assert worker.stdin is not None
     with worker.stdin:
-        json.dump([asdict(reached(server.connection())), SLOW[server.kind]], worker.stdin)
+        json.dump(
+            [asdict(reached(server.connection())), SLOW[server.kind].format(numbers=server.numbers(100_000))],
+            worker.stdin,
+        )
     assert wait_until(lambda: opened(server) > 0)
     worker.send_signal(signal.SIGKILL)
     assert worker.wait() == -signal.SIGKILL

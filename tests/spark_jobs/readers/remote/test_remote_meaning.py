@@ -64,7 +64,7 @@ def where(*conditions: str) -> list[str]:
     return [f"SELECT id FROM t WHERE {condition}" for condition in conditions]
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
 def test_decimals_without_a_common_type_are_compared_as_spark_does(
     kind: str, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
@@ -100,7 +100,9 @@ def test_composite_values_of_nulls_are_not_null(spark: SparkSession, postgresql_
     assert_same(spark, postgresql_server.connection(), *conditions, table="places")
 
 
-def test_groups_are_sparks(spark: SparkSession, postgresql_server: Server, mariadb_server: Server) -> None:
+def test_groups_are_sparks(
+    spark: SparkSession, postgresql_server: Server, mariadb_server: Server, mysql_server: Server
+) -> None:
     postgresql_server.execute(
         "CREATE EXTENSION IF NOT EXISTS citext",
         "DROP TABLE IF EXISTS cases",
@@ -108,14 +110,15 @@ def test_groups_are_sparks(spark: SparkSession, postgresql_server: Server, maria
         "INSERT INTO cases VALUES (1, 'ABC'), (2, 'abc'), (3, 'b'), (4, 'B'), (5, NULL)",
     )
     assert_same(spark, postgresql_server.connection(), "SELECT c, count(*) FROM t GROUP BY c", table="cases")
-    mariadb_server.execute(
-        "DROP TABLE IF EXISTS zeros",
-        "CREATE TABLE zeros (id int, d date)",
-        "SET SESSION sql_mode = ''",
-        "INSERT INTO zeros VALUES (1, '0000-00-00'), (2, NULL), (3, '2020-00-00'), (4, '2020-01-01')",
-    )
-    query = "SELECT d, count(*) FROM t GROUP BY d"
-    assert_same(spark, mariadb_server.connection(), query, table="zeros", zero_dates_as_null=True)
+    for server in (mariadb_server, mysql_server):
+        server.execute(
+            "DROP TABLE IF EXISTS zeros",
+            "CREATE TABLE zeros (id int, d date)",
+            "SET SESSION sql_mode = ''",
+            "INSERT INTO zeros VALUES (1, '0000-00-00'), (2, NULL), (3, '2020-00-00'), (4, '2020-01-01')",
+        )
+        query = "SELECT d, count(*) FROM t GROUP BY d"
+        assert_same(spark, server.connection(), query, table="zeros", zero_dates_as_null=True)
 
 
 def test_long_texts_are_ordered_by_all_of_them(spark: SparkSession, mariadb_server: Server) -> None:

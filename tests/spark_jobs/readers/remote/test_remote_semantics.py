@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from databases import Server
-from nasty_tables import NastyTable, mysql_table, postgres_table, sqlite_table
+from nasty_tables import NastyTable, mysql_tables, postgres_table, sqlite_table
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
-from semantics_rows import GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
+from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
 from spark_jobs.contract import Exactness
 from spark_jobs.predicates.parse import parse_predicate
@@ -21,19 +21,20 @@ from spark_jobs.readers.remote.classify import Classified, classify
 from spark_jobs.readers.remote.query import remote_query
 from spark_jobs.readers.remote.rules import SparkRules
 
-COLLATIONS = ("utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_nopad_bin")
+Tables = list[tuple[int, NastyTable]]
 Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]
 
 
 @pytest.fixture(scope="module")
 def tables(
-    postgresql_server: Server, mariadb_server: Server, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[NastyTable]]:
-    """In the order of the documented table's columns."""
-    mysql = [mysql_table(mariadb_server, collation) for collation in COLLATIONS]
-    made = [postgres_table(postgresql_server), *mysql, sqlite_table(tmp_path_factory.mktemp("sqlite"))]
+    postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tables]:
+    """Each with the column of the documented table that is about it."""
+    mysql = [*mysql_tables(mariadb_server, COLLATIONS), *mysql_tables(mysql_server, COLLATIONS)]
+    made = [(0, postgres_table(postgresql_server)), *mysql, (4, sqlite_table(tmp_path_factory.mktemp("sqlite")))]
+    assert {place for place, _ in made} == set(range(5))
     yield made
-    for table in made:
+    for _, table in made:
         table.close()
 
 
@@ -76,6 +77,10 @@ def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]
     return classify(tree, table.table, SparkRules(fold=fold))
 
 
+def _named(table: NastyTable) -> str:
+    return f"{table.table.name} of {table.table.dialect}"
+
+
 def _letter(classified: Classified) -> str:
     if classified.where is None and classified.conjuncts:
         return "U"
@@ -103,16 +108,16 @@ def _problem(
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
 def test_rows_are_those_of_spark(
-    group: Group, spark: SparkSession, tables: list[NastyTable], fold: Callable[[str], object], asked: Asked
+    group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], asked: Asked
 ) -> None:
     problems = []
-    for place, table in enumerate(tables):
+    for place, table in tables:
         frame = _frame(spark, table)
         for row in group.rows:
             classified = _classified(table, row.predicate, fold)
             if _letter(classified) != row.classes[place]:
                 reasons = [conjunct.reason for conjunct in classified.conjuncts]
-                problems.append(f"{row.predicate}: {_letter(classified)} in {table.table.name}, {reasons}")
+                problems.append(f"{row.predicate}: {_letter(classified)} in {_named(table)}, {reasons}")
             if classified.where is None:
                 continue
             key = (hash(table.rows), row.predicate)
@@ -123,14 +128,14 @@ def test_rows_are_those_of_spark(
 
 
 def test_rows_are_those_of_spark_without_ansi_mode(
-    spark: SparkSession, tables: list[NastyTable], fold: Callable[[str], object]
+    spark: SparkSession, tables: Tables, fold: Callable[[str], object]
 ) -> None:
     """Where ANSI mode raises, the older rules wrap or give NULL: such rows have to come back as well."""
     problems = []
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
-        for table in (tables[0], tables[1], tables[-1]):
+        for _, table in tables:
             frame = _frame(spark, table)
             for group in GROUPS:
                 if group.title not in ("Arithmetic", "Division", "Bits", "Casts", "Choices", "Decimals"):
@@ -147,12 +152,12 @@ def test_rows_are_those_of_spark_without_ansi_mode(
 
 @pytest.mark.parametrize(("places", "predicate"), TRANSLATED_WRONGLY, ids=[row[1] for row in TRANSLATED_WRONGLY])
 def test_what_translators_get_wrong_is_not_sent(
-    places: str, predicate: str, tables: list[NastyTable], fold: Callable[[str], object]
+    places: str, predicate: str, tables: Tables, fold: Callable[[str], object]
 ) -> None:
-    for mark, table in zip(places, tables, strict=True):
-        if mark == "x":
+    for place, table in tables:
+        if places[place] == "x":
             classes = {conjunct.exactness for conjunct in _classified(table, predicate, fold).conjuncts}
-            assert classes == {Exactness.UNSUPPORTED}, table.table.name
+            assert classes == {Exactness.UNSUPPORTED}, _named(table)
 
 
 def test_the_documentation_holds_this_table(project: Path) -> None:

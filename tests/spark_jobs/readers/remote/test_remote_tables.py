@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from databases import HOST, Server, wait_until
+from databases import CERTIFIED, HOST, Server, wait_until
 from every_type import EveryType, loaded, sqlite_file
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +17,9 @@ from spark_jobs.failures import classify
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
-KINDS = ("postgresql", "mysql", "sqlite")
+KINDS = ("postgresql", "mariadb", "mysql", "sqlite")
+SERVERS = ("postgresql", "mariadb", "mysql")
+MYSQLS = ("mariadb", "mysql")
 ODD = 'select "x" -- `y`'
 Connection = dict[str, object]
 
@@ -25,9 +27,8 @@ Connection = dict[str, object]
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Server | None:
     """The server of the database that a test is about, None for SQLite."""
-    names = {"postgresql": "postgresql_server", "mysql": "mariadb_server"}
     kind = request.node.callspec.params["kind"]
-    return request.getfixturevalue(names[kind]) if kind in names else None
+    return request.getfixturevalue(f"{kind}_server") if kind in SERVERS else None
 
 
 @pytest.fixture
@@ -51,6 +52,11 @@ def numbers(quote: str = '"') -> tuple[str, ...]:
         f"CREATE TABLE {quote}numbers{quote} (k int, g int, s varchar(10))",
         f"INSERT INTO {quote}numbers{quote} VALUES {rows}",
     )
+
+
+def quote_of(kind: str) -> str:
+    """What stands around names in a kind of database."""
+    return "`" if kind in MYSQLS else '"'
 
 
 def scanned(spark: SparkSession, connection: Connection, **table: object) -> Callable[..., PushdownResult]:
@@ -93,7 +99,7 @@ def test_every_type_arrives(
     kind: str, partitions: int | None, server: Server | None, tmp_path: Path, spark: SparkSession
 ) -> None:
     """In the driver and in tasks; with one partition asked for nothing is estimated, and ADBC is taken."""
-    expected, connection = loaded(kind, server, tmp_path)
+    expected, connection = loaded(server, tmp_path)
     result = scanned(spark, connection, table="every_type", num_partitions=partitions)()
     assert {field.name: field.dataType.simpleString() for field in result.df.schema} == expected.types
     assert_rows(collected(result), expected)
@@ -105,7 +111,7 @@ def test_every_type_arrives(
 def test_a_query_of_the_user_has_the_types_of_its_columns(
     kind: str, server: Server | None, tmp_path: Path, spark: SparkSession
 ) -> None:
-    expected, connection = loaded(kind, server, tmp_path)
+    expected, connection = loaded(server, tmp_path)
     names = [name for name in expected.columns if name not in ("b", "e", "j", "tz")]
     result = scanned(spark, connection, query=f"SELECT {', '.join(names)} FROM every_type")()
     wanted = {name: expected.types[name] for name in names}
@@ -116,9 +122,9 @@ def test_a_query_of_the_user_has_the_types_of_its_columns(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_may_hold_anything(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
-    quote = "`" if kind == "mysql" else '"'
+    quote = quote_of(kind)
     name = quote + ODD.replace(quote, quote * 2) + quote
-    hostile = "\\\\'') OR 1=1 -- '';" if kind == "mysql" else "\\'') OR 1=1 -- '';"
+    hostile = "\\\\'') OR 1=1 -- '';" if kind in MYSQLS else "\\'') OR 1=1 -- '';"
     connection = filled(
         f"DROP TABLE IF EXISTS {name}",
         f"CREATE TABLE {name} ({name} int, b varchar(40))",
@@ -132,7 +138,7 @@ def test_names_may_hold_anything(kind: str, filled: Callable[..., Connection], s
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_is_asked_crosses(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
-    scan = scanned(spark, filled(*numbers("`" if kind == "mysql" else '"')), table="numbers")
+    scan = scanned(spark, filled(*numbers(quote_of(kind))), table="numbers")
     result = scan(columns=["s"], where="k IN (7, 8) AND upper(s) <> 'S8'")
     assert " IN (7, 8)" in result.explain().partition("SQL: SELECT ")[2]
     assert collected(result) == [{"s": "s7"}]
@@ -152,7 +158,7 @@ def test_only_what_is_asked_crosses(kind: str, filled: Callable[..., Connection]
 def test_a_limit_goes_along_with_exact_conditions_alone(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    scan = scanned(spark, filled(*numbers("`" if kind == "mysql" else '"')), table="numbers")
+    scan = scanned(spark, filled(*numbers(quote_of(kind))), table="numbers")
     exact = scan(where="g = 3", limit=5)
     assert [row["g"] for row in collected(exact)] == [3] * 5
     assert exact.report()["source"].rows_decoded == 5
@@ -165,7 +171,7 @@ def test_a_limit_goes_along_with_exact_conditions_alone(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ranges_of_a_key_hold_every_row_once(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
-    connection = filled(*numbers("`" if kind == "mysql" else '"'))
+    connection = filled(*numbers(quote_of(kind)))
     cut = {"table": "numbers", "partition_column": "k", "num_partitions": 4, "consistent": kind == "postgresql"}
     for bounds in ({}, {"lower_bound": 100, "upper_bound": 300}):
         result = scanned(spark, connection, **cut, **bounds)(columns=["s"])
@@ -173,11 +179,11 @@ def test_ranges_of_a_key_hold_every_row_once(kind: str, filled: Callable[..., Co
         assert result.report()["source"].units["partitions"]["read"] == 4
 
 
-@pytest.mark.parametrize("kind", ["mysql", "sqlite"])
+@pytest.mark.parametrize("kind", [*MYSQLS, "sqlite"])
 def test_without_snapshots_one_connection_reads_unless_told_otherwise(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    connection = filled(*numbers("`" if kind == "mysql" else '"'))
+    connection = filled(*numbers(quote_of(kind)))
     result = scanned(spark, connection, table="numbers", partition_column="k", num_partitions=4)()
     assert count(result) == 1000
     report = result.report()["source"]
@@ -189,7 +195,7 @@ def test_without_snapshots_one_connection_reads_unless_told_otherwise(
 def test_a_predicate_that_is_not_to_be_pushed_is_left_to_spark(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    connection = filled(*numbers("`" if kind == "mysql" else '"'))
+    connection = filled(*numbers(quote_of(kind)))
     result = scanned(spark, connection, table="numbers", filter_pushdown=False)(where="k = 7")
     assert count(result) == 1
     assert result.report()["source"].rows_decoded == 1000
@@ -243,6 +249,7 @@ def test_a_snapshot_is_held_no_longer_than_the_action(postgresql_server: Server,
     ("kind", "slow"),
     [
         ("postgresql", "SELECT pg_sleep(20)::text AS slept"),
+        ("mariadb", "SELECT sleep(20) AS slept"),
         ("mysql", "SELECT sleep(20) AS slept"),
         ("sqlite", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"),
     ],
@@ -260,10 +267,13 @@ def test_a_statement_that_takes_too_long_is_ended(
 
 REFUSED = [
     ("postgresql", {"password": "not-the-password"}, "password"),
+    ("mariadb", {"password": "not-the-password"}, "Access denied"),
     ("mysql", {"password": "not-the-password"}, "Access denied"),
     ("postgresql", {"tls": {"mode": "verify-ca", "ca_file": "/etc/hostname"}}, "certificate"),
+    ("mariadb", {"tls": {"mode": "verify-ca", "ca_file": "/etc/hostname"}}, ""),
     ("mysql", {"tls": {"mode": "verify-ca", "ca_file": "/etc/hostname"}}, ""),
     ("postgresql", {"database": "no_such"}, "no_such"),
+    ("mariadb", {"database": "no_such"}, "no_such"),
     ("mysql", {"database": "no_such"}, "no_such"),
     ("sqlite", {"database": "/no/such.db"}, "/no/such.db"),
 ]
@@ -282,7 +292,7 @@ def test_what_a_database_refuses_is_one_line_without_secrets(
     assert str(connection.get("password", "\n")) not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+@pytest.mark.parametrize("kind", SERVERS)
 def test_a_server_that_is_not_there_may_come_back(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
@@ -300,26 +310,48 @@ def test_a_table_that_is_not_there_is_named(kind: str, filled: Callable[..., Con
     assert caught.value.code is ErrorCode.REMOTE_REFUSED
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+ENCRYPTED = {
+    "postgresql": "SELECT ssl AS used FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+    "mariadb": "SELECT variable_value > '' AS used FROM information_schema.session_status "
+    "WHERE variable_name = 'ssl_cipher'",
+    "mysql": "SELECT variable_value > '' AS used FROM performance_schema.session_status "
+    "WHERE variable_name = 'Ssl_cipher'",
+}
+"""Whether a connection has TLS, as the server sees it."""
+
+
+@pytest.mark.parametrize("kind", SERVERS)
 def test_certificates_are_verified(
     kind: str, server: Server, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     tls = {"mode": "verify-full", "ca_file": str(server.ca_file)}
-    asked = (
-        "SELECT ssl AS used FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-        if kind == "postgresql"
-        else "SELECT variable_value > '' AS used FROM information_schema.session_status "
-        "WHERE variable_name = 'ssl_cipher'"
-    )
-    (row,) = collected(scanned(spark, {**filled("SELECT 1"), "tls": tls}, query=asked)())
+    (row,) = collected(scanned(spark, {**filled("SELECT 1"), "tls": tls}, query=ENCRYPTED[kind])())
     assert row["used"] in (True, 1)
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("mode", ["prefer", "verify-full"])
+def test_a_client_may_have_a_certificate(
+    kind: str, mode: str, server: Server, filled: Callable[..., Connection], spark: SparkSession, tmp_path: Path
+) -> None:
+    certificate, key = server.client_certificate(tmp_path)
+    ca_file = str(server.ca_file) if mode == "verify-full" else None
+    tls = {"mode": mode, "ca_file": ca_file}
+    connection = {**filled("SELECT 1"), "user": CERTIFIED}
+    given = {**tls, "cert_file": str(certificate), "key_file": str(key)}
+    for count_of in (count, lambda result: result.df.count()):
+        assert count_of(scanned(spark, {**connection, "tls": given}, query="SELECT 1 AS one")()) == 1
+    with pytest.raises(PushdownError) as caught:
+        scanned(spark, {**connection, "tls": tls}, query="SELECT 1 AS one")()
+    assert caught.value.code is ErrorCode.REMOTE_REFUSED
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
 def test_no_password_is_in_plan_report_or_settings(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    connection = filled(*numbers("`" if kind == "mysql" else '"'))
+    connection = filled(*numbers(quote_of(kind)))
     result = scanned(spark, connection, table="numbers")(where="k > 7 AND upper(s) = 'S9'")
     assert count(result) == 1
     plan = result.df._jdf.queryExecution().toString()
@@ -349,7 +381,7 @@ def test_rows_of_nothing_but_nulls_are_rows(
 def test_long_texts_arrive(
     kind: str, partitions: int | None, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    column = "mediumtext" if kind == "mysql" else "text"
+    column = "mediumtext" if kind in MYSQLS else "text"
     length = 1_500_000
     connection = filled(
         "DROP TABLE IF EXISTS long_texts",
@@ -362,7 +394,7 @@ def test_long_texts_arrive(
     ]
 
 
-@pytest.mark.parametrize("kind", ["mysql"])
+@pytest.mark.parametrize("kind", MYSQLS)
 def test_zero_dates_are_an_error_or_null(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
     connection = filled(
         "DROP TABLE IF EXISTS zero_dates",
@@ -397,7 +429,7 @@ def test_infinite_dates_are_an_error_that_names_their_column(
 def test_a_query_over_several_sources_asks_each_for_its_part(
     kind: str, filled: Callable[..., Connection], spark: SparkSession, tmp_path: Path
 ) -> None:
-    connection = filled(*numbers("`" if kind == "mysql" else '"'))
+    connection = filled(*numbers(quote_of(kind)))
     (tmp_path / "rows.json").write_text("".join(f'{{"k": {k}, "x": {k % 7}}}\n' for k in range(0, 1000, 3)))
     session = PushdownSession(spark)
     session.add_remote("r", connection, table="numbers")
@@ -452,7 +484,7 @@ def test_what_nests_deeply_is_read_or_left_to_spark(
     spark: SparkSession, filled: Callable[..., Connection], name: str, kind: str
 ) -> None:
     where, exactness = DEEP[name]
-    scan = scanned(spark, filled(*numbers("`" if kind == "mysql" else '"')), table="numbers")
+    scan = scanned(spark, filled(*numbers(quote_of(kind))), table="numbers")
     result = scan(where=where, columns=["s"])
     found = sorted(str(row["s"]) for row in collected(result))
     rows = spark.range(1000).selectExpr(
