@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,10 +17,10 @@ from spark_jobs.predicates.parse import conjuncts, parse_predicate
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.readers.predicate_settings import misread
 from spark_jobs.readers.protocol import RemoteSource, ScanRequest, TableStatistics, unsupported
-from spark_jobs.readers.remote.address import Settings, address_of
+from spark_jobs.readers.remote.address import address_of
 from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified, classify
-from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.connections import Connections
 from spark_jobs.readers.remote.jdbc import jdbc_route
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.rules import SparkRules
@@ -50,12 +49,10 @@ class OpenedRemote(OpenedSource):
         self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
         self._remote = source
         self._address = address_of(source.connection)
-        client = connect(self._address, Settings(statement_timeout=source.spec.statement_timeout))
-        try:
+        self._connections = Connections(self._address, source.spec)
+        with self._connections.lent() as client:
             self._table = described(client, source.connection.kind, source.spec)
             self._route = jdbc_route(spark, client, self._address, source.spec, self._table)
-        finally:
-            client.close()
         self._stand_in = StandIn(spark, f"{self._address.place}: {_named(self._table)}", self.schema)
 
     @property
@@ -115,16 +112,14 @@ class OpenedRemote(OpenedSource):
         found = answered(query, self._table, classified, case_sensitive=self._case_sensitive)
         if found is None:
             return None
-        scan = AnswerScan(self._spark, found, self._table, spec, self._address).planned(classified, notes)
+        scan = AnswerScan(self._spark, found, self._table, spec, self._connections).planned(classified, notes)
         return WholeAnswer(scan, found.shaped)
 
     def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
         """What the database expects of a predicate and some columns, None where it cannot be asked. Reads no row."""
         classified = self._classified(self.request(self.projection(list(columns)), where))
-        settings = Settings(statement_timeout=self._remote.spec.statement_timeout, few=True)
         try:
-            client = connect(self._address, settings)
-            with closing(client):
+            with self._connections.lent() as client:
                 found = statistics(client, self._table, columns or self.schema.fieldNames()[:1], classified)
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are an extra: a catalogue that this user may not read must not make the query fail.
@@ -149,7 +144,7 @@ class OpenedRemote(OpenedSource):
         exact = request.where is None or (bool(classified.conjuncts) and classified.is_exact)
         reports = classified.reports or self._left(request)
         plan = RemotePlan(
-            *(self._table, columns, classified, reports, exact, self._remote.spec, self._address, reason, notes),
+            *(self._table, columns, classified, reports, exact, self._remote.spec, self._connections, reason, notes),
             route=self._route,
         )
         return RemoteScan(self._spark, plan)

@@ -50,7 +50,9 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(wanted) and pa.types.is_integer(delivered):
         return pc.not_equal(array, 0)
     if pa.types.is_timestamp(wanted) and _is_text(delivered):
-        return array.cast(pa.timestamp("us")).cast(wanted)
+        # All sessions are in UTC; PostgreSQL says so with every value.
+        unzoned = pc.replace_substring_regex(array, r"\+00$", "") if wanted.tz else array
+        return unzoned.cast(pa.timestamp("us")).cast(wanted)
     if delivered == wanted:
         if pa.types.is_string(wanted):
             array.validate(full=True)

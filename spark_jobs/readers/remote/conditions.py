@@ -32,7 +32,17 @@ from spark_jobs.predicates.vector import (
 from spark_jobs.readers.remote import literals
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.operands import Operand, bare_operand, operand, remote_type
-from spark_jobs.readers.remote.render import all_of, any_of, binary, cast, is_null, is_true, negated, one_of
+from spark_jobs.readers.remote.render import (
+    all_of,
+    any_of,
+    binary,
+    cast,
+    is_null,
+    is_true,
+    negated,
+    one_of,
+    one_of_numbers,
+)
 from spark_jobs.readers.remote.texts import OPERATORS, Test, TextForm, column_text, nothing
 
 _EXACT_DOUBLES = 2**53 - 1
@@ -185,8 +195,11 @@ class Conditions:
             return Test(nothing(found.value()))
         if found.kind is Kind.STRING:
             return self.text(found).one_of([str(value) for value in values], has_null=node.null)
-        items = [self._literal(found, value) for value in (*values, *([math.nan] if has_nan else []))]
         hint = self._index_hint(found, Op.EQ, values) if values else None
+        numbers = [value for value in values if isinstance(value, int)]
+        if found.kind is Kind.INTEGER and len(numbers) == len(values):
+            return Test(one_of_numbers(found.value(), numbers, has_null=node.null), hint=hint)
+        items = [self._literal(found, value) for value in (*values, *([math.nan] if has_nan else []))]
         return Test(one_of(found.value(), [*items, *([exp.Null()] if node.null else [])], self.dialect), hint=hint)
 
     def _is_impossible(self, found: Operand, value: Value) -> bool:

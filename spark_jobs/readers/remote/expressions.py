@@ -15,7 +15,7 @@ from spark_jobs.readers.remote import functions, literals
 from spark_jobs.readers.remote.conditions import Conditions
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn
 from spark_jobs.readers.remote.operands import remote_type
-from spark_jobs.readers.remote.render import binary, call, cast, negated, one_of
+from spark_jobs.readers.remote.render import binary, call, cast, negated, one_of, one_of_numbers
 from spark_jobs.readers.remote.texts import TextForm, check_ascii, mysql_text, postgres_text, sqlite_text
 from spark_jobs.readers.remote.values import Arithmetic, Range, Value, bound, decimal_type, integer, type_range, wider
 
@@ -316,8 +316,7 @@ class Expressions:
         """`node IN (items)`, none of them NULL; `has_null` tells that the list has one as well."""
         subject = self.value(node)
         if subject.is_integer and (numbers := _bigints(items)) is not None:
-            made = [subject.tree(), *map(literals.number, numbers), *([exp.Null()] if has_null else [])]
-            return one_of(made[0], made[1:], self._dialect)
+            return one_of_numbers(subject.tree(), numbers, has_null=has_null)
         values = [self.value(item) for item in items]
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types would be cast to be compared")

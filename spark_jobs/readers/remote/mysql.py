@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.csv as csv
 import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
@@ -15,6 +14,7 @@ from pymysql.cursors import SSCursor
 from spark_jobs.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 from spark_jobs.readers.remote.address import Address, Settings
 from spark_jobs.readers.remote.client import Row
+from spark_jobs.readers.remote.csv_rows import CsvRows
 from spark_jobs.readers.remote.mysql_rows import TooLongRowError, row_lines
 from spark_jobs.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout
 
@@ -75,17 +75,7 @@ class MysqlClient:
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """The rows of a query; text, dates and decimals as text, the rest in the wanted types."""
-        names = [field.name for field in columns]
-        convert = csv.ConvertOptions(
-            include_columns=names,
-            column_types={field.name: _wire(field.type) for field in columns},
-            null_values=[""],
-            true_values=["1"],
-            false_values=["0"],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+        rows = CsvRows([field.with_type(_wire(field.type)) for field in columns], ("1", "0"), begins_empty=True)
         try:
             cursor = SSCursor(self._connection)
             cursor.execute(_as_csv(sql, columns))
@@ -93,10 +83,7 @@ class MysqlClient:
             # reads row by row, and nothing of it is public that would give many at once.
             cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
             for lines in row_lines(self._connection._rfile):  # type: ignore[attr-defined]
-                # In one block: a row must not be longer than a block. No column's name is empty.
-                read = csv.ReadOptions(column_names=["", *names], use_threads=False, block_size=len(lines))
-                table = csv.read_csv(pa.BufferReader(lines), read, parse, convert)
-                yield from table.combine_chunks().to_batches()
+                yield from rows.batches(lines)
         except TooLongRowError:
             raise RemoteRefusedError(
                 f"{self._address.place}: a row is longer than the server's max_allowed_packet; raise that, or leave "

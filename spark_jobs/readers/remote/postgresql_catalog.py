@@ -12,7 +12,7 @@ from spark_jobs.errors import RemoteRefusedError
 from spark_jobs.readers.remote.client import Row
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.names import table_name
-from spark_jobs.readers.remote.postgresql import PostgresqlClient
+from spark_jobs.readers.remote.postgresql import LONG_DIGITS, PostgresqlClient
 from spark_jobs.readers.remote.render import cast
 from spark_jobs.remote_spec import WideNumbers
 
@@ -55,8 +55,6 @@ _ATOMS: dict[str, t.DataType] = {
     "date": t.DateType(),
 }
 _MOST_DIGITS = 38
-_LONG_DIGITS = 18
-"""Digits that 64 bits always have room for."""
 
 
 def postgresql_table(
@@ -122,7 +120,7 @@ def _numeric(found: re.Match[str], column: exp.Column, wide_numbers: WideNumbers
     fits = digits is not None and 0 <= digits[1] <= digits[0] <= _MOST_DIGITS
     if digits is not None and fits:
         spark_type = t.DecimalType(*digits)
-        if digits[0] > _LONG_DIGITS:
+        if digits[0] > LONG_DIGITS:
             return spark_type, cast(column, "text", Dialect.POSTGRES)
         # A whole number crosses in 8 bytes and becomes a decimal by its scale alone; a text takes five times as long.
         scaled = exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])) if digits[1] else column

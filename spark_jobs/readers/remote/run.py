@@ -12,14 +12,15 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_jobs.contract import RemoteSourceSpec, SourceReport
 from spark_jobs.readers.metrics import TaskCounts
-from spark_jobs.readers.remote.address import Address, Settings
+from spark_jobs.readers.remote.address import Settings
 from spark_jobs.readers.remote.arrow import REMOTE_TYPE, spark_batch
-from spark_jobs.readers.remote.client import Client, connect
+from spark_jobs.readers.remote.client import Client
+from spark_jobs.readers.remote.connections import Connections
 from spark_jobs.readers.remote.model import RemoteTable
 from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
 
 _SHOWN_STATEMENTS = 3
-MOST_ROWS = 20_000
+MOST_ROWS = 50_000
 _MOST_BYTES = 16 << 20
 """What the driver fetches by itself; should more come than the database expected, tasks do it all."""
 _LONGEST = 2_000
@@ -29,9 +30,9 @@ _LONGEST = 2_000
 class RemoteRun:
     """What was read for one query: its statements, and the figures of the tasks that ran them."""
 
-    def __init__(self, spark: SparkSession, address: Address, spec: RemoteSourceSpec) -> None:
+    def __init__(self, spark: SparkSession, connections: Connections, spec: RemoteSourceSpec) -> None:
         self._spark = spark
-        self._address = address
+        self._connections = connections
         self._spec = spec
         self._counts = spark.sparkContext.accumulator({}, TaskCounts[RemoteCount]())
         self._waves = 0
@@ -57,14 +58,9 @@ class RemoteRun:
 
         spec = self._spec
         settings = replace(settings, fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
-        reader = RemoteReader(self._address, statements, tuple(fields), settings, report)
+        reader = RemoteReader(self._connections.address, statements, tuple(fields), settings, report)
         numbers = self._spark.range(0, len(statements), 1, len(statements))
         return numbers.mapInArrow(reader, schema)
-
-    def connected(self) -> Client:
-        """A connection for a small answer. Raises what a new connection raises."""
-        spec = self._spec
-        return connect(self._address, Settings(spec.fetch_size, spec.statement_timeout, few=True))
 
     def gathered(
         self, client: Client, statement: str, fields: Sequence[pa.Field], schema: t.StructType

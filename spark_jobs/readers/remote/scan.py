@@ -16,17 +16,21 @@ from sqlglot import exp
 from spark_jobs.contract import ConjunctReport, RemoteSourceSpec, SourceReport
 from spark_jobs.errors import BadSpecError, LostConnectionError, RemoteFailedError
 from spark_jobs.readers.protocol import LimitedScan
-from spark_jobs.readers.remote.address import Address, Settings
+from spark_jobs.readers.remote.address import Settings
 from spark_jobs.readers.remote.classify import Classified
-from spark_jobs.readers.remote.client import Client, connect
+from spark_jobs.readers.remote.client import Client
+from spark_jobs.readers.remote.connections import Connections
 from spark_jobs.readers.remote.jdbc import JdbcRoute
 from spark_jobs.readers.remote.keys_first import is_worth, keys_first
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.mysql_sample import sampled
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
-from spark_jobs.readers.remote.run import MOST_ROWS, RemoteRun, wanted_field
+from spark_jobs.readers.remote.run import RemoteRun, wanted_field
 from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, expects_few, may_be_sliced, slices, whole
 from spark_jobs.remote_spec import Transport
+
+_MOST_FOUND = 20_000
+"""Rows that may pass by a look at some, errors of the sample included, for the driver to fetch them."""
 
 
 @runtime_checkable
@@ -47,7 +51,7 @@ class RemotePlan:
     conjuncts: tuple[ConjunctReport, ...]
     exact: bool
     spec: RemoteSourceSpec
-    address: Address
+    connections: Connections
     reason: str
     notes: tuple[str, ...] = ()
     route: JdbcRoute | str = ""
@@ -72,7 +76,7 @@ class RemoteScan:
     def __init__(self, spark: SparkSession, plan: RemotePlan) -> None:
         self._spark = spark
         self._plan = plan
-        self._run = RemoteRun(spark, plan.address, plan.spec)
+        self._run = RemoteRun(spark, plan.connections, plan.spec)
         self._held: weakref.finalize[[], RemoteScan] | None = None
         self._snapshot: str | None = None
         self._ahead: Slices | None = None
@@ -118,7 +122,7 @@ class RemoteScan:
     def _gathered(self, statement: str, *, small: bool) -> DataFrame | None:
         """The rows, where they are known to be few or the database expects few. What else it told serves `frame`."""
         plan = self._plan
-        client = self._run.connected()
+        client = plan.connections.opened()
         with ExitStack() as stack:
             stack.callback(client.close)
             if not small and plan.table.dialect is Dialect.POSTGRES and may_be_sliced(plan.table, plan.spec) is None:
@@ -143,7 +147,7 @@ class RemoteScan:
         if is_worth(found.share, plan.columns, found.key, condition):
             self._key = found.key
             self._uncut.pop(None, None)
-        return found.rows <= MOST_ROWS
+        return found.rows <= _MOST_FOUND
 
     def release(self) -> None:
         """Give up the snapshot that the partitions share, and what was found of them."""
@@ -183,7 +187,7 @@ class RemoteScan:
         reason = may_be_sliced(plan.table, plan.spec)
         if reason is not None:
             return whole(reason)
-        client = connect(plan.address, Settings(statement_timeout=plan.spec.statement_timeout))
+        client = plan.connections.opened()
         with ExitStack() as stack:
             stack.callback(client.close)
             return self._cut_by(client, stack)

@@ -26,7 +26,7 @@ _JDBC_BYTES = 64 << 20
 """Spark's JDBC source is a tenth of a second late, and a tenth faster over 16 columns: measured."""
 _CTID_SINCE = 140_000
 """The version of PostgreSQL from which on a range of pages is read without the pages around it."""
-_FEW_BYTES = 4 << 20
+_FEW_BYTES = 8 << 20
 _BY_INDEX = re.compile(r"SEARCH .*|MULTI-INDEX OR|INDEX \d+")
 """Steps of SQLite's plans that look into an index or at row ids."""
 _SOON_BYTES = 256 << 20
@@ -34,7 +34,9 @@ _SOON_BYTES = 256 << 20
 _MYSQL_COLUMNS = 12
 """What MySQL's EXPLAIN has; MariaDB's has 10."""
 FEW_ROWS = 10_000
-"""So many rows are cheaper to take apart in Python than a connection of ADBC is to make: measured."""
+"""So many rows the driver fetches sooner than a task does, whatever the database has to do for them."""
+_FEW_OF_POSTGRESQL = 25_000
+"""So many rows of 16 columns are cheaper to take apart in Python than a connection of ADBC is to make: measured."""
 MOST_CONNECTIONS = 8
 """Partitions where nothing says how many, whatever the number of processors: a database has other clients too."""
 _PLAIN_KINDS = ("r", "m")
@@ -44,8 +46,8 @@ _PLAIN_KINDS = ("r", "m")
 class Slices:
     """The conditions of a scan's partitions, None for a whole table; `how` says in words what they are.
 
-    `few` tells that the database expects no more than `FEW_ROWS` rows, `small` that it expects no more bytes than come
-    sooner as Arrow than over JDBC.
+    `few` tells that the database expects no more rows than the driver fetches sooner than a task, `small` that it
+    expects no more bytes than come sooner as Arrow than over JDBC.
     """
 
     conditions: tuple[exp.Expr | None, ...]
@@ -84,7 +86,8 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
         return _by_key(client, table, spec, spec.num_partitions or parallelism)
     rows, size = expected_by_postgres(client, statement)
     if spec.num_partitions is None and size < _WORTH_BYTES:
-        return Slices((None,), "a small answer comes fastest in one piece", rows <= FEW_ROWS, small=True)
+        few = _is_few(rows, size)
+        return Slices((None,), "a small answer comes fastest in one piece", few, small=True)
     number = spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES))
     return replace(_by_pages(client, table, number), small=size < _JDBC_BYTES)
 
@@ -92,13 +95,16 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
 def expects_few(client: Client, table: RemoteTable, statement: str) -> bool:
     """Whether the database expects a small answer, as far as it can tell before it runs the statement."""
     if table.dialect is Dialect.POSTGRES:
-        rows, size = expected_by_postgres(client, statement)
-        return rows <= FEW_ROWS and size <= _FEW_BYTES
+        return _is_few(*expected_by_postgres(client, statement))
     if table.dialect is Dialect.SQLITE:
         steps = [str(row[-1]) for row in client.rows(f"EXPLAIN QUERY PLAN {statement}")]
         ((stored,),) = client.rows("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
         return int(str(stored)) <= _SOON_BYTES and all(map(_BY_INDEX.fullmatch, steps))
     return expected_by_mysql(client, statement) <= FEW_ROWS
+
+
+def _is_few(rows: int, size: int) -> bool:
+    return rows <= _FEW_OF_POSTGRESQL and size <= _FEW_BYTES
 
 
 def expected_by_mysql(client: Client, statement: str) -> int:

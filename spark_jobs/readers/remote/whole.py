@@ -15,8 +15,9 @@ from sqlglot import exp
 from spark_jobs.contract import RemoteSourceSpec, SourceReport
 from spark_jobs.errors import LostConnectionError
 from spark_jobs.readers.protocol import LimitedScan
-from spark_jobs.readers.remote.address import Address, Settings
+from spark_jobs.readers.remote.address import Settings
 from spark_jobs.readers.remote.classify import Classified
+from spark_jobs.readers.remote.connections import Connections
 from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.query import Aggregate, AggregateFunction, Ordering, RemoteQuery, remote_query
 from spark_jobs.readers.remote.run import RemoteRun, wanted_field
@@ -235,11 +236,17 @@ class AnswerScan:
     exact = True
 
     def __init__(
-        self, spark: SparkSession, answer: Answered, table: RemoteTable, spec: RemoteSourceSpec, address: Address
+        self,
+        spark: SparkSession,
+        answer: Answered,
+        table: RemoteTable,
+        spec: RemoteSourceSpec,
+        connections: Connections,
     ) -> None:
         self._answer = answer
         self._table = table
-        self._run = RemoteRun(spark, address, spec)
+        self._connections = connections
+        self._run = RemoteRun(spark, connections, spec)
         self._planned = SourceReport(reader="remote", reason="the database answers the whole query as Spark would")
 
     def planned(self, classified: Classified, notes: tuple[str, ...]) -> AnswerScan:
@@ -258,7 +265,7 @@ class AnswerScan:
         # While SQLite's library looks for rows, no signal reaches the driver.
         if not self._is_small or self._table.dialect is Dialect.SQLITE:
             return None
-        with suppress(LostConnectionError), closing(self._run.connected()) as client:
+        with suppress(LostConnectionError), closing(self._connections.opened()) as client:
             return self._run.gathered(client, self._answer.query.sql, *self._fields())
         return None
 

@@ -31,6 +31,7 @@ from spark_jobs.readers.remote.address import Settings, address_of
 from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified
 from spark_jobs.readers.remote.client import connect
+from spark_jobs.readers.remote.connections import Connections
 from spark_jobs.readers.remote.jdbc import DRIVERS, JdbcRoute, has_class, jdbc_route
 from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
@@ -283,7 +284,9 @@ class TestOverJdbc:
         route = jdbc_route(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
         everything = Classified(table.dialect, ())
-        scan = RemoteScan(spark, RemotePlan(table, ("k",), everything, (), True, spec, address, "", route=route))
+        scan = RemoteScan(
+            spark, RemotePlan(table, ("k",), everything, (), True, spec, Connections(address, spec), "", route=route)
+        )
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()
@@ -490,7 +493,7 @@ def test_mariadbs_keys_are_found_first_over_jdbc_too(
         f"INSERT INTO keyed SELECT seq % 7, seq, seq % 1009, {values} FROM seq_1_to_30000",
         "ANALYZE TABLE keyed",
     )
-    monkeypatch.setattr(scan_of_table, "MOST_ROWS", 10)
+    monkeypatch.setattr(scan_of_table, "_MOST_FOUND", 10)
     read = {
         way: scanned(spark, mariadb_server, way, table="keyed")(where="found & 511 = 7") for way in ("auto", "jdbc")
     }

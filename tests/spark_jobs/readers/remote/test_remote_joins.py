@@ -15,7 +15,7 @@ from spark_jobs.readers.protocol import TableStatistics
 from spark_jobs.remote_source import OpenedRemote
 from spark_jobs.session import PushdownSession
 
-SALES, SHOPS, CITIES = 20_000, 500, 50
+SALES, SHOPS, CITIES = 30_000, 500, 50
 FETCHED = "the driver fetched the few rows"
 TABLES = {
     "sale": ("k int PRIMARY KEY, shop int, amount int", [(k, k % SHOPS, k % 97) for k in range(SALES)]),
