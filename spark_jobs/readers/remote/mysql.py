@@ -159,7 +159,8 @@ def _as_csv(sql: str, columns: Sequence[pa.Field]) -> str:
 def _field(field: pa.Field) -> str:
     name = "`" + field.name.replace("`", "``") + "`"
     if pa.types.is_binary(field.type) or pa.types.is_string(field.type):
-        text = name if pa.types.is_binary(field.type) else f"CONVERT({name} USING utf8mb4)"
+        # Quotes are looked for among bytes: among characters that takes a tenth of the statement's time more.
+        text = name if pa.types.is_binary(field.type) else f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
         return f"""IFNULL(CONCAT('"', REPLACE({text}, '"', '""'), '"'), '')"""
     return f"IFNULL({name}, '')"
 

@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_jobs.contract import RemoteSourceSpec, SourceReport
+from spark_jobs.gateway import arrow_frame
 from spark_jobs.readers.metrics import TaskCounts
 from spark_jobs.readers.remote.address import Settings
 from spark_jobs.readers.remote.arrow import REMOTE_TYPE, spark_batch
@@ -78,7 +79,7 @@ class RemoteRun:
         self._statements, self._how, self._counted_here = (statement,), "the driver fetched the few rows", True
         kinds = pa.schema([field.remove_metadata() for field in fields])
         rows = pa.Table.from_batches([spark_batch(batch, fields) for batch in batches], kinds)
-        return self._spark.createDataFrame(rows, schema)
+        return arrow_frame(self._spark, rows, schema)
 
     def carried(self, frame: DataFrame, statements: tuple[str, ...], how: str) -> DataFrame:
         """A frame that Spark reads by itself from some statements: it counts the rows, and no bytes."""

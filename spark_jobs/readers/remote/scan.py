@@ -26,7 +26,7 @@ from spark_jobs.readers.remote.model import Dialect, RemoteTable
 from spark_jobs.readers.remote.mysql_sample import sampled
 from spark_jobs.readers.remote.query import RemoteQuery, remote_query
 from spark_jobs.readers.remote.run import RemoteRun, wanted_field
-from spark_jobs.readers.remote.slices import FEW_ROWS, Slices, expects_few, may_be_sliced, slices, whole
+from spark_jobs.readers.remote.slices import FEW_ROWS, LIGHT_ROWS, Slices, expects_few, may_be_sliced, slices, whole
 from spark_jobs.remote_spec import Transport
 
 _MOST_FOUND = 20_000
@@ -91,7 +91,7 @@ class RemoteScan:
     def frame(self) -> DataFrame:
         """The rows that the database lets through, in partitions that all see one state where it can give one."""
         cut = self._cut()
-        settings = Settings(snapshot=self._snapshot, few=cut.few)
+        settings = Settings(snapshot=self._snapshot, few=cut.few or cut.light)
         return self._reading(None, cut.conditions, settings, cut.how, small=cut.few or cut.small)
 
     def limited(self, limit: int) -> LimitedScan | None:
@@ -103,8 +103,9 @@ class RemoteScan:
         """At most `limit` rows, which need no LIMIT of Spark's: ending a Python worker early takes seconds."""
         if not self.exact or not self._in_one_piece(limit).limited:
             return None
-        settings = Settings(few=limit <= FEW_ROWS)
-        return self._reading(limit, (None,), settings, "a limited answer comes in one piece", small=settings.few)
+        settings = Settings(few=limit <= LIGHT_ROWS)
+        small = limit <= FEW_ROWS
+        return self._reading(limit, (None,), settings, "a limited answer comes in one piece", small=small)
 
     def gathered(self, limit: int | None) -> DataFrame | None:
         """The rows at hand, where the database expects few. None where the user says how they are to come."""

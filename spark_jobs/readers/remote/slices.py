@@ -35,8 +35,9 @@ _MYSQL_COLUMNS = 12
 """What MySQL's EXPLAIN has; MariaDB's has 10."""
 FEW_ROWS = 10_000
 """So many rows the driver fetches sooner than a task does, whatever the database has to do for them."""
-_FEW_OF_POSTGRESQL = 25_000
-"""So many rows of 16 columns are cheaper to take apart in Python than a connection of ADBC is to make: measured."""
+_FEW_OF_POSTGRESQL = 15_000
+LIGHT_ROWS = 60_000
+"""So many rows of 16 columns are copied as CSV while ADBC still makes its connection: measured."""
 MOST_CONNECTIONS = 8
 """Partitions where nothing says how many, whatever the number of processors: a database has other clients too."""
 _PLAIN_KINDS = ("r", "m")
@@ -46,13 +47,14 @@ _PLAIN_KINDS = ("r", "m")
 class Slices:
     """The conditions of a scan's partitions, None for a whole table; `how` says in words what they are.
 
-    `few` tells that the database expects no more rows than the driver fetches sooner than a task, `small` that it
-    expects no more bytes than come sooner as Arrow than over JDBC.
+    `few` tells that the database expects no more rows than the driver fetches sooner than a task, `light` no more than
+    are not worth a connection of ADBC, `small` no more bytes than come sooner as Arrow than over JDBC.
     """
 
     conditions: tuple[exp.Expr | None, ...]
     how: str
     few: bool = False
+    light: bool = False
     small: bool = False
 
     @property
@@ -86,8 +88,8 @@ def slices(client: Client, table: RemoteTable, spec: RemoteSourceSpec, statement
         return _by_key(client, table, spec, spec.num_partitions or parallelism)
     rows, size = expected_by_postgres(client, statement)
     if spec.num_partitions is None and size < _WORTH_BYTES:
-        few = _is_few(rows, size)
-        return Slices((None,), "a small answer comes fastest in one piece", few, small=True)
+        few, light = _is_few(rows, size), rows <= LIGHT_ROWS
+        return Slices((None,), "a small answer comes fastest in one piece", few, light, small=True)
     number = spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES))
     return replace(_by_pages(client, table, number), small=size < _JDBC_BYTES)
 
