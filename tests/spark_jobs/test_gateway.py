@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_jobs.gateway import java_class, text_of, texts_of
+from spark_jobs.gateway import arrow_frame, java_class, text_of, texts_of
 
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])
@@ -22,3 +28,34 @@ def test_arrays_of_texts_come_as_they_are(spark: SparkSession, count: int) -> No
     for number, text in enumerate(texts):
         array[number] = text
     assert texts_of(spark, array) == texts
+
+
+KINDS = (
+    "i int, l bigint, f float, d double, n decimal(20,3), b boolean, s string, y binary, day date, at timestamp, "
+    "clock timestamp_ntz, a array<int>"
+)
+ROW = (
+    *(7, -(2**63), 1.5, float("-inf"), Decimal("12345678901234567.125"), True, "é 🙂", b"\x00\xff", date(1500, 3, 1)),
+    *(datetime(2024, 5, 15, 10, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999), [1, None]),
+)
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 5000])
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_frames_of_arrow_are_those_of_pyspark(spark: SparkSession, count: int, large: str) -> None:
+    """The last count is beyond what a call carries."""
+    rows = [ROW if number % 3 else (None,) * len(ROW) for number in range(count)]
+    schema = t.StructType.fromDDL(KINDS)
+    columns = list(zip(*rows, strict=True)) or [()] * len(ROW)
+    kinds = to_arrow_schema(schema, timezone="UTC")
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds.types, strict=True)]
+    table = pa.Table.from_arrays(arrays, schema=kinds)
+    setting = "spark.sql.execution.arrow.useLargeVarTypes"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, large)
+    try:
+        ours, theirs = arrow_frame(spark, table, schema), spark.createDataFrame(table, schema)
+        assert ours.collect() == theirs.collect()
+        assert (ours.schema, ours._jdf.schema().json()) == (theirs.schema, theirs._jdf.schema().json())
+    finally:
+        spark.conf.set(setting, str(before))

@@ -34,7 +34,7 @@ _MYSQL_DRIVER = "com.mysql.cj.jdbc.Driver"
 DRIVERS = {
     Dialect.POSTGRES: (_POSTGRESQL_DRIVER,),
     Dialect.MARIADB: (_MARIADB_DRIVER,),
-    # MariaDB's driver sends rows on as they come; MySQL's lets the server keep them all first.
+    # MariaDB's driver sends rows on as they come. MySQL's lets the server keep all of them first: only on request.
     Dialect.MYSQL: (_MARIADB_DRIVER, _MYSQL_DRIVER),
 }
 """The drivers that are known to deliver our values, the better one first."""
@@ -140,6 +140,8 @@ def jdbc_route(
         return ""
     driver = next((name for name in DRIVERS.get(table.dialect, ()) if has_class(spark, name)), None)
     refusal = _missing(table.dialect) if driver is None else _refusal(spark, driver, address)
+    if driver == _MYSQL_DRIVER and spec.transport is Transport.AUTO:
+        return refusal or f"{driver} has the server keep the whole answer first"
     if driver is not None and refusal is None:
         return _route(spark, client, address, spec, table, driver)
     if spec.transport is Transport.JDBC:
