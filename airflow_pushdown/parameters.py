@@ -429,7 +429,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Where to write the rows; without it they are only counted.",
         attribute="output_path",
     ),
-    Parameter("output_format", "str", "parquet", "Format to write: any that Spark can write."),
+    Parameter("output_format", "str", "parquet", "Format to write: parquet, orc, avro, json, csv, text or xml."),
     Parameter(
         "output_mode",
         "str",

@@ -62,6 +62,21 @@ class OnMissingColumn(StrEnum):
     ERROR = "error"
 
 
+class OutputFormat(StrEnum):
+    """Formats that are plain files and nothing else, so that a directory of them can be staged and moved into place.
+
+    A format that keeps a log of its own (Delta, Iceberg, Hudi) or is no directory at all (JDBC) would lose data that way.
+    """
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    AVRO = "avro"
+    JSON = "json"
+    CSV = "csv"
+    TEXT = "text"
+    XML = "xml"
+
+
 class OutputMode(StrEnum):
     """What happens when the output exists already; names and meanings are Spark's."""
 
@@ -160,10 +175,21 @@ class OutputSpec(_Message):
     """Where the rows go. Writing is all or nothing."""
 
     path: str
-    format: str = "parquet"
+    format: OutputFormat = OutputFormat.PARQUET
     mode: OutputMode = OutputMode.ERROR_IF_EXISTS
     options: dict[str, str] = Field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _plain_files(cls, given: object) -> object:
+        name = given.lower() if isinstance(given, str) else given
+        if name not in set(OutputFormat):
+            raise ValueError(
+                f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
+                "tables of databases and of formats with a log of their own (Delta, Iceberg, Hudi) are not supported"
+            )
+        return name
 
 
 class JobSpec(_Message):

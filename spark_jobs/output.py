@@ -82,8 +82,8 @@ class OutputWriter:
             raise UnknownColumnError(
                 f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
-        name = self._output.format
-        if name.lower() == SHORT_NAME:
+        name = str(self._output.format)
+        if name == SHORT_NAME:
             name = format_name(frame.sparkSession)
         writer = frame.write.format(name).mode("overwrite").options(**self._output.options)
         if self._output.partition_by:

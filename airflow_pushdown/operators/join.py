@@ -41,7 +41,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
     :param star_schema_detection: Whether a table of facts and its dimensions are recognised and joined before
         everything else. (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
-    :param output_format: Format to write: any that Spark can write. (templated)
+    :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
     :param output_mode: What to do when the output exists: overwrite, append, ignore or errorifexists. (templated)
     :param output_options: Writer options under Spark's names (compression and so on). (templated)
     :param partition_by: Columns that become directories of the output. (templated)

@@ -40,7 +40,7 @@ class PushdownScanOperator(PushdownFilesOperator):
     :param implicit_columns: Further implicit columns: import paths `package.module:Class` of classes derived from
         `ImplicitColumns`. (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
-    :param output_format: Format to write: any that Spark can write. (templated)
+    :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
     :param output_mode: What to do when the output exists: overwrite, append, ignore or errorifexists. (templated)
     :param output_options: Writer options under Spark's names (compression and so on). (templated)
     :param partition_by: Columns that become directories of the output. (templated)

@@ -97,6 +97,8 @@ def test_text_that_a_template_rendered_is_understood() -> None:
         ({"output": "/o", "output_mode": "replace"}, "output_mode: "),
         ({"output": 3}, "output: "),
         ({"output": "/o", "output_format": None}, "output_format: "),
+        ({"output": "/o", "output_format": "jdbc", "output_mode": "append"}, "output_format: only plain files"),
+        ({"output": "/o", "output_format": "delta"}, "output_format: only plain files"),
         ({"output": "/o", "output_options": [1]}, "output_options: "),
         ({"output": "/o", "partition_by": "day"}, "partition_by: "),
         ({"application": "mine.py"}, "application: "),

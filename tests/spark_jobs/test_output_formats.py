@@ -1,0 +1,22 @@
+"""Which formats an output may have: those of which a directory of files can be staged and moved into place."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from spark_jobs.contract import OutputFormat, OutputSpec
+
+
+@pytest.mark.parametrize("name", ["parquet", "ORC", "avro", "Json", "csv", "text", "xml"])
+def test_plain_files_are_accepted_in_any_case(name: str) -> None:
+    assert OutputSpec.model_validate({"path": "/out", "format": name}).format is OutputFormat(name.lower())
+
+
+@pytest.mark.parametrize(
+    "name", ["jdbc", "delta", "iceberg", "hudi", "noop", "org.apache.spark.sql.jdbc", "binaryFile", None, 3]
+)
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_every_other_format_is_refused(name: object, mode: str) -> None:
+    with pytest.raises(ValidationError, match="only plain files can be written without a risk to existing data"):
+        OutputSpec.model_validate({"path": "/out", "format": name, "mode": mode})
