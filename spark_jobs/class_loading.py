@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_jobs.contract import OutputSpec, ReaderChoice, SourceFormat
-from spark_jobs.output import OutputWriter
+from spark_jobs.output.files import open_output
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -62,10 +62,10 @@ def _query(spark: SparkSession, files: Mapping[SourceFormat, str], reader: Reade
 
 
 def _write(spark: SparkSession, answer: PushdownResult, path: str) -> None:
-    writer = OutputWriter(spark, OutputSpec(path=path), "classes")
-    writer.prepare()
-    with writer.guarded():
-        answer.run(writer.stage, as_they_come=True)
+    output = open_output(spark, OutputSpec(path=path), "classes")
+    output.prepare()
+    with output.guarded():
+        answer.run(output.stage, as_they_come=True)
     answer.report()
 
 

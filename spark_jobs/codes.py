@@ -16,6 +16,8 @@ class ErrorCode(StrEnum):
     UNSAFE_SETTING = "unsafe_setting"
     MISSING_PATH = "missing_path"
     OUTPUT_EXISTS = "output_exists"
+    OUTPUT_CONFLICT = "output_conflict"
+    CHECK_FAILED = "check_failed"
     UNREADABLE_FILE = "unreadable_file"
     SCHEMA_CONFLICT = "schema_conflict"
     UNSAFE_INPUT = "unsafe_input"
@@ -43,6 +45,8 @@ _FINAL_CODES = frozenset(
         ErrorCode.BAD_SCHEMA,
         ErrorCode.UNSAFE_SETTING,
         ErrorCode.OUTPUT_EXISTS,
+        ErrorCode.OUTPUT_CONFLICT,
+        ErrorCode.CHECK_FAILED,
         ErrorCode.SCHEMA_CONFLICT,
         ErrorCode.REMOTE_REFUSED,
     }

@@ -24,6 +24,8 @@ LONGEST_CONJUNCT = 1_000
 """Characters of a conjunct that a report shows."""
 CONTRACT_VERSION = 1
 """Raised whenever a spec or result of the old shape can no longer be read."""
+MOST_PARTITIONS = 100
+"""Partitions that a result lists."""
 _DERIVED = frozenset({"pushed", "residual"})
 
 
@@ -65,7 +67,7 @@ class OnMissingColumn(StrEnum):
 class OutputFormat(StrEnum):
     """Formats that are plain files and nothing else, so that a directory of them can be staged and moved into place.
 
-    A format that keeps a log of its own (Delta, Iceberg, Hudi) or is no directory at all (JDBC) would lose data that way.
+    A format with a log of its own (Delta, Iceberg, Hudi) or without a directory (JDBC) would lose data that way.
     """
 
     PARQUET = "parquet"
@@ -78,9 +80,13 @@ class OutputFormat(StrEnum):
 
 
 class OutputMode(StrEnum):
-    """What happens when the output exists already; names and meanings are Spark's."""
+    """What happens when the output exists already; names and meanings are Spark's.
+
+    `overwrite` replaces the whole output, `overwrite_partitions` only the partitions that the run produces.
+    """
 
     OVERWRITE = "overwrite"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
     APPEND = "append"
     IGNORE = "ignore"
     ERROR_IF_EXISTS = "errorifexists"
@@ -171,6 +177,30 @@ class QuerySpec(_Message):
         return self
 
 
+class OutputChecks(_Message):
+    """What must hold for the staged rows before they are committed.
+
+    `not_null` and the elements of `unique` name columns. An element of `unique` is one column or several that are a key
+    together; as in SQL, rows with a NULL in the key repeat nothing.
+    """
+
+    min_rows: Annotated[int | None, Field(ge=0)] = None
+    max_rows: Annotated[int | None, Field(ge=0)] = None
+    not_null: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+
+    @field_validator("unique", mode="before")
+    @classmethod
+    def _keys(cls, given: object) -> object:
+        if not isinstance(given, list | tuple):
+            return given
+        return tuple((key,) if isinstance(key, str) else key for key in given)
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be checked."""
+        return self != OutputChecks()
+
+
 class OutputSpec(_Message):
     """Where the rows go. Writing is all or nothing."""
 
@@ -179,6 +209,13 @@ class OutputSpec(_Message):
     mode: OutputMode = OutputMode.ERROR_IF_EXISTS
     options: dict[str, str] = Field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
+    checks: OutputChecks = OutputChecks()
+
+    @model_validator(mode="after")
+    def _has_partitions(self) -> Self:
+        if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
+            raise ValueError("mode: overwrite_partitions needs partition_by, the columns whose partitions it replaces")
+        return self
 
     @field_validator("format", mode="before")
     @classmethod
@@ -302,12 +339,41 @@ class JobError(_Message):
     traceback: str | None = None
 
 
+class CheckReport(_Message):
+    """One check of the output before its commit: what it required, and what the staged rows had."""
+
+    check: str
+    required: str
+    found: str
+    passed: bool
+
+
+class OutputSummary(_Message):
+    """What a job committed.
+
+    `mode` is the mode that held, with Spark's setting for dynamic overwrite taken into account. `columns` are the
+    columns with their Spark types. `files` and `bytes` count the files of this run as they are stored. `partitions` are
+    the directories that the run wrote, relative to the output, at most `MOST_PARTITIONS` of them; `partitions_total`
+    counts all.
+    """
+
+    mode: OutputMode
+    format: OutputFormat
+    columns: dict[str, str]
+    files: int
+    bytes: int
+    partitions: tuple[str, ...] = ()
+    partitions_total: int = 0
+
+
 class JobResult(_Message):
     """What a job answers, on success and on failure."""
 
     version: int = CONTRACT_VERSION
     rows: int | None = None
     output: str | None = None
+    output_summary: OutputSummary | None = None
+    checks: tuple[CheckReport, ...] = ()
     application_id: str | None = None
     sources: dict[str, SourceReport] = Field(default_factory=dict)
     joins: tuple[JoinReport, ...] = ()

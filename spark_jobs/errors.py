@@ -69,6 +69,18 @@ class OutputTakenError(OutputExistsError):
     """Another try of the same run has begun to write the output; this one gives way."""
 
 
+class OutputConflictError(PushdownError):
+    """Another run has committed the same partition since this one began; the message names run and partition."""
+
+    code = ErrorCode.OUTPUT_CONFLICT
+
+
+class CheckFailedError(PushdownError):
+    """Rows failed a check, so that nothing was committed; the message names each check and what was found."""
+
+    code = ErrorCode.CHECK_FAILED
+
+
 class UnreadableFileError(PushdownError):
     """A file cannot be read; the message names the file and the byte position."""
 

@@ -1,11 +1,19 @@
-"""The few file operations the job needs, on whatever file system Hadoop finds behind a path."""
+"""The few file operations that a job needs, on Hadoop's file systems and on this machine's own."""
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from py4j.protocol import Py4JJavaError
 
 from spark_jobs.gateway import java_class
 
@@ -21,6 +29,53 @@ class FileEntry:
     path: str
     length: int
     modified: int = 0
+
+
+class Files(Protocol):
+    """What the commit of an output needs of a file system. Paths are qualified strings such as `hdfs://nn/a/b`."""
+
+    @property
+    def moves_directories(self) -> bool:
+        """Whether a directory moves in one atomic step; object stores copy and delete object by object."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory lies at the path."""
+
+    def files(self, directory: str) -> Iterator[FileEntry]:
+        """All files below a directory, at any depth."""
+
+    def names(self, directory: str) -> list[str]:
+        """Names of the entries of a directory; none where there is no such directory."""
+
+    def matching(self, directory: str, pattern: str) -> list[str]:
+        """Paths below a directory that match a glob pattern, which is relative to it; `*` stays within one name."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory lies at the path."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory with its content; a missing path is no error."""
+
+    def delete_empty(self, directory: str) -> None:
+        """Delete a directory if nothing is in it."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or directory to a free path of the same file system."""
+
+    def create(self, path: str, text: str) -> bool:
+        """Create a file with a text; False if another process has created it first.
+
+        The text may become visible after the file does.
+        """
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a file such that readers see all of the text or the file of before."""
+
+    def read_text(self, path: str) -> str | None:
+        """The text of a file; None if there is no such file."""
 
 
 class HadoopSettings:
@@ -49,15 +104,31 @@ class HadoopSettings:
         return sources is None or list(sources) != ["core-default.xml"]
 
 
-class HadoopFiles:
-    """Hadoop's `FileSystem` of a Spark session; paths are plain texts, local ones may lack a scheme.
+_MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "maprfs"})
+"""Schemes of file systems that rename a directory in one atomic step."""
 
-    Failures of the file system itself come as `Py4JJavaError`, those found here as `OSError`.
+_CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
+"""With this option S3A (Hadoop 3.4.2 and later) lets the store decide who creates an object; others ignore it."""
+
+_GLOB_SIGNS = re.compile(r"([\\*?\[\]{}])")
+
+
+class HadoopFiles:
+    """Hadoop's `FileSystem` of a Spark session; local paths may lack a scheme.
+
+    Failures of the file system itself come as `Py4JJavaError`, those found here as `OSError`. `moves_directories` says
+    whether directories move atomically wherever the paths of this object lie.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, moves_directories: bool = False) -> None:
+        self._moves_directories = moves_directories
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
+
+    @property
+    def moves_directories(self) -> bool:
+        """Whether a directory moves in one atomic step."""
+        return self._moves_directories
 
     def qualified(self, path: str) -> str:
         """The path with scheme and authority, absolute."""
@@ -92,6 +163,16 @@ class HadoopFiles:
             for status in self._system(directory).listStatus(self._path_class(directory))
         ]
 
+    def matching(self, directory: str, pattern: str) -> list[str]:
+        """Paths below a directory that match a glob pattern, which is relative to it."""
+        literal = _GLOB_SIGNS.sub(r"\\\1", directory)
+        statuses = self._system(directory).globStatus(self._path_class(f"{literal}/{pattern}"))
+        return [str(status.getPath().toString()) for status in statuses or ()]
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory lies at the path."""
+        return self.exists(path) and bool(self._system(path).getFileStatus(self._path_class(path)).isDirectory())
+
     def delete(self, path: str) -> None:
         """Deletes a file, or a directory with all that is in it; nothing there is no error."""
         target = self._path_class(path)
@@ -114,6 +195,34 @@ class HadoopFiles:
         if not self._system(source).rename(self._path_class(source), self._path_class(target)):
             raise OSError(f"cannot move {source} to {target}")
 
+    def delete_empty(self, directory: str) -> None:
+        """Deletes a directory if nothing is in it."""
+        if not self.exists(directory):
+            return
+        try:
+            self._system(directory).delete(self._path_class(directory), False)
+        except Py4JJavaError:
+            # File systems differ in the exception for a directory that is not empty.
+            if not self.names(directory):
+                raise
+
+    def create(self, path: str, text: str) -> bool:
+        """Creates a file with a text; False if another process has created it first."""
+        builder = self._system(path).createFile(self._path_class(path)).recursive().overwrite(False)
+        try:
+            stream = builder.opt(_CREATE_IF_ABSENT, True).build()
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+        except Py4JJavaError:
+            # Some stores refuse when the file is made, others when it is closed; the content says who made it.
+            found = self.read_text(path)
+            if found is None:
+                raise
+            return found == text
+        return True
+
     def write_text(self, path: str, text: str) -> None:
         """Writes a small file in UTF-8 such that readers see all of it or nothing."""
         parent, _, name = path.rpartition("/")
@@ -126,8 +235,173 @@ class HadoopFiles:
         self.delete(path)
         self.rename(draft, path)
 
+    def read_text(self, path: str) -> str | None:
+        """The text of a small file; None if there is no such file."""
+        if not self.exists(path):
+            return None
+        try:
+            stream = self._system(path).open(self._path_class(path))
+        except Py4JJavaError:
+            if self.exists(path):
+                raise
+            return None
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
     def _system(self, path: str) -> JavaObject:
         return self._path_class(path).getFileSystem(self._configuration)
+
+
+_DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
+"""Executors end a moment after their driver and may put files back while they are deleted."""
+
+
+class LocalFiles:
+    """The file system of this machine, without Hadoop: it works when the JVM is gone, and never falls back to copies.
+
+    Hadoop's local file system keeps a checksum `.name.crc` beside each file. Such a file moves and goes with its file,
+    and no listing shows it. Paths are qualified as `file:/a/b`.
+    """
+
+    moves_directories = True
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory lies at the path."""
+        return _local(path).exists()
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory lies at the path."""
+        return _local(path).is_dir()
+
+    def files(self, directory: str) -> Iterator[FileEntry]:
+        """All files below a directory, at any depth."""
+        for folder, _, names in os.walk(_local(directory)):
+            for name in filter(_is_no_checksum, names):
+                status = Path(folder, name).stat()
+                yield FileEntry(f"file:{folder}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def names(self, directory: str) -> list[str]:
+        """Names of the entries of a directory; none where there is no such directory."""
+        try:
+            return [entry.name for entry in _local(directory).iterdir() if _is_no_checksum(entry.name)]
+        except FileNotFoundError:
+            return []
+
+    def matching(self, directory: str, pattern: str) -> list[str]:
+        """Paths below a directory that match a glob pattern, which is relative to it."""
+        found = Path("/").glob(f"{escape(str(_local(directory)))[1:]}/{pattern}")
+        return [f"file:{path}" for path in found if _is_no_checksum(path.name)]
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory with its content; a missing path is no error."""
+        target = _local(path)
+        if not target.is_dir():
+            target.unlink(missing_ok=True)
+            _checksum(target).unlink(missing_ok=True)
+            return
+        for attempt in range(_DELETE_ATTEMPTS):
+            last = attempt == _DELETE_ATTEMPTS - 1
+            shutil.rmtree(target, ignore_errors=not last)
+            if not target.exists():
+                return
+            time.sleep(_DELETE_PAUSE_SECONDS)
+
+    def delete_empty(self, directory: str) -> None:
+        """Delete a directory if nothing is in it."""
+        target = _local(directory)
+        try:
+            target.rmdir()
+        except OSError:
+            if target.exists() and not any(target.iterdir()):
+                raise
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
+        _local(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or directory to a path where nothing lies yet, within one file system.
+
+        The parent of the target must exist.
+        """
+        old, new = _local(source), _local(target)
+        if new.exists():
+            raise FileExistsError(f"cannot move {source} to {target}: something is there already")
+        try:
+            old.rename(new)
+        except OSError as problem:
+            if problem.errno != errno.EXDEV:
+                raise
+            _copy_and_delete(old, new)
+        if _checksum(old).exists():
+            _checksum(old).replace(_checksum(new))
+
+    def create(self, path: str, text: str) -> bool:
+        """Create a file with a text; False if another process has created it first."""
+        target = _local(path)
+        while True:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("x", encoding="utf-8") as file:
+                    file.write(text)
+                return True
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                # Another process has deleted the empty directory in between.
+                continue
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a file such that readers see all of the text or the file of before."""
+        target = _local(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.draft")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)
+
+    def read_text(self, path: str) -> str | None:
+        """The text of a file; None if there is no such file."""
+        try:
+            return _local(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+
+def open_files(spark: SparkSession, path: str) -> Files:
+    """The file system of a qualified path."""
+    if local_path(path) is not None:
+        return LocalFiles()
+    return HadoopFiles(spark, moves_directories=path.partition(":")[0] in _MOVES_DIRECTORIES)
+
+
+def _local(path: str) -> Path:
+    found = local_path(path)
+    if found is None:
+        raise ValueError(f"{path} is not a path of this machine's own file system")
+    return found
+
+
+def _copy_and_delete(old: Path, new: Path) -> None:
+    """Move between two devices; the target appears in one step."""
+    draft = new.with_name(f".{new.name}.draft")
+    if old.is_dir():
+        shutil.copytree(old, draft)
+        draft.rename(new)
+        shutil.rmtree(old)
+    else:
+        shutil.copy2(old, draft)
+        draft.rename(new)
+        old.unlink()
+
+
+def _checksum(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+def _is_no_checksum(name: str) -> bool:
+    return not (name.startswith(".") and name.endswith(".crc"))
 
 
 def local_path(path: str) -> Path | None:

@@ -22,7 +22,7 @@ from spark_jobs.contract import JobError, JobResult, JobSpec, JoinReport, Secret
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
-from spark_jobs.output import OutputWriter
+from spark_jobs.output.files import FileOutput, open_output
 from spark_jobs.preflight import begin_check, needs_python
 from spark_jobs.readers.start import begin
 from spark_jobs.report import render_text
@@ -51,6 +51,7 @@ class JobRun:
         self._application_id: str | None = None
         self._sources: dict[str, SourceReport] = {}
         self._joins: tuple[JoinReport, ...] = ()
+        self._output: FileOutput | None = None
 
     def execute(self) -> JobResult:
         """Does the work and writes the result where the spec wants it.
@@ -101,11 +102,11 @@ class JobRun:
         """Runs the query into its output; the number of rows, or None where mode `ignore` leaves an output alone."""
         if self._spec.output is None:
             return self._rows(spark, _run_through)
-        writer = OutputWriter(spark, self._spec.output, self._spec.run_key)
-        if not writer.prepare():
+        self._output = open_output(spark, self._spec.output, self._spec.run_key)
+        if not self._output.prepare():
             return None
-        with writer.guarded():
-            return self._rows(spark, writer.stage)
+        with self._output.guarded():
+            return self._rows(spark, self._output.stage)
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
@@ -131,6 +132,8 @@ class JobRun:
         return JobResult(
             rows=rows,
             output=output.path if output is not None and error is None else None,
+            output_summary=self._output.summary if self._output is not None and error is None else None,
+            checks=self._output.checks if self._output is not None else (),
             application_id=self._application_id,
             sources=self._sources,
             joins=self._joins,

@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from spark_jobs.contract import ErrorCode, OutputSpec, SourceReport
 from spark_jobs.errors import BadSpecError, PushdownError
 from spark_jobs.failures import classify
-from spark_jobs.output import OutputWriter
+from spark_jobs.output.files import open_output
 from spark_jobs.readers.avro.provider import FILE_FORMAT, format_name
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -279,7 +279,7 @@ def test_no_avro_file_is_an_error_of_the_source(spark: SparkSession, tmp_path: P
 
 
 def test_avro_is_written_without_the_jar(spark: SparkSession, tmp_path: Path) -> None:
-    writer = OutputWriter(spark, OutputSpec(path=str(tmp_path / "out"), format="avro"), "run")
+    writer = open_output(spark, OutputSpec(path=str(tmp_path / "out"), format="avro"), "run")
     assert writer.prepare()
     with writer.guarded():
         writer.stage(spark.range(100).selectExpr("id AS k"))

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import OutputMode, OutputSpec
 from spark_jobs.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
-from spark_jobs.output import OutputWriter
+from spark_jobs.output.files import FileOutput, open_output
 
 Frame = Callable[..., DataFrame]
 
@@ -28,22 +28,24 @@ def target(tmp_path: Path) -> Path:
 @pytest.fixture
 def frame(spark: SparkSession) -> Frame:
     def of(*values: int) -> DataFrame:
-        rows = [(value, value % 2) for value in values]
+        rows = [(value, value % 2) for value in values or (0,)]
         return spark.createDataFrame(rows, "id int, odd int").repartition(2)
 
     return of
 
 
 @pytest.fixture
-def writer(spark: SparkSession, target: Path) -> Callable[..., OutputWriter]:
-    def of(mode: OutputMode, run_key: str = "run 1", **more: object) -> OutputWriter:
+def writer(spark: SparkSession, target: Path) -> Callable[..., FileOutput]:
+    def of(mode: OutputMode, run_key: str = "run 1", **more: object) -> FileOutput:
+        if mode is OutputMode.OVERWRITE_PARTITIONS:
+            more = {"partition_by": ["odd"], **more}
         spec = OutputSpec.model_validate({"path": str(target), "mode": mode, "format": "json", **more})
-        return OutputWriter(spark, spec, run_key)
+        return open_output(spark, spec, run_key)
 
     return of
 
 
-def write(writer: OutputWriter, frame: DataFrame) -> None:
+def write(writer: FileOutput, frame: DataFrame) -> None:
     assert writer.prepare()
     with writer.guarded():
         writer.stage(frame)
@@ -59,7 +61,7 @@ def siblings(target: Path) -> list[str]:
 
 @pytest.mark.parametrize("mode", list(OutputMode))
 def test_every_mode_writes_where_nothing_was(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], mode: OutputMode
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     write(writer(mode), frame(1, 2, 3))
     assert ids(spark, target) == [1, 2, 3]
@@ -68,7 +70,7 @@ def test_every_mode_writes_where_nothing_was(
 
 
 def test_overwrite_replaces_everything(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1, 2))
     write(writer(OutputMode.OVERWRITE, "run 2"), frame(3))
@@ -77,14 +79,14 @@ def test_overwrite_replaces_everything(
 
 
 def test_an_output_may_be_made_from_itself(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1, 2))
     write(writer(OutputMode.OVERWRITE), spark.read.schema("id int").json(str(target)).where("id > 1"))
     assert ids(spark, target) == [2]
 
 
-def test_errorifexists_refuses_before_any_work(target: Path, frame: Frame, writer: Callable[..., OutputWriter]) -> None:
+def test_errorifexists_refuses_before_any_work(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
     write(writer(OutputMode.ERROR_IF_EXISTS), frame(1))
     with pytest.raises(OutputExistsError, match="exists already; remove it"):
         writer(OutputMode.ERROR_IF_EXISTS, "run 2").prepare()
@@ -92,7 +94,7 @@ def test_errorifexists_refuses_before_any_work(target: Path, frame: Frame, write
 
 
 def test_errorifexists_refuses_what_appeared_meanwhile(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     late = writer(OutputMode.ERROR_IF_EXISTS, "late")
     assert late.prepare()
@@ -104,7 +106,7 @@ def test_errorifexists_refuses_what_appeared_meanwhile(
 
 
 def test_ignore_leaves_an_output_alone(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.IGNORE), frame(1))
     assert not writer(OutputMode.IGNORE, "run 2").prepare()
@@ -112,7 +114,7 @@ def test_ignore_leaves_an_output_alone(
 
 
 def test_append_adds_and_a_retry_replaces_its_own_rows_only(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1"), frame(1, 2))
     write(writer(OutputMode.APPEND, "run 2"), frame(3, 4))
@@ -124,7 +126,7 @@ def test_append_adds_and_a_retry_replaces_its_own_rows_only(
 
 
 def test_partitions_are_written_and_appended_to(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 2))
     write(writer(OutputMode.APPEND, "run 2", partition_by=["ODD"]), frame(3))
@@ -133,14 +135,103 @@ def test_partitions_are_written_and_appended_to(
     assert sorted((row["id"], row["odd"]) for row in rows) == [(1, 1), (3, 1), (4, 0), (6, 0)]
 
 
-def test_an_unknown_partition_column_is_named(frame: Frame, writer: Callable[..., OutputWriter]) -> None:
+def days(spark: SparkSession, target: Path) -> dict[int, list[int]]:
+    """The ids in each partition of an output that is partitioned by `odd`."""
+    found: dict[int, list[int]] = {}
+    for row in spark.read.schema("id int, odd int").json(str(target)).collect():
+        found.setdefault(row["odd"], []).append(row["id"])
+    return {odd: sorted(ids) for odd, ids in found.items()}
+
+
+def test_overwrite_partitions_replaces_only_what_the_run_produced(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE_PARTITIONS), frame(1, 2, 3, 4))
+    second = writer(OutputMode.OVERWRITE_PARTITIONS, "run 2")
+    write(second, frame(7, 9))
+    assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
+    assert siblings(target) == [target.name]
+    assert second.summary is not None
+    assert (second.summary.partitions, second.summary.partitions_total) == (("odd=1",), 1)
+    write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 3"), frame().where("id > 0"))
+    assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_sparks_dynamic_overwrite_keeps_other_partitions(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], by_option: bool
+) -> None:
+    """As an option or as a setting; plain Spark keeps them too."""
+    write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
+    options = {"partitionOverwriteMode": "Dynamic"} if by_option else {}
+    if not by_option:
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        write(writer(OutputMode.OVERWRITE, "run 2", partition_by=["odd"], options=options), frame(3))
+        assert days(spark, target) == {0: [2], 1: [3]}
+        write(writer(OutputMode.OVERWRITE, "run 3", options=options), frame(5))
+        assert ids(spark, target) == [5], "an output without partitions is replaced as a whole"
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_the_option_wins_over_the_setting(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        options = {"partitionOverwriteMode": "static"}
+        write(writer(OutputMode.OVERWRITE, "run 2", partition_by=["odd"], options=options), frame(3))
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert days(spark, target) == {1: [3]}
+    with pytest.raises(BadSpecError, match="partitionOverwriteMode is 'static' or 'dynamic', not 'dynmic'"):
+        writer(OutputMode.OVERWRITE, options={"partitionOverwriteMode": "dynmic"})
+
+
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS])
+@pytest.mark.parametrize("existing", [[], ["id"], ["id", "odd"], ["odd", "id"]])
+def test_an_output_with_other_partition_columns_is_refused_before_any_work(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode, existing: list[str]
+) -> None:
+    whole = frame(1, 2).selectExpr("*", "id AS value")
+    write(writer(OutputMode.OVERWRITE, partition_by=existing), whole)
+    found = ", ".join(existing) or "no column"
+    with pytest.raises(BadSpecError, match=f"is partitioned by {found}, not by odd; write to another directory"):
+        writer(mode, "run 2", partition_by=["odd"]).prepare()
+
+
+def test_partitions_keep_the_spelling_of_the_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
+    write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 2", partition_by=["ODD"]), frame(3))
+    assert days(spark, target) == {0: [2], 1: [3]}
+    assert sorted(path.name for path in target.glob("[!_.]*")) == ["odd=0", "odd=1"]
+
+
+def test_the_summary_says_what_was_written(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
+    for mode in (OutputMode.OVERWRITE, OutputMode.APPEND):
+        output = writer(mode, mode, partition_by=["odd"])
+        write(output, frame(1, 2, 3))
+        assert output.summary is not None
+        files = list(target.glob(f"odd=*/part-{'' if mode is OutputMode.OVERWRITE else output.paths.run}*"))
+        assert output.summary.columns == {"id": "int", "odd": "int"}
+        assert (output.summary.mode, output.summary.format) == (mode, "json")
+        assert (output.summary.partitions, output.summary.partitions_total) == (("odd=0", "odd=1"), 2)
+        assert output.summary.files == len(files)
+        assert output.summary.bytes == sum(path.stat().st_size for path in files)
+
+
+def test_an_unknown_partition_column_is_named(frame: Frame, writer: Callable[..., FileOutput]) -> None:
     with pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'day'; it has id, odd"):
         writer(OutputMode.OVERWRITE, partition_by=["day"]).stage(frame(1))
 
 
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.APPEND])
 def test_a_failing_write_leaves_the_output_as_it_was(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], mode: OutputMode
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     write(writer(mode), frame(1))
     failing = frame(1, 2, 3, 4).selectExpr("if(id = 4, raise_error('broken'), id) AS id")
@@ -153,7 +244,7 @@ def test_a_failing_write_leaves_the_output_as_it_was(
 
 
 def test_staging_twice_keeps_the_second_frame(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     once = writer(OutputMode.OVERWRITE)
     assert once.prepare()
@@ -164,13 +255,13 @@ def test_staging_twice_keeps_the_second_frame(
 
 
 def test_an_overwrite_that_cannot_move_in_puts_the_old_output_back(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))
     again = writer(OutputMode.OVERWRITE, "run 2")
     assert again.prepare()
     again.stage(frame(2))
-    (staged,) = (path for path in target.parent.glob(".*.staging-*/*") if path.is_dir())
+    (staged,) = (path for path in target.parent.glob(".*.pushdown/staging-*/*") if path.is_dir())
     shutil.rmtree(staged)
     with pytest.raises((OSError, Py4JJavaError)), again.guarded():
         pass
@@ -178,34 +269,8 @@ def test_an_overwrite_that_cannot_move_in_puts_the_old_output_back(
     assert siblings(target) == [target.name]
 
 
-@pytest.mark.parametrize("run_key", ["run 2", "run 3"])
-def test_an_overwrite_killed_between_its_moves_is_mended_by_whoever_comes_next(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], run_key: str
-) -> None:
-    write(writer(OutputMode.OVERWRITE), frame(1))
-    target.rename(target.parent / f".{target.name}.replaced")
-    later = writer(OutputMode.OVERWRITE, run_key)
-    assert later.prepare()
-    assert ids(spark, target) == [1]
-    write(later, frame(2))
-    assert ids(spark, target) == [2]
-    assert siblings(target) == [target.name]
-
-
-def test_an_overwrite_killed_before_its_last_step_is_done(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
-) -> None:
-    write(writer(OutputMode.OVERWRITE), frame(1))
-    (target.parent / f".{target.name}.replaced").mkdir()
-    next_run = writer(OutputMode.APPEND, "run 2")
-    assert next_run.prepare()
-    next_run.discard()
-    assert ids(spark, target) == [1]
-    assert siblings(target) == [target.name]
-
-
 def test_an_append_that_cannot_move_all_parts_in_leaves_none(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(2))
     (target / "odd=1").write_text("in the way")
@@ -218,24 +283,9 @@ def test_an_append_that_cannot_move_all_parts_in_leaves_none(
     assert siblings(target) == [target.name]
 
 
-def test_an_append_killed_between_its_moves_is_cleared_by_its_retry(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
-) -> None:
-    write(writer(OutputMode.APPEND, "run 1"), frame(1))
-    write(writer(OutputMode.APPEND, "run 2"), frame(2))
-    retry = writer(OutputMode.APPEND, "run 2")
-    retry.stage(frame(3))
-    (staged,) = target.parent.glob(".*.staging-*/*")
-    staged.rename(target.parent / staged.parent.name.replace(".staging-", ".committing-"))
-    assert retry.prepare()
-    retry.discard()
-    assert ids(spark, target) == [1]
-    assert siblings(target) == [target.name]
-
-
 @pytest.mark.parametrize("mode", list(OutputMode))
-def test_an_earlier_try_that_goes_on_neither_commits_nor_disturbs_the_later(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter], mode: OutputMode
+def test_an_earlier_attempt_that_goes_on_neither_commits_nor_disturbs_the_later(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     slow, slower, retry = writer(mode), writer(mode), writer(mode)
     for given_up in (slow, slower):
@@ -243,7 +293,7 @@ def test_an_earlier_try_that_goes_on_neither_commits_nor_disturbs_the_later(
         given_up.stage(frame(1))
     assert retry.prepare()
     retry.stage(frame(2))
-    with pytest.raises(OutputTakenError, match="another try of this run has begun"), slow.guarded():
+    with pytest.raises(OutputTakenError, match="another attempt of this run has begun"), slow.guarded():
         slow.stage(frame(1))
     with retry.guarded():
         pass
@@ -256,7 +306,7 @@ def test_an_earlier_try_that_goes_on_neither_commits_nor_disturbs_the_later(
 @pytest.mark.parametrize("path", ["/", "file:///", "file:/"])
 def test_the_root_of_a_file_system_is_no_output(spark: SparkSession, path: str) -> None:
     with pytest.raises(BadSpecError, match="is the root of a file system"):
-        OutputWriter(spark, OutputSpec(path=path), "run")
+        open_output(spark, OutputSpec(path=path), "run")
 
 
 SLOW_JOB = """
@@ -264,7 +314,7 @@ import sys, time
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from spark_jobs.contract import OutputSpec
-from spark_jobs.output import OutputWriter
+from spark_jobs.output.files import FileOutput, open_output
 
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "ERROR").getOrCreate())
@@ -275,7 +325,7 @@ def slow(value):
         time.sleep(600)
     return value
 
-writer = OutputWriter(spark, OutputSpec(path=sys.argv[1], format="json", mode="overwrite"), "run 2")
+writer = open_output(spark, OutputSpec(path=sys.argv[1], format="json", mode="overwrite"), "run 2")
 writer.prepare()
 with writer.guarded():
     writer.stage(spark.range(0, 4, numPartitions=4).select(slow("id").alias("id")))
@@ -283,10 +333,10 @@ with writer.guarded():
 
 
 def test_a_killed_driver_leaves_the_output_and_its_retry_clears_the_rest(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., OutputWriter]
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[3])
     job = subprocess.Popen(
         [sys.executable, "-c", SLOW_JOB, str(target)],
         env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},
@@ -296,7 +346,7 @@ def test_a_killed_driver_leaves_the_output_and_its_retry_clears_the_rest(
     )
     try:
         deadline = time.monotonic() + 120
-        while not any(target.parent.glob(".*.staging-*/*/_temporary/**/part-*")):
+        while not any(target.parent.glob(".*.pushdown/staging-*/*/_temporary/**/part-*")):
             assert job.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.2)

@@ -1,0 +1,1 @@
+"""Writes the rows of a job all or nothing."""

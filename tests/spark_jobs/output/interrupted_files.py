@@ -1,0 +1,139 @@
+"""A real file system whose user dies, fails or stalls at a chosen operation, and outputs staged without Spark."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import OutputMode, OutputSpec
+from spark_jobs.filesystem import LocalFiles, local_path
+from spark_jobs.output.files import FileOutput, open_output
+
+Tree = dict[str, list[str]]
+"""The contents of the data files of an output by partition, each list in order."""
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: from here on the process does nothing any more."""
+
+
+class InterruptedFiles(LocalFiles):
+    """This machine's files; changing operation number `count` (from 1) does not take place, nor does what `then` says.
+
+    `then` is called in place of the operation, and of every later one, so that the thread of heartbeats stops as well.
+    """
+
+    def __init__(self, count: int, then: Callable[[int], None]) -> None:
+        self._left = count
+        self._then = then
+        self.reached = False
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self.reached = True
+            self._then(self._left)
+
+    def delete(self, path: str) -> None:
+        self._step()
+        super().delete(path)
+
+    def delete_empty(self, directory: str) -> None:
+        self._step()
+        super().delete_empty(directory)
+
+    def make_directory(self, path: str) -> None:
+        self._step()
+        super().make_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def create(self, path: str, text: str) -> bool:
+        self._step()
+        return super().create(path, text)
+
+    def write_text(self, path: str, text: str) -> None:
+        self._step()
+        super().write_text(path, text)
+
+
+def killed_at(count: int) -> InterruptedFiles:
+    """Files of a process that is killed before its operation with this number."""
+
+    def die(_left: int) -> None:
+        raise KilledError
+
+    return InterruptedFiles(count, die)
+
+
+def failing_at(count: int) -> InterruptedFiles:
+    """Files of which one operation fails."""
+
+    def fail(left: int) -> None:
+        if left == 0:
+            raise OSError("the file system failed")
+
+    return InterruptedFiles(count, fail)
+
+
+def stalled_at(count: int, resumed: threading.Event, stalled: threading.Event) -> InterruptedFiles:
+    """Files of a process that stands still at an operation until `resumed` is set."""
+
+    def wait(_left: int) -> None:
+        stalled.set()
+        assert resumed.wait(60)
+
+    return InterruptedFiles(count, wait)
+
+
+def opened(
+    spark: SparkSession,
+    target: Path,
+    mode: OutputMode,
+    run: str,
+    *,
+    files: LocalFiles | None = None,
+    patience: float = 60.0,
+) -> FileOutput:
+    """An attempt to write an output that is partitioned by `day`."""
+    spec = OutputSpec(path=str(target), mode=mode, format="json", partition_by=("day",))
+    return open_output(spark, spec, run, files=files or LocalFiles(), patience=patience)
+
+
+def stage(output: FileOutput, rows: Mapping[str, str]) -> None:
+    """Stage one file for each partition, as Spark would leave them; values are the files' contents."""
+    folder = local_path(output.paths.rows)
+    assert folder is not None
+    shutil.rmtree(folder, ignore_errors=True)
+    for partition, content in rows.items():
+        path = folder / partition / f"part-00000-{output.paths.attempt}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+    (folder / "_SUCCESS").touch()
+
+
+def write(output: FileOutput, rows: Mapping[str, str]) -> None:
+    """All steps of one attempt."""
+    if output.prepare():
+        with output.guarded():
+            stage(output, rows)
+
+
+def tree(target: Path) -> Tree:
+    """What a reader finds in an output."""
+    found: Tree = {}
+    for path in sorted(target.rglob("part-*")):
+        found.setdefault(str(path.parent.relative_to(target)), []).append(path.read_text())
+    return {partition: sorted(contents) for partition, contents in found.items()}
+
+
+def hidden(target: Path) -> list[str]:
+    """Everything that is left in the hidden directory beside an output."""
+    control = target.parent / f".{target.name}.pushdown"
+    return sorted(str(path.relative_to(control)) for path in control.rglob("*"))

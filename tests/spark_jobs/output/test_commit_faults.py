@@ -1,0 +1,224 @@
+"""Commits killed, failing or stalled at any operation: the next run finds the old output or the new, never a mix."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+from interrupted_files import KilledError, failing_at, hidden, killed_at, opened, stage, stalled_at, tree, write
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import OutputMode
+from spark_jobs.errors import OutputTakenError, PushdownError
+
+OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
+NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
+MODES = list(OutputMode)
+CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
+IMPATIENT = 0.15
+
+
+def expected(mode: OutputMode, old: dict[str, str], new: dict[str, str]) -> dict[str, list[str]]:
+    """The output after one clean run."""
+    if mode is OutputMode.APPEND:
+        return {day: sorted(rows[day] for rows in (old, new) if day in rows) for day in sorted(old.keys() | new.keys())}
+    kept = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
+    return {day: [content] for day, content in sorted({**kept, **new}.items())}
+
+
+def listed(rows: dict[str, str]) -> dict[str, list[str]]:
+    return {day: [content] for day, content in rows.items()}
+
+
+def prepared(spark: SparkSession, place: Path, number: int, old: dict[str, str]) -> Path:
+    """An output that an earlier run has written."""
+    target = place / f"out {number}"
+    if old:
+        write(opened(spark, target, OutputMode.OVERWRITE, "earlier run"), old)
+    return target
+
+
+@pytest.mark.parametrize("old", [OLD, {}], ids=["existing", "missing"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_retry_after_a_kill_at_any_operation_leaves_what_one_run_leaves(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, old: dict[str, str]
+) -> None:
+    if old and mode not in CHANGING:
+        pytest.skip("these modes write nothing where an output exists")
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, old)
+        files = killed_at(number)
+        with suppress(KilledError):
+            write(opened(spark, target, mode, "run", files=files), NEW)
+        if not files.reached:
+            break
+        is_there = tree(target) == expected(mode, old, NEW)
+        retry = opened(spark, target, OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode, "run")
+        write(retry, NEW)
+        assert tree(target) == expected(mode, old, NEW), f"killed before operation {number}"
+        assert hidden(target) == [], f"killed before operation {number}"
+    assert number > 10, "a commit has more operations than that"
+
+
+@pytest.mark.parametrize("mode", CHANGING)
+def test_another_run_after_a_kill_at_any_operation_finds_the_old_output_or_the_new(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    outcomes = set()
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, OLD)
+        files = killed_at(number)
+        with suppress(KilledError):
+            write(opened(spark, target, mode, "run", files=files), NEW)
+        if not files.reached:
+            break
+        other = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other run", patience=IMPATIENT)
+        assert other.prepare()
+        found = tree(target)
+        assert found in (listed(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
+        outcomes.add(found == listed(OLD))
+        with other.guarded():
+            stage(other, {"day=9": "other 9"})
+        assert tree(target) == found | {"day=9": ["other 9"]}
+        assert not [name for name in hidden(target) if not name.startswith("staging-")]
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("mode", CHANGING)
+def test_a_repair_that_is_killed_at_any_operation_is_repaired_itself(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    """The first run dies amid its moves, whoever repairs it dies as well, and so on at each operation of the repair."""
+    amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number))
+    for number in count(1):
+        target = prepared(spark, tmp_path / "repairs", number, OLD)
+        with pytest.raises(KilledError):
+            write(opened(spark, target, mode, "run", files=killed_at(amid)), NEW)
+        files = killed_at(number)
+        with suppress(KilledError):
+            opened(spark, target, OutputMode.APPEND, "second run", files=files, patience=IMPATIENT).prepare()
+        if not files.reached:
+            break
+        third = opened(spark, target, OutputMode.APPEND, "third run", patience=IMPATIENT)
+        assert third.prepare()
+        third.abort()
+        assert tree(target) == listed(OLD), f"repair killed before operation {number}"
+    assert number > 8
+
+
+def _is_half_done(spark: SparkSession, place: Path, mode: OutputMode, number: int) -> bool:
+    target = prepared(spark, place / "probe", number, OLD)
+    with pytest.raises(KilledError):
+        write(opened(spark, target, mode, "run", files=killed_at(number)), NEW)
+    return tree(target) not in (listed(OLD), expected(mode, OLD, NEW))
+
+
+@pytest.mark.parametrize("mode", CHANGING)
+def test_staged_rows_that_vanish_after_a_kill_cost_no_old_rows(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    """Such as by somebody who clears hidden directories."""
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, OLD)
+        files = killed_at(number)
+        with suppress(KilledError):
+            write(opened(spark, target, mode, "run", files=files), NEW)
+        if not files.reached:
+            break
+        for staging in (tmp_path / f".{target.name}.pushdown").glob("staging-*/*"):
+            if staging.is_dir():
+                shutil.rmtree(staging)
+        with suppress(FileNotFoundError):
+            opened(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
+        places = (target, target.parent / f".{target.name}.pushdown")
+        on_disk = {path.read_text() for place in places for path in place.rglob("part-*")}
+        replaced = {old for day, old in OLD.items() if tree(target).get(day) == expected(mode, OLD, NEW).get(day)}
+        assert on_disk | replaced >= set(OLD.values()), f"killed before operation {number}"
+
+
+@pytest.mark.parametrize("mode", CHANGING)
+def test_a_failure_of_any_operation_leaves_the_old_output_or_the_new(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, OLD)
+        files = failing_at(number)
+        failed = False
+        try:
+            write(opened(spark, target, mode, "run", files=files), NEW)
+        except OSError:
+            failed = True
+        if not files.reached:
+            break
+        assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"operation {number} failed"
+        if not failed:
+            assert tree(target) == expected(mode, OLD, NEW)
+        write(opened(spark, target, mode, "run"), NEW)
+        assert tree(target) == expected(mode, OLD, NEW)
+        assert hidden(target) == []
+
+
+@pytest.mark.parametrize("run", ["run", "other run"], ids=["retry", "other run"])
+@pytest.mark.parametrize("mode", CHANGING)
+def test_a_process_that_stalls_at_any_operation_changes_nothing_when_it_goes_on(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, run: str
+) -> None:
+    """Whoever comes in between has taken the process for dead, and has undone its moves or ended its commit."""
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, OLD)
+        resumed, stalled, raised = threading.Event(), threading.Event(), []
+        files = stalled_at(number, resumed, stalled)
+        slow = opened(spark, target, mode, "run", files=files, patience=IMPATIENT)
+        thread = threading.Thread(target=_write_and_keep_error, args=(slow, raised))
+        thread.start()
+        while thread.is_alive() and not stalled.is_set():
+            stalled.wait(0.01)
+        if not stalled.is_set():
+            thread.join()
+            break
+        later = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, run, patience=IMPATIENT)
+        assert later.prepare()
+        with later.guarded():
+            stage(later, {"day=2": "later 2", "day=9": "later 9"})
+        after = tree(target)
+        assert after["day=2"] == ["later 2"]
+        resumed.set()
+        thread.join()
+        found = tree(target)
+        if raised:
+            assert found == after, f"stalled before operation {number}: {raised[0]!r}"
+        else:
+            # It had not begun its commit, so that it could still make it, or had nothing but cleaning left.
+            assert found in (after, expected(mode, {**OLD, "day=9": "later 9", "day=2": "later 2"}, NEW))
+        hidden_left = [name for name in hidden(target) if name.startswith("aside-")]
+        assert hidden_left == []
+    assert number > 10
+
+
+def _write_and_keep_error(output: object, raised: list[BaseException]) -> None:
+    try:
+        write(output, NEW)  # type: ignore[arg-type]
+    except (PushdownError, OSError) as problem:
+        raised.append(problem)
+
+
+def test_a_stalled_commit_says_that_it_was_taken_over(spark: SparkSession, tmp_path: Path) -> None:
+    amid = next(
+        number for number in count(8) if _is_half_done(spark, tmp_path, OutputMode.OVERWRITE_PARTITIONS, number)
+    )
+    target = prepared(spark, tmp_path, 0, OLD)
+    resumed, stalled, raised = threading.Event(), threading.Event(), []
+    files = stalled_at(amid, resumed, stalled)
+    slow = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "run", files=files, patience=IMPATIENT)
+    thread = threading.Thread(target=_write_and_keep_error, args=(slow, raised))
+    thread.start()
+    assert stalled.wait(30)
+    write(opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", patience=IMPATIENT), {"day=9": "other 9"})
+    resumed.set()
+    thread.join()
+    assert isinstance(raised[0], OutputTakenError)
+    assert tree(target) == {**listed(OLD), "day=9": ["other 9"]}

@@ -1,0 +1,143 @@
+"""Runs that write one output at the same time: disjoint partitions all arrive, of equal ones exactly one run's."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from interrupted_files import KilledError, hidden, killed_at, opened, stage, tree, write
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import OutputMode
+from spark_jobs.errors import OutputConflictError
+from spark_jobs.output.files import FileOutput
+
+ROUNDS = 50
+PARTITIONS = OutputMode.OVERWRITE_PARTITIONS
+
+
+def race(outputs: list[FileOutput], rows: list[dict[str, str]]) -> list[Exception | None]:
+    """Commit all outputs at the same time, each from its own thread; what each of them raised."""
+    for output, staged in zip(outputs, rows, strict=True):
+        assert output.prepare()
+        stage(output, staged)
+    ready = threading.Barrier(len(outputs))
+
+    def commit(output: FileOutput) -> Exception | None:
+        ready.wait()
+        try:
+            with output.guarded():
+                pass
+        except OutputConflictError as problem:
+            return problem
+        return None
+
+    with ThreadPoolExecutor(len(outputs)) as threads:
+        return list(threads.map(commit, outputs))
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_disjoint_partitions_all_arrive(spark: SparkSession, tmp_path: Path, exists: bool) -> None:
+    for number in range(ROUNDS):
+        target = tmp_path / f"out {number}"
+        old = {"day=0": "old 0", "day=1": "old 1"} if exists else {}
+        if exists:
+            write(opened(spark, target, OutputMode.OVERWRITE, "old"), old)
+        outputs = [opened(spark, target, PARTITIONS, f"run {day}") for day in (1, 2)]
+        assert race(outputs, [{"day=1": "new 1", "day=3": "new 3"}, {"day=2": "new 2"}]) == [None, None]
+        assert tree(target) == {
+            day: [content] for day, content in {**old, "day=1": "new 1", "day=2": "new 2", "day=3": "new 3"}.items()
+        }
+        assert hidden(target) == []
+
+
+@pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.OVERWRITE])
+@pytest.mark.parametrize("exists", [True, False])
+def test_of_equal_partitions_one_run_wins_and_the_other_says_so(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, exists: bool
+) -> None:
+    for number in range(ROUNDS):
+        target = tmp_path / f"out {number}"
+        old = {"day=0": "old 0", "day=1": "old 1"} if exists else {}
+        if exists:
+            write(opened(spark, target, OutputMode.OVERWRITE, "old"), old)
+        outputs = [opened(spark, target, mode, f"run {writer}") for writer in "ab"]
+        rows = [{"day=1": f"{writer} 1", "day=2": f"{writer} 2"} for writer in "ab"]
+        raised = race(outputs, rows)
+        winner = raised.index(None)
+        loser = raised[1 - winner]
+        assert isinstance(loser, OutputConflictError)
+        assert f"run {'ab'[winner]} has written " in str(loser)
+        kept = old if mode is PARTITIONS else {}
+        assert tree(target) == {day: [content] for day, content in {**kept, **rows[winner]}.items()}
+        assert hidden(target) == []
+
+
+def test_appends_to_one_partition_both_arrive(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        target = tmp_path / f"out {number}"
+        outputs = [opened(spark, target, OutputMode.APPEND, f"run {writer}") for writer in "ab"]
+        assert race(outputs, [{"day=1": "a"}, {"day=1": "b", "day=2": "b"}]) == [None, None]
+        assert tree(target) == {"day=1": ["a", "b"], "day=2": ["b"]}
+
+
+def test_an_overwrite_does_not_replace_rows_that_were_appended_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    """Such as a task that reads an output, compacts it and writes it back."""
+    for number in range(ROUNDS):
+        target = tmp_path / f"out {number}"
+        write(opened(spark, target, OutputMode.OVERWRITE, "old"), {"day=1": "old"})
+        outputs = [opened(spark, target, OutputMode.APPEND, "append"), opened(spark, target, PARTITIONS, "compact")]
+        appended, compacted = race(outputs, [{"day=1": "appended"}, {"day=1": "compacted"}])
+        assert appended is None
+        found = tree(target)["day=1"]
+        assert found == (["appended", "compacted"] if compacted is None else ["appended", "old"])
+
+
+def test_a_run_that_begins_after_a_commit_may_replace_it(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    early = opened(spark, target, PARTITIONS, "early")
+    assert early.prepare()
+    write(opened(spark, target, PARTITIONS, "first"), {"day=1": "first"})
+    write(opened(spark, target, PARTITIONS, "second"), {"day=1": "second"})
+    assert tree(target) == {"day=1": ["second"]}
+    with (
+        pytest.raises(OutputConflictError, match=r"run second has written partition day=1 of .*out while"),
+        early.guarded(),
+    ):
+        stage(early, {"day=1": "early"})
+    write(opened(spark, target, PARTITIONS, "early"), {"day=1": "early"})
+    assert tree(target) == {"day=1": ["early"]}
+    assert hidden(target) == []
+
+
+@pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.APPEND])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_backfill_in_random_order_with_random_kills_equals_clean_runs(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, seed: int
+) -> None:
+    """Thirty days, two at a time; a killed attempt is tried again until it gets through."""
+    chance = random.Random(seed)
+    target = tmp_path / "out"
+    write(opened(spark, target, OutputMode.OVERWRITE, "before"), {"day=0": "before", "day=7": "before"})
+    days = [f"day={day}" for day in range(1, 31)]
+    chance.shuffle(days)
+    kills = {day: [chance.randint(1, 30) for _ in range(chance.randint(0, 3))] for day in days}
+
+    def backfill(day: str) -> None:
+        for number in kills[day]:
+            try:
+                write(opened(spark, target, mode, day, files=killed_at(number), patience=1.0), {day: f"partial {day}"})
+            except KilledError:
+                continue
+        write(opened(spark, target, mode, day, patience=1.0), {day: f"rows of {day}"})
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(backfill, days))
+    clean = {day: [f"rows of {day}"] for day in days} | {"day=0": ["before"]}
+    if mode is OutputMode.APPEND:
+        clean["day=7"] = ["before", "rows of day=7"]
+    assert tree(target) == clean
+    assert hidden(target) == []
