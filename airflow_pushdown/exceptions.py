@@ -57,6 +57,14 @@ class OutputExistsError(FinalPushdownError):
     """The output is there already and `output_mode` forbids touching it."""
 
 
+class OutputConflictError(FinalPushdownError):
+    """Another run has written the same partition while this one was writing it; nothing of this run was kept."""
+
+
+class CheckFailedError(FinalPushdownError):
+    """The rows failed a check (`checks`, `max_malformed`), so that nothing was committed."""
+
+
 class RemoteRefusedError(FinalPushdownError):
     """A database refuses credentials, TLS, a table or a right."""
 
@@ -102,6 +110,8 @@ _CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
     ErrorCode.BAD_SCHEMA: SchemaError,
     ErrorCode.SCHEMA_CONFLICT: SchemaError,
     ErrorCode.OUTPUT_EXISTS: OutputExistsError,
+    ErrorCode.OUTPUT_CONFLICT: OutputConflictError,
+    ErrorCode.CHECK_FAILED: CheckFailedError,
     ErrorCode.MISSING_PATH: InputError,
     ErrorCode.UNREADABLE_FILE: InputError,
     ErrorCode.UNSAFE_INPUT: InputError,

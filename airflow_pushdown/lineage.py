@@ -99,6 +99,14 @@ def _schema(columns: Iterable[str]) -> SchemaDatasetFacet:
     return SchemaDatasetFacet(fields=[SchemaDatasetFacetFields(name=column) for column in columns])
 
 
+def _output_facets(result: JobResult) -> dict[str, Any]:
+    """The schema that was written, where the result has it."""
+    if result.output_summary is None:
+        return {}
+    fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in result.output_summary.columns.items()]
+    return {"schema": SchemaDatasetFacet(fields=fields)}
+
+
 def _outputs(spec: JobSpec, places: Mapping[str, tuple[Dataset, ...]], result: JobResult) -> list[OutputDataset]:
     """The output with its rows and the origins of its columns; none where nothing was written."""
     place = file_dataset(result.output) if result.output is not None and result.rows is not None else None
@@ -110,8 +118,17 @@ def _outputs(spec: JobSpec, places: Mapping[str, tuple[Dataset, ...]], result: J
         OutputDataset(
             namespace=place.namespace,
             name=place.name,
-            facets={"columnLineage": ColumnLineageDatasetFacet(fields=fields)} if fields else {},
-            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=result.rows)},
+            facets={
+                **({"columnLineage": ColumnLineageDatasetFacet(fields=fields)} if fields else {}),
+                **_output_facets(result),
+            },
+            outputFacets={
+                "outputStatistics": OutputStatisticsOutputDatasetFacet(
+                    rowCount=result.rows,
+                    size=None if result.output_summary is None else result.output_summary.bytes,
+                    fileCount=None if result.output_summary is None else result.output_summary.files,
+                )
+            },
         )
     ]
 

@@ -269,6 +269,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         operators=FILES,
     ),
     Parameter(
+        "max_malformed",
+        "int | None",
+        None,
+        "How many malformed lines of JSON or CSV the task may meet before it fails; every line is then parsed by "
+        "Spark's reader, and the report has their number.",
+        operators=(SCAN,),
+    ),
+    Parameter(
         "implicit_names",
         "dict[str, str] | None",
         None,
@@ -434,7 +442,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "output_mode",
         "str",
         "errorifexists",
-        "What to do when the output exists: overwrite, append, ignore or errorifexists.",
+        "What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the partitions that "
+        "the run produces, `append` adds to it; `ignore` and `errorifexists` leave it.",
     ),
     Parameter(
         "output_options",
@@ -445,6 +454,15 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     Parameter(
         "partition_by", "list[str] | None", None, "Columns that become directories of the output.", renderer="json"
+    ),
+    Parameter(
+        "checks",
+        "dict[str, object] | None",
+        None,
+        "What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and "
+        "`unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the "
+        "output as it was.",
+        renderer="json",
     ),
     Parameter(
         "nested_pruning",

@@ -118,6 +118,8 @@ class OrcOptions(_Message):
 class SourceSpec(_Message):
     """One named source: files of one format, how to parse them and which reader to use.
 
+    `max_malformed` has the malformed lines of JSON and CSV files counted, and fails a job that meets more. A line is
+    malformed if Spark's parser cannot make a row of it, or makes NULL of one of its values.
     `implicit_names` gives other names to implicit columns (`dir` stands for the prefix of all directories);
     `implicit_columns` are import paths `package.module:Class` of further ones.
     """
@@ -131,6 +133,7 @@ class SourceSpec(_Message):
     orc: OrcOptions = OrcOptions()
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
+    max_malformed: Annotated[int | None, Field(ge=0)] = None
     implicit_names: dict[str, str] = Field(default_factory=dict)
     implicit_columns: tuple[str, ...] = ()
 
@@ -140,6 +143,17 @@ class SourceSpec(_Message):
         if given is SourceFormat.REMOTE:
             raise ValueError("a remote table has no path; declare it as a remote source, with a `table` or a `query`")
         return given
+
+    @model_validator(mode="after")
+    def _counts_lines(self) -> Self:
+        if self.max_malformed is None:
+            return self
+        if self.format not in (SourceFormat.JSON, SourceFormat.CSV):
+            raise ValueError(f"max_malformed: only lines of json and csv can be malformed, not files of {self.format}")
+        mode = {key.lower(): value for key, value in self.options.items()}.get("mode", "PERMISSIVE")
+        if mode.upper() != "PERMISSIVE":
+            raise ValueError(f"max_malformed: needs the option mode=PERMISSIVE, not {mode}")
+        return self
 
 
 def _place(source: object) -> str:
@@ -214,7 +228,7 @@ class OutputSpec(_Message):
     @model_validator(mode="after")
     def _has_partitions(self) -> Self:
         if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
-            raise ValueError("mode: overwrite_partitions needs partition_by, the columns whose partitions it replaces")
+            raise ValueError("overwrite_partitions needs partition_by, the columns whose partitions it replaces")
         return self
 
     @field_validator("format", mode="before")
@@ -297,7 +311,7 @@ class SourceReport(_Message):
     searched for a byte pattern, after decompression. `skipped` counts units never read, by kind (files, bytes).
     `units` tells what became of a format's own units (stripes, row groups), by kind and fate; `bytes_by_purpose` splits
     up `bytes_read`. `files` are those that most was read of, at most `MOST_FILES`. `statements` are what a database was
-    asked, without credentials.
+    asked, without credentials. `malformed_lines` is None where they were not counted.
     """
 
     reader: str
@@ -311,6 +325,7 @@ class SourceReport(_Message):
     bytes_searched: int | None = None
     rows_decoded: int | None = None
     rows_returned: int | None = None
+    malformed_lines: int | None = None
     skipped: dict[str, int] = Field(default_factory=dict)
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
     bytes_by_purpose: dict[str, int] = Field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.java_gateway import JavaClass, JavaObject
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.errors import PushdownError
@@ -105,6 +105,19 @@ def arrow_frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> Data
 def wait_for_events(spark: SparkSession) -> None:
     """Wait until Spark's stores know all that has happened, at most ten seconds; they learn it a moment later."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
+
+
+def observed(spark: SparkSession, observation: Observation) -> dict[str, int] | None:
+    """The counts of an observation; None if no action over its frame has ended.
+
+    `Observation.get` would wait for ever where there is none, or where Spark has replaced the plan at run time.
+    """
+    wait_for_events(spark)
+    found = observation._jo
+    if found is None or not found.future().isCompleted():
+        return None
+    counts: dict[str, int] = observation.get
+    return counts
 
 
 def java_rows(spark: SparkSession) -> JavaObject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
+from spark_jobs.contract import CheckReport, ConjunctReport, Exactness, JobResult, SourceReport
 from spark_jobs.joins.picture import joins_svg, joins_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -123,8 +123,28 @@ def _outcome(result: JobResult) -> Iterator[str]:
         yield f"{_count(result.rows, 'row')}{target}"
     elif result.error is None:
         yield f"nothing written: {result.output} exists already" if result.output else "nothing written"
+    yield from _summary_lines(result)
+    yield from _section("Checks", (check_line(check) for check in result.checks))
     place = f" as {result.application_id}" if result.application_id else ""
     yield f"ran for {result.seconds:.1f} s{place}"
+
+
+def check_line(check: CheckReport) -> str:
+    """One check in words."""
+    return f"{check.check}: {'passed' if check.passed else 'FAILED'}, required {check.required}, found {check.found}"
+
+
+def _summary_lines(result: JobResult) -> Iterator[str]:
+    summary = result.output_summary
+    if summary is None:
+        return
+    size = f"{_count(summary.files, 'file')} of {summary.format}, {human_bytes(summary.bytes)}"
+    yield f"Output: {size}, mode {summary.mode}"
+    yield f"Output columns: {', '.join(f'{name} {kind}' for name, kind in summary.columns.items())}"
+    if summary.partitions_total:
+        more = summary.partitions_total - len(summary.partitions)
+        rest = f" and {more:,} more" if more else ""
+        yield f"Output partitions: {', '.join(summary.partitions)}{rest}"
 
 
 def _source(source: SourceReport) -> Iterator[str]:
@@ -212,6 +232,8 @@ def _rows_lines(source: SourceReport) -> Iterator[str]:
         facts.append(f"{source.rows_decoded:,} decoded")
     if source.rows_returned is not None:
         facts.append(f"{source.rows_returned:,} returned")
+    if source.malformed_lines is not None:
+        facts.append(f"{source.malformed_lines:,} malformed lines")
     if facts:
         yield f"Rows: {', '.join(facts)}"
 

@@ -18,10 +18,20 @@ from pydantic import ValidationError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JobError, JobResult, JobSpec, JoinReport, SecretValues, SourceReport
+from spark_jobs.contract import (
+    CheckReport,
+    JobError,
+    JobResult,
+    JobSpec,
+    JoinReport,
+    SecretValues,
+    SourceReport,
+    SourceSpec,
+)
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.output.checks import refuse_failed
 from spark_jobs.output.files import FileOutput, open_output
 from spark_jobs.preflight import begin_check, needs_python
 from spark_jobs.readers.start import begin
@@ -52,6 +62,7 @@ class JobRun:
         self._sources: dict[str, SourceReport] = {}
         self._joins: tuple[JoinReport, ...] = ()
         self._output: FileOutput | None = None
+        self._checks: tuple[CheckReport, ...] = ()
 
     def execute(self) -> JobResult:
         """Does the work and writes the result where the spec wants it.
@@ -125,7 +136,22 @@ class JobRun:
             spark.sparkContext.cancelAllJobs()
             raise
         self._sources, self._joins = answer.report(), answer.joins()
+        self._checks = tuple(self._malformed_checks())
+        refuse_failed(self._checks)
         return answer.rows
+
+    def _malformed_checks(self) -> Iterator[CheckReport]:
+        """The sources' own checks: how many of their lines may be malformed."""
+        for name, source in self._spec.sources.items():
+            limit = source.max_malformed if isinstance(source, SourceSpec) else None
+            if limit is not None:
+                count = self._sources[name].malformed_lines
+                yield CheckReport(
+                    check=f"max_malformed: {name}",
+                    required=f"at most {limit:,} malformed lines",
+                    found="a number that Spark did not report" if count is None else f"{count:,}",
+                    passed=count is not None and count <= limit,
+                )
 
     def _result(self, *, rows: int | None = None, error: JobError | None = None) -> JobResult:
         output = self._spec.output
@@ -133,7 +159,7 @@ class JobRun:
             rows=rows,
             output=output.path if output is not None and error is None else None,
             output_summary=self._output.summary if self._output is not None and error is None else None,
-            checks=self._output.checks if self._output is not None else (),
+            checks=(*self._checks, *(self._output.checks if self._output is not None else ())),
             application_id=self._application_id,
             sources=self._sources,
             joins=self._joins,

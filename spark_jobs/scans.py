@@ -117,6 +117,8 @@ def leaner(spark: SparkSession, request: ScanRequest) -> StructType | None:
     that judge whole records, members that nobody needs matter too.
     """
     source, wanted = request.source, {field.name: field for field in request.read_schema.fields}
+    if source.max_malformed is not None:
+        return None
     if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
         return None
     fields = [wanted.get(field.name, field) for field in request.schema.fields]

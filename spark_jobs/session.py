@@ -125,6 +125,7 @@ class PushdownSession:
             source.on_missing_column,
             catalog_of(source.implicit_names, source.implicit_columns),
             self._cold,
+            source.max_malformed,
         )
 
     def scan(

@@ -11,7 +11,7 @@ from functools import cache, cached_property, partial
 from pyspark import inheritable_thread_target
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from spark_jobs.contract import ErrorCode, OnMissingColumn, SourceFormat
@@ -33,6 +33,7 @@ from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, file_columns, input_uris, partition_columns
+from spark_jobs.readers.malformed import CORRUPT_OPTION, MalformedLines, corrupt_column, left_for_counting
 from spark_jobs.readers.parquet_schema import with_footers_schema
 from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only
 from spark_jobs.readers.share import shares
@@ -211,7 +212,7 @@ class OpenedSource:
             predicate,
             pruned,
             self.fill() if implicit else None,
-            spark_only(where) or self._left_to_spark(),
+            spark_only(where) or self._left_to_spark() or left_for_counting(self._source.max_malformed),
         )
 
     def _left_to_spark(self) -> str | None:
@@ -293,12 +294,25 @@ class OpenedSource:
         notes = (*notes, *listing_remarks(self._source), *self._evolution.notes)
         if self._evolution.parts:
             return self._planned_apart(request, notes)
+        if self._source.max_malformed is not None:
+            request = self._counting(request)
         lean = leaner(self._spark, request)
         if lean is not None:
             inside = [self.schema[name] for name in self._inside]
             leaner_frame = self._load(schema=StructType([*lean.fields, *inside]))
             request = replace(request, loaded=lambda: leaner_frame)
         return planned(self._spark, request, notes, self._load)
+
+    def _counting(self, request: ScanRequest) -> ScanRequest:
+        """The request over a frame that parses every line whole and counts those that are malformed."""
+        column = corrupt_column(self._spark, self._source.options, self.schema)
+        data = StructType([*self._data_schema().fields, StructField(column, StringType())])
+        if column in self.schema.fieldNames():
+            data = self._data_schema()
+        inside = [self.schema[name] for name in self._inside]
+        loaded = self._load({CORRUPT_OPTION: column}, StructType([*data.fields, *inside]))
+        malformed = MalformedLines(loaded, column, self.schema.fieldNames())
+        return replace(request, loaded=lambda: malformed.frame, malformed=malformed)
 
     def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """Files with different columns: a scan for each kind, together."""

@@ -72,6 +72,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         output_mode: str = "errorifexists",
         output_options: dict[str, object] | None = None,
         partition_by: list[str] | None = None,
+        checks: dict[str, object] | None = None,
         nested_pruning: bool | None = None,
         source_conn_id: str | None = None,
         spark_home: str | None = None,
@@ -89,6 +90,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.output_mode = output_mode
         self.output_options = output_options
         self.partition_by = partition_by
+        self.checks = checks
         self.nested_pruning = nested_pruning
         self.source_conn_id = source_conn_id
         self.spark_home = spark_home
@@ -267,6 +269,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
     def _output_spec(self) -> OutputSpec | None:
         """Where the rows go, None when they are only counted."""
         if self.output_path is None:
+            if self.checks:
+                raise config_error("checks: they are evaluated over the rows of an output; give output as well")
             return None
         return OutputSpec.model_validate(
             {
@@ -275,6 +279,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
                 "mode": self.output_mode,
                 "options": entries("output_options", self.output_options),
                 "partition_by": self.partition_by or (),
+                "checks": self.checks or {},
             }
         )
 

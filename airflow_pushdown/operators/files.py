@@ -63,23 +63,25 @@ class PushdownFilesOperator(PushdownBaseOperator):
             query = QuerySpec.model_validate(
                 {"source": _SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
             )
-            source = SourceSpec.model_validate(
-                {
-                    "format": self.source_format,
-                    "path": (self.path,) if isinstance(self.path, str) else listed(self.path),
-                    "schema": self.schema,
-                    "options": entries("options", self.options),
-                    "reader": self.reader,
-                    "on_schema_conflict": self.on_schema_conflict,
-                    "on_missing_column": self.on_missing_column,
-                    "implicit_names": entries("implicit_names", self.implicit_names),
-                    "implicit_columns": listed(self.implicit_columns) or (),
-                    "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
-                }
-            )
+            source = SourceSpec.model_validate(self.source_fields())
         if source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})
         return Question(sources={_SOURCE: source}, query=query)
+
+    def source_fields(self) -> dict[str, object]:
+        """The fields of the `SourceSpec`, from the rendered parameters."""
+        return {
+            "format": self.source_format,
+            "path": (self.path,) if isinstance(self.path, str) else listed(self.path),
+            "schema": self.schema,
+            "options": entries("options", self.options),
+            "reader": self.reader,
+            "on_schema_conflict": self.on_schema_conflict,
+            "on_missing_column": self.on_missing_column,
+            "implicit_names": entries("implicit_names", self.implicit_names),
+            "implicit_columns": listed(self.implicit_columns) or (),
+            "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
+        }
 
     def resolved_switch(self, name: str, value: object) -> bool | None:
         """What the mapped on/off parameter `name` comes to: its `value`, else what `conf` says, else its default."""

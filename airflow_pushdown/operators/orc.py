@@ -55,9 +55,13 @@ class LazyOrcScanOperator(PushdownFilesOperator):
         reader only. (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
     :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
-    :param output_mode: What to do when the output exists: overwrite, append, ignore or errorifexists. (templated)
+    :param output_mode: What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the
+        partitions that the run produces, `append` adds to it; `ignore` and `errorifexists` leave it. (templated)
     :param output_options: Writer options under Spark's names (compression and so on). (templated)
     :param partition_by: Columns that become directories of the output. (templated)
+    :param checks: What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns)
+        and `unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the
+        output as it was. (templated)
     :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
         pushed. (templated)
     :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the job in a

@@ -35,15 +35,21 @@ class PushdownScanOperator(PushdownFilesOperator):
         `widen` as far as Spark's coercion goes, or `null` for the files whose type fewer files have. (templated)
     :param on_missing_column: What a column is in a file that lacks it though the schema or another file has it: `null`,
         or an `error`. (templated)
+    :param max_malformed: How many malformed lines of JSON or CSV the task may meet before it fails; every line is then
+        parsed by Spark's reader, and the report has their number. (templated)
     :param implicit_names: Other names for implicit columns, by their own: filename, filepath, fqn, suffix, modified,
         size, and `dir` for the prefix of the directories. (templated)
     :param implicit_columns: Further implicit columns: import paths `package.module:Class` of classes derived from
         `ImplicitColumns`. (templated)
     :param output: Where to write the rows; without it they are only counted. (templated)
     :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
-    :param output_mode: What to do when the output exists: overwrite, append, ignore or errorifexists. (templated)
+    :param output_mode: What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the
+        partitions that the run produces, `append` adds to it; `ignore` and `errorifexists` leave it. (templated)
     :param output_options: Writer options under Spark's names (compression and so on). (templated)
     :param partition_by: Columns that become directories of the output. (templated)
+    :param checks: What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns)
+        and `unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the
+        output as it was. (templated)
     :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
         pushed. (templated)
     :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the job in a
@@ -71,10 +77,16 @@ class PushdownScanOperator(PushdownFilesOperator):
         self,
         *,
         format: str,
+        max_malformed: int | None = None,
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
         self.format = format
+        self.max_malformed = max_malformed
+
+    def source_fields(self) -> dict[str, object]:
+        """The fields of the `SourceSpec`, with those that only lines have."""
+        return {**super().source_fields(), "max_malformed": self.max_malformed}
 
     @property
     def source_format(self) -> object:

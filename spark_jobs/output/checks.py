@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from spark_jobs.contract import CheckReport, OutputChecks
 from spark_jobs.errors import CheckFailedError, PushdownError
 from spark_jobs.failures import typed
-from spark_jobs.gateway import wait_for_events
+from spark_jobs.gateway import observed
 
 _ROWS = "rows"
 
@@ -44,12 +44,11 @@ class RowObserver:
 
         Raises PushdownError if Spark did not report them, as it does not for a plan that it has replaced at run time.
         """
-        wait_for_events(self.frame.sparkSession)
-        future = self._observation._jo.future()  # type: ignore[union-attr]
-        if not future.isCompleted():
+        found = observed(self.frame.sparkSession, self._observation)
+        if found is None:
             raise PushdownError("checks: Spark did not report the counts of the rows that it wrote")
-        values = list(self._observation.get.values())
-        return int(values[0]), [int(value) for value in values[1:]]
+        rows, *nulls = found.values()
+        return rows, nulls
 
 
 def require_columns(frame: DataFrame, checks: OutputChecks) -> None:
@@ -73,7 +72,7 @@ def check_rows(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -
     for key in checks.unique:
         count = _repeated(staged, key)
         what = f"unique: {', '.join(key)}"
-        reports.append(_report(what, "no repeated key", f"{count:,} rows too many", passed=count == 0))
+        reports.append(_report(what, "no repeated key", f"{count:,} repeated", passed=count == 0))
     return tuple(reports)
 
 
@@ -88,9 +87,9 @@ def refuse_failed(reports: Sequence[CheckReport]) -> None:
 
 def _row_checks(checks: OutputChecks, rows: int) -> Iterator[CheckReport]:
     if checks.min_rows is not None:
-        yield _report("min_rows", f"at least {checks.min_rows:,}", f"{rows:,} rows", passed=rows >= checks.min_rows)
+        yield _report("min_rows", f"at least {checks.min_rows:,}", f"{rows:,}", passed=rows >= checks.min_rows)
     if checks.max_rows is not None:
-        yield _report("max_rows", f"at most {checks.max_rows:,}", f"{rows:,} rows", passed=rows <= checks.max_rows)
+        yield _report("max_rows", f"at most {checks.max_rows:,}", f"{rows:,}", passed=rows <= checks.max_rows)
 
 
 def _report(check: str, required: str, found: str, *, passed: bool) -> CheckReport:

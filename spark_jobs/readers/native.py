@@ -75,7 +75,10 @@ class NativeScan:
 
     def report(self) -> SourceReport:
         """The plan: what Spark's planner says it pushed. Executed figures are added from Spark's task metrics."""
-        return self._planned
+        malformed = self._request.malformed
+        if malformed is None:
+            return self._planned
+        return self._planned.model_copy(update={"malformed_lines": malformed.count()})
 
     @cached_property
     def _planned(self) -> SourceReport:
@@ -109,6 +112,8 @@ class NativeScan:
             return unsupported(sql, "Spark's filter looks many constants up faster than its reader compares them")
         if not self._request.source.filter_pushdown:
             return unsupported(sql, "turned off")
+        if self._request.malformed is not None:
+            return unsupported(sql, "every line is parsed, since malformed ones are counted")
         pushed = self._pushed(sql) if is_asked else _DECIDES
         if not pushed:
             return unsupported(sql, "Spark does not push it into this format")

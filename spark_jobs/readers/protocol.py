@@ -24,6 +24,7 @@ from spark_jobs.contract import (
 from spark_jobs.predicates.parse import asks_of_its_file
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
 from spark_jobs.projection.fill import ImplicitFill
+from spark_jobs.readers.malformed import MalformedLines
 from spark_jobs.remote_spec import RemoteConnection
 
 
@@ -46,6 +47,7 @@ class Source:
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
     catalog: ImplicitCatalog = BUILT_IN
     cold: bool = False
+    max_malformed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class ScanRequest:
     `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
     `spark_only` says why none but Spark's own reader will do, None where any may read. `directories` are the source's
     partitions where a reader of ours is to tell their values; predicate and `where` are then without what they answer.
+    `malformed` counts the malformed lines of the source, None where nobody asked for that.
     """
 
     source: Source
@@ -103,6 +106,7 @@ class ScanRequest:
     fill: ImplicitFill | None = None
     spark_only: str | None = None
     directories: Directories | None = None
+    malformed: MalformedLines | None = None
 
     @property
     def native(self) -> DataFrame:

@@ -16,7 +16,15 @@ from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
 from airflow_pushdown.hooks.submit import Submission
 from airflow_pushdown.lineage import Origin, column_origins
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator, RemoteScanOperator
-from spark_jobs.contract import JobResult, QuerySpec, SecretValues, SourceReport
+from spark_jobs.contract import (
+    JobResult,
+    OutputFormat,
+    OutputMode,
+    OutputSummary,
+    QuerySpec,
+    SecretValues,
+    SourceReport,
+)
 from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -107,9 +115,13 @@ class DoneJoin(PushdownJoinOperator):
 
     def _run(self, context: Context) -> JobResult:
         self._submission = Submission(self.build_spec("k"), SecretValues(remote={"o": SHOP}))
+        summary = OutputSummary(
+            mode=OutputMode.OVERWRITE, format=OutputFormat.ORC, columns={"order_no": "bigint"}, files=2, bytes=99
+        )
         return JobResult(
             rows=3,
             output=self.output_path,
+            output_summary=summary,
             sources={
                 "o": SourceReport(reader="remote", reason="a table", columns=("id", "total")),
                 "e": SourceReport(reader="pushdown", reason="smaller", columns=("order_id", "ts")),
@@ -180,7 +192,9 @@ def test_openlineage_hears_of_places_columns_and_rows() -> None:
     assert read == {"postgres://db.example:5432": ["id", "total"], "s3://events": ["order_id", "ts"]}
     (output,) = lineage.outputs
     assert (output.namespace, output.name) == ("s3://marts", "latest")
-    assert output.outputFacets["outputStatistics"].rowCount == 3
+    statistics = output.outputFacets["outputStatistics"]
+    assert (statistics.rowCount, statistics.size, statistics.fileCount) == (3, 99, 2)
+    assert [(field.name, field.type) for field in output.facets["schema"].fields] == [("order_no", "bigint")]
     columns = output.facets["columnLineage"].fields
     assert {name: [(f.namespace, f.field) for f in made.inputFields] for name, made in columns.items()} == {
         "order_no": [("postgres://db.example:5432", "id")],

@@ -55,7 +55,7 @@ class Traces:
     def of(cls, local: Local) -> Traces:
         """Those that are there now."""
         jobs = frozenset(process for process in local.programs.members() if is_one(process, *JOB))
-        staged = frozenset((local.deployment.data_dir / "output").glob("*/.*.staging-*/*"))
+        staged = frozenset((local.deployment.data_dir / "output").glob("*/.*.pushdown/staging-*/*"))
         return cls(local.cluster.running_applications(), frozenset(open_connections(local.database)), jobs, staged)
 
     def left(self, now: Traces) -> Traces:

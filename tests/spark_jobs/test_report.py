@@ -6,7 +6,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_jobs.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, JoinReport, SourceReport
+from spark_jobs.contract import (
+    CheckReport,
+    ConjunctReport,
+    ErrorCode,
+    Exactness,
+    JobError,
+    JobResult,
+    JoinReport,
+    OutputFormat,
+    OutputMode,
+    OutputSummary,
+    SourceReport,
+)
 from spark_jobs.join_spec import JoinTree
 from spark_jobs.report import human_bytes, human_share, render_svg, render_text
 
@@ -47,6 +59,36 @@ RESULT = JobResult(
     },
     joins=(JoinReport(before=JOIN, after=JOIN, reason="two relations keep their order"),),
 )
+
+
+def test_the_report_shows_output_and_checks() -> None:
+    summary = OutputSummary(
+        mode=OutputMode.OVERWRITE_PARTITIONS,
+        format=OutputFormat.PARQUET,
+        columns={"id": "int", "day": "date"},
+        files=2,
+        bytes=2048,
+        partitions=("day=2026-01-01",),
+        partitions_total=1234,
+    )
+    checks = (
+        CheckReport(check="min_rows", required="at least 1", found="5", passed=True),
+        CheckReport(check="unique: id", required="no repeated key", found="2 repeated", passed=False),
+    )
+    source = SourceReport(reader="spark", reason="asked for", rows_decoded=7, malformed_lines=3)
+    result = JobResult(rows=5, output="/out", output_summary=summary, checks=checks, sources={"s": source})
+    lines = render_text(result).splitlines()
+    assert lines[:7] == [
+        "5 rows written to /out",
+        "Output: 2 files of parquet, 2.0 KiB, mode overwrite_partitions",
+        "Output columns: id int, day date",
+        "Output partitions: day=2026-01-01 and 1,233 more",
+        "Checks",
+        "  min_rows: passed, required at least 1, found 5",
+        "  unique: id: FAILED, required no repeated key, found 2 repeated",
+    ]
+    assert "  Rows: 7 decoded, 3 malformed lines" in lines
+    assert JobResult.from_xcom(result.as_xcom()) == result
 
 
 def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:

@@ -156,7 +156,7 @@ def test_a_terminated_job_leaves_a_result_and_no_output(tmp_path: Path, job: dic
     )
     try:
         deadline = time.monotonic() + 180
-        while not any(tmp_path.glob(".out.staging-*/*/_temporary/0/_temporary")):
+        while not any(tmp_path.glob(".out.pushdown/staging-*/*/_temporary/0/_temporary")):
             assert running.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.2)

@@ -12,7 +12,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.operators import PushdownScanOperator
-from spark_jobs.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat
+from spark_jobs.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat, SourceSpec
 
 
 def spec(**parameters: object) -> JobSpec:
@@ -55,6 +55,20 @@ def test_the_parameters_become_the_job() -> None:
         "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
+
+
+def test_checks_and_the_bound_of_malformed_lines_become_part_of_the_job() -> None:
+    checks = {"min_rows": "1", "not_null": ["id"], "unique": ["id", ["day", "user"]]}
+    job = spec(
+        output="/out", output_mode="overwrite_partitions", partition_by=["day"], checks=checks, max_malformed="3"
+    )
+    assert job.output is not None
+    assert job.output.mode is OutputMode.OVERWRITE_PARTITIONS
+    assert (job.output.checks.min_rows, job.output.checks.not_null) == (1, ("id",))
+    assert job.output.checks.unique == (("id",), ("day", "user"))
+    source = job.sources["source"]
+    assert isinstance(source, SourceSpec)
+    assert source.max_malformed == 3
 
 
 def test_a_bare_scan_pushes_and_only_counts() -> None:
@@ -101,6 +115,14 @@ def test_text_that_a_template_rendered_is_understood() -> None:
         ({"output": "/o", "output_format": "delta"}, "output_format: only plain files"),
         ({"output": "/o", "output_options": [1]}, "output_options: "),
         ({"output": "/o", "partition_by": "day"}, "partition_by: "),
+        (
+            {"output": "/o", "output_mode": "overwrite_partitions"},
+            "overwrite_partitions needs partition_by, the columns whose partitions it replaces",
+        ),
+        ({"output": "/o", "checks": {"min_row": 1}}, "checks.min_row: "),
+        ({"output": "/o", "checks": {"min_rows": "many"}}, "checks.min_rows: "),
+        ({"checks": {"min_rows": 1}}, "checks: they are evaluated over the rows of an output; give output as well"),
+        ({"format": "orc", "max_malformed": 0}, "max_malformed: only lines of json and csv"),
         ({"application": "mine.py"}, "application: "),
         ({"application_args": ["x"]}, "application_args: "),
         ({"java_class": "a.B"}, "java_class: "),

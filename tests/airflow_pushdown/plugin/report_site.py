@@ -22,6 +22,7 @@ from airflow.sdk import DAG, Context
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator
 from e2e.ports import free_port
 from spark_jobs.contract import (
+    CheckReport,
     ConjunctReport,
     ErrorCode,
     Exactness,
@@ -29,6 +30,9 @@ from spark_jobs.contract import (
     JobError,
     JobResult,
     JoinReport,
+    OutputFormat,
+    OutputMode,
+    OutputSummary,
     SourceReport,
 )
 from spark_jobs.join_spec import JoinTree
@@ -175,8 +179,23 @@ def orc_result(bytes_read: int, seconds: float) -> JobResult:
         bytes_by_purpose={"footers": 9_000, "filter columns": 900_000, "select columns": bytes_read - 909_000},
         notes=(HOSTILE,),
     )
+    summary = OutputSummary(
+        mode=OutputMode.OVERWRITE_PARTITIONS,
+        format=OutputFormat.PARQUET,
+        columns={"tailnum": "string", "day": "date"},
+        files=3,
+        bytes=4096,
+        partitions=("day=2026-01-01", "day=2026-01-02"),
+        partitions_total=2,
+    )
     return JobResult(
-        rows=41, output="s3a://marts/needle", application_id="local-1", seconds=seconds, sources={"source": source}
+        rows=41,
+        output="s3a://marts/needle",
+        output_summary=summary,
+        checks=(CheckReport(check="not_null: tailnum", required="no NULL", found="0 NULL", passed=True),),
+        application_id="local-1",
+        seconds=seconds,
+        sources={"source": source},
     )
 
 

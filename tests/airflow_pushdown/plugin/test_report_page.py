@@ -145,6 +145,9 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
         "reads 2 of 40 stripes",
         "spark history",
         "runs of this task",
+        "not_null: tailnum",
+        "overwrite_partitions",
+        "2 partitions",
     ):
         assert words in said, words
     assert page.title() == "reports / needle - Pushdown report"

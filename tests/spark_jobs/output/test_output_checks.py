@@ -1,0 +1,131 @@
+"""Checks of staged rows: what fails them, what the error says, and that the output stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.contract import OutputChecks, OutputMode, OutputSpec
+from spark_jobs.errors import CheckFailedError, UnknownColumnError
+from spark_jobs.output.files import FileOutput, open_output
+
+ROWS = """SELECT * FROM VALUES
+    (1, 'a', struct(1 AS y), DATE'2026-01-01'), (2, 'a', struct(2 AS y), DATE'2026-01-01'),
+    (3, '', struct(2 AS y), NULL), (CAST(NULL AS INT), 'line\nbreak', NULL, DATE'2026-01-02') AS rows(id, t, s, d)"""
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.sql(ROWS)
+
+
+@pytest.fixture
+def output(spark: SparkSession, tmp_path: Path) -> Callable[..., FileOutput]:
+    def of(checks: dict[str, object], **more: object) -> FileOutput:
+        given = {"path": str(tmp_path / "out"), "mode": OutputMode.OVERWRITE, "checks": checks, **more}
+        return open_output(spark, OutputSpec.model_validate(given), "run")
+
+    return of
+
+
+def write(output: FileOutput, frame: DataFrame) -> None:
+    assert output.prepare()
+    with output.guarded():
+        output.stage(frame)
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        {"min_rows": 4, "max_rows": 4},
+        {"min_rows": 0},
+        {"not_null": ["t"]},
+        {"unique": ["id", ["t", "id"], ["d", "id"]]},
+        {"unique": [["t", "s.y"]]},
+        {"not_null": ["`t`"], "unique": ["`id`"], "min_rows": 1},
+    ],
+)
+def test_rows_that_pass_are_written(
+    spark: SparkSession, tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], checks: dict[str, object]
+) -> None:
+    written = output(checks)
+    write(written, rows)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 4
+    assert written.checks
+    assert all(check.passed for check in written.checks)
+
+
+@pytest.mark.parametrize(
+    ("checks", "said"),
+    [
+        ({"min_rows": 5}, "min_rows requires at least 5, found 4"),
+        ({"max_rows": 3}, "max_rows requires at most 3, found 4"),
+        ({"not_null": ["t", "id"]}, "not_null: id requires no NULL, found 1 NULL"),
+        ({"not_null": ["s.y"]}, "not_null: s.y requires no NULL, found 1 NULL"),
+        ({"unique": ["t"]}, "unique: t requires no repeated key, found 1 repeated"),
+        ({"unique": [["d"]]}, "unique: d requires no repeated key, found 1 repeated"),
+        ({"unique": ["s.y"]}, "unique: s.y requires no repeated key, found 1 repeated"),
+    ],
+)
+def test_a_failed_check_leaves_the_output_as_it_was(
+    spark: SparkSession,
+    tmp_path: Path,
+    rows: DataFrame,
+    output: Callable[..., FileOutput],
+    checks: dict[str, object],
+    said: str,
+) -> None:
+    write(output({}), spark.range(7).toDF("id"))
+    failing = output(checks)
+    with pytest.raises(CheckFailedError) as caught:
+        write(failing, rows)
+    assert str(caught.value) == f"checks: {said}. Nothing was committed, the output is as it was before"
+    assert [check.passed for check in failing.checks].count(False) == 1
+    assert failing.summary is None
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_all_failed_checks_are_named(rows: DataFrame, output: Callable[..., FileOutput]) -> None:
+    with pytest.raises(CheckFailedError, match=r"min_rows requires .*; not_null: id requires .*; unique: t requires"):
+        write(output({"min_rows": 9, "not_null": ["id", "t"], "unique": ["t"]}), rows)
+
+
+def test_no_rows_at_all_are_counted(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
+    """Spark knows at once that there are none, and takes what counts them out of its plan or leaves it in."""
+    for empty in (spark.range(0), spark.range(9).where("id < 0"), spark.range(9).where("false")):
+        with pytest.raises(CheckFailedError, match="min_rows requires at least 1, found 0"):
+            write(output({"min_rows": 1}), empty)
+        write(output({"max_rows": 0, "unique": ["id"], "not_null": ["id"]}), empty)
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv", "xml"])
+@pytest.mark.parametrize("partition_by", [(), ("d",)])
+def test_keys_are_read_back_from_every_format(
+    rows: DataFrame, output: Callable[..., FileOutput], name: str, partition_by: tuple[str, ...]
+) -> None:
+    flat = rows.select("id", "t", "d")
+    options = {"rowTag": "row"} if name == "xml" else {}
+    how = {"format": name, "partition_by": partition_by, "options": options}
+    write(output({"unique": ["id", ["id", "t"]], "not_null": ["t"], "min_rows": 4, "max_rows": 4}, **how), flat)
+    with pytest.raises(CheckFailedError, match="unique: d, t requires no repeated key, found 1 repeated"):
+        write(output({"unique": [["d", "t"]]}, **how), flat)
+
+
+@pytest.mark.parametrize("check", ["not_null", "unique"])
+def test_an_unknown_column_is_named_before_anything_is_written(
+    tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], check: str
+) -> None:
+    with pytest.raises(UnknownColumnError, match=f"checks.{check}: there is no column `nope`"):
+        write(output({check: ["nope"]}), rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [{"min_row": 1}, {"min_rows": -1}, {"unique": "id"}, {"not_null": "id"}])
+def test_checks_that_make_no_sense_are_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        OutputChecks.model_validate(given)
