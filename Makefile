@@ -32,7 +32,7 @@ SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 
 # Hadoop's own S3 reader, with the 18 MB of Amazon's library that it needs in place of the 600 MB that it asks for.
-S3A_TESTS := tests/spark_jobs/readers/test_s3_scan.py
+S3A_TESTS := tests/spark_jobs/readers/test_s3_scan.py tests/spark_jobs/output/test_s3_output.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
@@ -50,7 +50,7 @@ SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
 	bench-projection bench-tasks docs lock java python clean
 .DEFAULT_GOAL := help
 
@@ -67,6 +67,7 @@ help:
 	@echo "make bench-joins count and measure the order of joins in four workloads against Spark's (SF=10 for more data)"
 	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
 	@echo "make bench-tasks measure whole tasks, each a spark-submit, against plain scripts"
+	@echo "make bench-output measure writing files against Spark's own writer and committers"
 	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
 	@echo "make docs      write the pages of the operators from their parameters and example DAGs"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
@@ -212,6 +213,9 @@ bench-remote: $(SPARK)/.bench $(MYSQL) java
 
 bench-tasks: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.tasks
+
+bench-output: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.output
 
 bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection

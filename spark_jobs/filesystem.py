@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -20,6 +21,10 @@ from spark_jobs.gateway import java_class
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
+
+
+DRAFT = ".draft"
+"""How the names of files end that are being written."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ _MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs",
 _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
 """With this option S3A (Hadoop 3.4.2 and later) lets the store decide who creates an object; others ignore it."""
 
+_ROOT = re.compile(r"[^/]+:(//[^/]*)?")
 _GLOB_SIGNS = re.compile(r"([\\*?\[\]{}])")
 
 
@@ -132,24 +138,24 @@ class HadoopFiles:
 
     def qualified(self, path: str) -> str:
         """The path with scheme and authority, absolute."""
-        return str(self._system(path).makeQualified(self._path_class(path)).toString())
+        return str(self._system(path).makeQualified(self._path(path)).toString())
 
     def split(self, path: str) -> tuple[str, str]:
         """The parent directory (without trailing slash) and the name; both empty for the root of a file system."""
-        parent = self._path_class(path).getParent()
-        return ("", "") if parent is None else (str(parent).rstrip("/"), str(self._path_class(path).getName()))
+        parent = self._path(path).getParent()
+        return ("", "") if parent is None else (str(parent).rstrip("/"), str(self._path(path).getName()))
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory lies at the path."""
-        return bool(self._system(path).exists(self._path_class(path)))
+        return bool(self._system(path).exists(self._path(path)))
 
     def length(self, path: str) -> int:
         """Length of a file in bytes, as stored."""
-        return int(self._system(path).getFileStatus(self._path_class(path)).getLen())
+        return int(self._system(path).getFileStatus(self._path(path)).getLen())
 
     def files(self, directory: str) -> Iterator[FileEntry]:
         """All files below a directory, at any depth."""
-        found = self._system(directory).listFiles(self._path_class(directory), True)
+        found = self._system(directory).listFiles(self._path(directory), True)
         while found.hasNext():
             status = found.next()
             yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
@@ -158,10 +164,7 @@ class HadoopFiles:
         """Names of what lies directly in a directory; none where there is no such directory."""
         if not self.exists(directory):
             return []
-        return [
-            str(status.getPath().getName())
-            for status in self._system(directory).listStatus(self._path_class(directory))
-        ]
+        return [str(status.getPath().getName()) for status in self._system(directory).listStatus(self._path(directory))]
 
     def matching(self, directory: str, pattern: str) -> list[str]:
         """Paths below a directory that match a glob pattern, which is relative to it."""
@@ -171,18 +174,18 @@ class HadoopFiles:
 
     def is_directory(self, path: str) -> bool:
         """Whether a directory lies at the path."""
-        return self.exists(path) and bool(self._system(path).getFileStatus(self._path_class(path)).isDirectory())
+        return self.exists(path) and bool(self._system(path).getFileStatus(self._path(path)).isDirectory())
 
     def delete(self, path: str) -> None:
         """Deletes a file, or a directory with all that is in it; nothing there is no error."""
-        target = self._path_class(path)
+        target = self._path(path)
         system = self._system(path)
         if not system.delete(target, True) and system.exists(target):
             raise OSError(f"cannot delete {path}")
 
     def make_directory(self, path: str) -> None:
         """Makes a directory and its parents."""
-        if not self._system(path).mkdirs(self._path_class(path)):
+        if not self._system(path).mkdirs(self._path(path)):
             raise OSError(f"cannot make the directory {path}")
 
     def rename(self, source: str, target: str) -> None:
@@ -192,23 +195,18 @@ class HadoopFiles:
         """
         if self.exists(target):
             raise FileExistsError(f"cannot move {source} to {target}: something is there already")
-        if not self._system(source).rename(self._path_class(source), self._path_class(target)):
+        if not self._system(source).rename(self._path(source), self._path(target)):
             raise OSError(f"cannot move {source} to {target}")
 
     def delete_empty(self, directory: str) -> None:
         """Deletes a directory if nothing is in it."""
-        if not self.exists(directory):
-            return
-        try:
-            self._system(directory).delete(self._path_class(directory), False)
-        except Py4JJavaError:
-            # File systems differ in the exception for a directory that is not empty.
-            if not self.names(directory):
-                raise
+        # File systems differ in the exception for a directory that is not empty.
+        with suppress(Py4JJavaError):
+            self._system(directory).delete(self._path(directory), False)
 
     def create(self, path: str, text: str) -> bool:
         """Creates a file with a text; False if another process has created it first."""
-        builder = self._system(path).createFile(self._path_class(path)).recursive().overwrite(False)
+        builder = self._system(path).createFile(self._path(path)).recursive().overwrite(False)
         try:
             stream = builder.opt(_CREATE_IF_ABSENT, True).build()
             try:
@@ -226,21 +224,23 @@ class HadoopFiles:
     def write_text(self, path: str, text: str) -> None:
         """Writes a small file in UTF-8 such that readers see all of it or nothing."""
         parent, _, name = path.rpartition("/")
-        draft = f"{parent}/.{name}.draft"
-        stream = self._system(path).create(self._path_class(draft), True)
+        # Object stores show a file when it is complete.
+        draft = f"{parent}/.{name}{DRAFT}" if self._moves_directories else path
+        stream = self._system(path).create(self._path(draft), True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        self.delete(path)
-        self.rename(draft, path)
+        if draft != path:
+            self.delete(path)
+            self.rename(draft, path)
 
     def read_text(self, path: str) -> str | None:
         """The text of a small file; None if there is no such file."""
         if not self.exists(path):
             return None
         try:
-            stream = self._system(path).open(self._path_class(path))
+            stream = self._system(path).open(self._path(path))
         except Py4JJavaError:
             if self.exists(path):
                 raise
@@ -250,8 +250,12 @@ class HadoopFiles:
         finally:
             stream.close()
 
+    def _path(self, path: str) -> JavaObject:
+        """Hadoop's path; the root of a file system needs a slash, which the parents of paths here lack."""
+        return self._path_class(f"{path}/" if _ROOT.fullmatch(path) else path)
+
     def _system(self, path: str) -> JavaObject:
-        return self._path_class(path).getFileSystem(self._configuration)
+        return self._path(path).getFileSystem(self._configuration)
 
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
@@ -310,12 +314,8 @@ class LocalFiles:
 
     def delete_empty(self, directory: str) -> None:
         """Delete a directory if nothing is in it."""
-        target = _local(directory)
-        try:
-            target.rmdir()
-        except OSError:
-            if target.exists() and not any(target.iterdir()):
-                raise
+        with suppress(OSError):
+            _local(directory).rmdir()
 
     def make_directory(self, path: str) -> None:
         """Make a directory and its parents."""
@@ -357,7 +357,7 @@ class LocalFiles:
         """Write a file such that readers see all of the text or the file of before."""
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.draft")
+        draft = target.with_name(f".{target.name}{DRAFT}")
         draft.write_text(text, encoding="utf-8")
         draft.replace(target)
 
@@ -385,7 +385,7 @@ def _local(path: str) -> Path:
 
 def _copy_and_delete(old: Path, new: Path) -> None:
     """Move between two devices; the target appears in one step."""
-    draft = new.with_name(f".{new.name}.draft")
+    draft = new.with_name(f".{new.name}{DRAFT}")
     if old.is_dir():
         shutil.copytree(old, draft)
         draft.rename(new)

@@ -30,7 +30,7 @@ from spark_jobs.contract import (
 )
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
-from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.filesystem import open_files
 from spark_jobs.output.checks import refuse_failed
 from spark_jobs.output.files import FileOutput, open_output
 from spark_jobs.preflight import begin_check, needs_python
@@ -236,7 +236,7 @@ def write_result(path: str, result: JobResult) -> None:
         spark = SparkSession.getActiveSession()
         if spark is None:
             raise BadSpecError(f"result_path: Spark is not running, so {path} cannot be written")
-        HadoopFiles(spark).write_text(path, text)
+        open_files(spark, path).write_text(path, text)
         return
     target = Path(_LOCAL_SCHEME.sub("/", path))
     with tempfile.NamedTemporaryFile(

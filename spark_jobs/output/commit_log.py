@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from spark_jobs.errors import OutputTakenError
-from spark_jobs.filesystem import Files
+from spark_jobs.filesystem import DRAFT, Files
 from spark_jobs.output.journal import Journal, Moves, fence, has_files
 from spark_jobs.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_beside
 
@@ -116,6 +116,9 @@ class CommitLog:
         for number in self._locks():
             if number < self._number:
                 self._forget(number)
+        for name in self._files.names(self._paths.commits):
+            if name.endswith(DRAFT):
+                self._files.delete(f"{self._paths.commits}/{name}")
 
     def _undo_or_end(self, journal: Journal, path: str) -> None:
         if self._moves(journal, path).are_complete():
@@ -136,9 +139,9 @@ class CommitLog:
         return Moves(self._files, journal, path + _PROGRESS)
 
     def _drop(self, path: str) -> None:
-        """Delete a journal; first the journal itself, since its moves mean nothing without their progress."""
-        self._files.delete(path)
+        """Delete the journal of a commit that was ended or undone; without progress no move counts as begun."""
         self._files.delete(path + _PROGRESS)
+        self._files.delete(path)
 
     def _acquire(self, require_claim: Callable[[], None]) -> int:
         observed: object = None

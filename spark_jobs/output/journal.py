@@ -82,9 +82,10 @@ class Moves:
         else:
             under_way = self.files.read_text(self.progress)
             begun = [] if under_way is None else list(moves[: int(under_way) + 1])
-        for move in reversed(begun):
-            source, target = self._ends(move)
+        for number in reversed(range(len(begun))):
+            source, target = self._ends(begun[number])
             _restore(self.files, target, source)
+            self._record(number - 1)
 
     def _record(self, number: int) -> None:
         if not self.files.moves_directories:

@@ -63,13 +63,41 @@ class InterruptedFiles(LocalFiles):
         super().write_text(path, text)
 
 
-def killed_at(count: int) -> InterruptedFiles:
+class InterruptedCopies(InterruptedFiles):
+    """The same files, moved as an object store moves them: each is copied, then each is deleted."""
+
+    moves_directories = False
+
+    def rename(self, source: str, target: str) -> None:
+        old, new = local_path(source), local_path(target)
+        assert old is not None
+        assert new is not None
+        if new.exists():
+            raise FileExistsError(target)
+        paths = [old] if old.is_file() else sorted(path for path in old.rglob("*") if path.is_file())
+        for path in paths:
+            self._step()
+            copy = new / path.relative_to(old) if path != old else new
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        for path in paths:
+            self._step()
+            path.unlink()
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def killed_at(count: int, store: type[InterruptedFiles] = InterruptedFiles) -> InterruptedFiles:
     """Files of a process that is killed before its operation with this number."""
 
     def die(_left: int) -> None:
         raise KilledError
 
-    return InterruptedFiles(count, die)
+    return store(count, die)
+
+
+def undisturbed(store: type[InterruptedFiles]) -> InterruptedFiles:
+    """Files of a process to which nothing happens."""
+    return store(1_000_000, lambda _left: None)
 
 
 def failing_at(count: int) -> InterruptedFiles:

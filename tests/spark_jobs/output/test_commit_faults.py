@@ -9,7 +9,20 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_files import KilledError, failing_at, hidden, killed_at, opened, stage, stalled_at, tree, write
+from interrupted_files import (
+    InterruptedCopies,
+    InterruptedFiles,
+    KilledError,
+    failing_at,
+    hidden,
+    killed_at,
+    opened,
+    stage,
+    stalled_at,
+    tree,
+    undisturbed,
+    write,
+)
 from pyspark.sql import SparkSession
 
 from spark_jobs.contract import OutputMode
@@ -19,7 +32,8 @@ OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
 MODES = list(OutputMode)
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
-IMPATIENT = 0.15
+IMPATIENT = 0.08
+STORES = [InterruptedFiles, InterruptedCopies]
 
 
 def expected(mode: OutputMode, old: dict[str, str], new: dict[str, str]) -> dict[str, list[str]]:
@@ -42,41 +56,44 @@ def prepared(spark: SparkSession, place: Path, number: int, old: dict[str, str])
     return target
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("old", [OLD, {}], ids=["existing", "missing"])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_retry_after_a_kill_at_any_operation_leaves_what_one_run_leaves(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode, old: dict[str, str]
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, old: dict[str, str], store: type[InterruptedFiles]
 ) -> None:
     if old and mode not in CHANGING:
         pytest.skip("these modes write nothing where an output exists")
     for number in count(1):
         target = prepared(spark, tmp_path, number, old)
-        files = killed_at(number)
+        files = killed_at(number, store)
         with suppress(KilledError):
             write(opened(spark, target, mode, "run", files=files), NEW)
         if not files.reached:
             break
         is_there = tree(target) == expected(mode, old, NEW)
-        retry = opened(spark, target, OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode, "run")
-        write(retry, NEW)
+        again = OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode
+        write(opened(spark, target, again, "run", files=undisturbed(store)), NEW)
         assert tree(target) == expected(mode, old, NEW), f"killed before operation {number}"
         assert hidden(target) == [], f"killed before operation {number}"
     assert number > 10, "a commit has more operations than that"
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("mode", CHANGING)
 def test_another_run_after_a_kill_at_any_operation_finds_the_old_output_or_the_new(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
 ) -> None:
     outcomes = set()
     for number in count(1):
         target = prepared(spark, tmp_path, number, OLD)
-        files = killed_at(number)
+        files = killed_at(number, store)
         with suppress(KilledError):
             write(opened(spark, target, mode, "run", files=files), NEW)
         if not files.reached:
             break
-        other = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other run", patience=IMPATIENT)
+        others = undisturbed(store)
+        other = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
         found = tree(target)
         assert found in (listed(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
@@ -88,32 +105,35 @@ def test_another_run_after_a_kill_at_any_operation_finds_the_old_output_or_the_n
     assert outcomes == {True, False}
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("mode", CHANGING)
 def test_a_repair_that_is_killed_at_any_operation_is_repaired_itself(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
 ) -> None:
-    """The first run dies amid its moves, whoever repairs it dies as well, and so on at each operation of the repair."""
-    amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number))
+    """The first run dies amid its moves, whoever repairs it dies as well, at each operation of the repair."""
+    amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number, store))
     for number in count(1):
         target = prepared(spark, tmp_path / "repairs", number, OLD)
         with pytest.raises(KilledError):
-            write(opened(spark, target, mode, "run", files=killed_at(amid)), NEW)
-        files = killed_at(number)
+            write(opened(spark, target, mode, "run", files=killed_at(amid, store)), NEW)
+        files = killed_at(number, store)
         with suppress(KilledError):
             opened(spark, target, OutputMode.APPEND, "second run", files=files, patience=IMPATIENT).prepare()
         if not files.reached:
             break
-        third = opened(spark, target, OutputMode.APPEND, "third run", patience=IMPATIENT)
+        third = opened(spark, target, OutputMode.APPEND, "third", files=undisturbed(store), patience=IMPATIENT)
         assert third.prepare()
         third.abort()
         assert tree(target) == listed(OLD), f"repair killed before operation {number}"
     assert number > 8
 
 
-def _is_half_done(spark: SparkSession, place: Path, mode: OutputMode, number: int) -> bool:
+def _is_half_done(
+    spark: SparkSession, place: Path, mode: OutputMode, number: int, store: type[InterruptedFiles] = InterruptedFiles
+) -> bool:
     target = prepared(spark, place / "probe", number, OLD)
     with pytest.raises(KilledError):
-        write(opened(spark, target, mode, "run", files=killed_at(number)), NEW)
+        write(opened(spark, target, mode, "run", files=killed_at(number, store)), NEW)
     return tree(target) not in (listed(OLD), expected(mode, OLD, NEW))
 
 

@@ -1,4 +1,4 @@
-"""The S3 server that tests of object stores read from."""
+"""The S3 server that tests of object stores read from and write to."""
 
 from __future__ import annotations
 

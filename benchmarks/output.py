@@ -1,0 +1,154 @@
+"""Writing files: outputs of this project against Spark's own writer with each of its committers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.rounds import Measured, measure, ratio
+from spark_jobs.contract import OutputMode, OutputSpec
+from spark_jobs.output.files import open_output
+
+_ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
+_HEAD = (
+    "| output | rows | Spark v1 s | Spark v2 s | ours s | Spark v1 / ours: wall | CPU | Spark v2 / ours: wall | CPU |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One output: what exists before, which rows are written, and how. Without `modulus` all rows are written."""
+
+    name: str
+    mode: OutputMode
+    days: int = 0
+    modulus: int = 1
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns that become directories."""
+        return ("day",) if self.days else ()
+
+
+CASES = (
+    Case("overwrite, no partitions", OutputMode.OVERWRITE),
+    Case("append, no partitions", OutputMode.APPEND),
+    Case("overwrite, 30 partitions", OutputMode.OVERWRITE, days=30),
+    Case("append, 30 partitions", OutputMode.APPEND, days=30),
+    Case("overwrite_partitions, 30 of 30", OutputMode.OVERWRITE_PARTITIONS, days=30),
+    Case("overwrite_partitions, 1 of 300", OutputMode.OVERWRITE_PARTITIONS, days=300, modulus=300),
+)
+
+
+class Outputs:
+    """Writes the same rows by each engine; `work` holds what they write."""
+
+    def __init__(self, spark: SparkSession, work: Path, rows: int) -> None:
+        self._spark = spark
+        self._work = work
+        self._number = 0
+        columns = ("id", "id % 1000 AS customer", "concat('item ', id % 5000) AS item", "id * 0.01 AS amount")
+        self.rows = spark.range(0, rows, 1, 4).selectExpr(*columns).cache()
+        self.rows.count()
+
+    def frame(self, case: Case) -> DataFrame:
+        """The rows of a case, spread over its partitions."""
+        if not case.days:
+            return self.rows
+        rows = self.rows.selectExpr("*", f"CAST(id % {case.days} AS INT) AS day")
+        return rows.where(f"id % {case.modulus} = 0").repartition(2, "day")
+
+    def prepare(self, case: Case) -> None:
+        """What every round of each engine finds."""
+        for engine in ("v1", "v2", "ours"):
+            rows = self.rows.selectExpr("*", f"CAST(id % {max(case.days, 1)} AS INT) AS day").repartition(2, "day")
+            writer = rows.write.mode("overwrite").partitionBy(*case.partition_by)
+            writer.save(str(self._work / engine))
+
+    def by_spark(self, case: Case, version: str) -> int:
+        """Rows written by Spark's writer with one version of the file committer."""
+        self._spark.sparkContext._jsc.hadoopConfiguration().set(_ALGORITHM, version[1:])
+        mode = "append" if case.mode is OutputMode.APPEND else "overwrite"
+        dynamic = "dynamic" if case.mode is OutputMode.OVERWRITE_PARTITIONS else "static"
+        writer = self.frame(case).write.mode(mode).option("partitionOverwriteMode", dynamic)
+        writer.partitionBy(*case.partition_by).save(str(self._work / version))
+        return 0
+
+    def by_ours(self, case: Case) -> int:
+        """Rows written as a job writes them; each round is a run of its own."""
+        self._spark.sparkContext._jsc.hadoopConfiguration().unset(_ALGORITHM)
+        self._number += 1
+        spec = OutputSpec(path=str(self._work / "ours"), mode=case.mode, partition_by=case.partition_by)
+        output = open_output(self._spark, spec, f"run {self._number}")
+        output.prepare()
+        with output.guarded():
+            output.stage(self.frame(case))
+        return 0
+
+    def clear(self) -> None:
+        """Delete everything that was written."""
+        for engine in ("v1", "v2", "ours"):
+            shutil.rmtree(self._work / engine, ignore_errors=True)
+
+
+def row(case: Case, rows: int, measured: Mapping[str, Measured]) -> str:
+    """A line of the table."""
+    seconds = [f"{statistics.median(measured[engine].wall):.2f}" for engine in ("v1", "v2", "ours")]
+    ratios = [f"{ratio(measured, engine, 'ours', kind):.2f}" for engine in ("v1", "v2") for kind in ("wall", "cpu")]
+    return "| " + " | ".join([case.name, f"{rows // case.modulus:,}", *seconds, *ratios]) + " |"
+
+
+def main() -> None:
+    """Measure all cases and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as work:
+        outputs = Outputs(spark, Path(work), arguments.rows)
+        for case in CASES:
+            outputs.prepare(case)
+            engines: dict[str, Callable[[], int]] = {
+                "v1": partial(outputs.by_spark, case, "v1"),
+                "ours": partial(outputs.by_ours, case),
+                "v2": partial(outputs.by_spark, case, "v2"),
+            }
+            lines.append(row(case, arguments.rows, measure(engines, arguments.rounds, warm_up=3)))
+            outputs.clear()
+            print(lines[-1], flush=True)
+    spark.stop()
+    about = (
+        f"Parquet on a local disk in a warm session, without checks. Spark v1 and v2 are versions of Hadoop's file "
+        f"committer; v1 is Spark's default. {arguments.rounds} interleaved rounds after three that do not count, "
+        f"medians of ratios within rounds (above 1: ours takes less). {os.cpu_count()} processors "
+        f"({platform.machine()}), "
+        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}, "
+        f"{datetime.now(UTC):%Y-%m-%d}."
+    )
+    text = "\n".join(["# Writing files", "", about, "", *_HEAD, *lines])
+    (arguments.results / "output.md").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

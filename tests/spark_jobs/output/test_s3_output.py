@@ -1,0 +1,225 @@
+"""Outputs on a real S3 server through Hadoop's S3A, whose renames copy: kills, conflicts and what Spark reads back.
+
+`make nightly` brings S3A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+
+import pytest
+from interrupted_files import KilledError
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from s3_server import REGION, ROOT, ObjectStore
+
+from spark_jobs.contract import OutputMode, OutputSpec
+from spark_jobs.errors import OutputConflictError
+from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.output.files import FileOutput, open_output
+
+pytestmark = pytest.mark.nightly
+OLD = {1: [10], 2: [20], 3: [30]}
+NEW = {2: [21], 3: [31], 4: [41]}
+IMPATIENT = 0.5
+
+
+class KilledHadoopFiles(HadoopFiles):
+    """Files of a process that is killed before its changing operation with this number."""
+
+    def __init__(self, spark: SparkSession, count: int) -> None:
+        super().__init__(spark)
+        self._left = count
+        self.reached = False
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self.reached = True
+            raise KilledError
+
+    def delete(self, path: str) -> None:
+        self._step()
+        super().delete(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def create(self, path: str, text: str) -> bool:
+        self._step()
+        return super().create(path, text)
+
+    def write_text(self, path: str, text: str) -> None:
+        self._step()
+        super().write_text(path, text)
+
+
+class HalfMovedFiles(HadoopFiles):
+    """Files of a process that is killed amid its move of output or rows with this number, after the first object."""
+
+    def __init__(self, spark: SparkSession, store: ObjectStore, bucket: str, number: int, *, deletes: bool) -> None:
+        super().__init__(spark)
+        self._store = store
+        self._bucket = bucket
+        self._left = number
+        self._deletes = deletes
+
+    def rename(self, source: str, target: str) -> None:
+        self._refuse_when_killed()
+        is_move = "aside-" in target or ("staging-" in source and "/.out" not in target)
+        self._left -= is_move
+        if self._left > 0 or not is_move:
+            super().rename(source, target)
+            return
+        first = min(entry.path for entry in self.files(source))
+        old, new = (path.removeprefix(f"s3a://{self._bucket}/") for path in (first, first.replace(source, target)))
+        self._store.client().copy_object(Bucket=self._bucket, Key=new, CopySource={"Bucket": self._bucket, "Key": old})
+        if self._deletes:
+            super().delete(first)
+        raise KilledError
+
+    def delete(self, path: str) -> None:
+        self._refuse_when_killed()
+        super().delete(path)
+
+    def write_text(self, path: str, text: str) -> None:
+        self._refuse_when_killed()
+        super().write_text(path, text)
+
+    def _refuse_when_killed(self) -> None:
+        if self._left <= 0:
+            raise KilledError
+
+
+@pytest.fixture
+def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
+    try:
+        loader = spark._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+        loader.loadClass("org.apache.hadoop.fs.s3a.S3AFileSystem")
+    except Py4JError:
+        pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
+    name = store.bucket()
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    keys = {
+        "access.key": ROOT.access_key,
+        "secret.key": ROOT.secret_key,
+        "session.token": ROOT.token,
+        "endpoint": f"http://{store.host}",
+        "endpoint.region": REGION,
+        "path.style.access": "true",
+    }
+    for key, value in keys.items():
+        hadoop.set(f"fs.s3a.bucket.{name}.{key}", value)
+    yield name
+    for key in keys:
+        hadoop.unset(f"fs.s3a.bucket.{name}.{key}")
+
+
+@pytest.fixture
+def output(spark: SparkSession, bucket: str) -> Callable[..., FileOutput]:
+    def of(number: int, mode: OutputMode, run: str, files: HadoopFiles | None = None) -> FileOutput:
+        path = f"s3a://{bucket}/out {number}"
+        spec = OutputSpec(path=path, mode=mode, format="json", partition_by=("day",))
+        return open_output(spark, spec, run, files=files, patience=IMPATIENT if run == "other" else 60)
+
+    return of
+
+
+def write(spark: SparkSession, output: FileOutput, rows: dict[int, list[int]]) -> None:
+    data = [(value, day) for day, values in rows.items() for value in values]
+    if output.prepare():
+        with output.guarded():
+            output.stage(spark.createDataFrame(data, "id int, day int").coalesce(1))
+
+
+def found(spark: SparkSession, bucket: str, number: int) -> dict[int, list[int]]:
+    rows: dict[int, list[int]] = {}
+    for row in spark.read.schema("id int, day int").json(f"s3a://{bucket}/out {number}").collect():
+        rows.setdefault(row["day"], []).append(row["id"])
+    return {day: sorted(ids) for day, ids in sorted(rows.items())}
+
+
+def hidden(store: ObjectStore, bucket: str) -> list[str]:
+    listed = store.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+    return [entry["Key"] for entry in listed if "/." in f"/{entry['Key']}"]
+
+
+def expected(mode: OutputMode) -> dict[int, list[int]]:
+    if mode is OutputMode.OVERWRITE:
+        return NEW
+    if mode is OutputMode.OVERWRITE_PARTITIONS:
+        return {**OLD, **NEW}
+    return {1: [10], 2: [20, 21], 3: [30, 31], 4: [41]}
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND])
+def test_a_kill_at_any_operation_on_s3a_is_repaired(
+    spark: SparkSession, store: ObjectStore, bucket: str, output: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    """By the retry, which leaves what one run leaves, and by another run, which finds the old output or the new."""
+    for number in count(1):
+        write(spark, output(number, OutputMode.OVERWRITE, "before"), OLD)
+        files = KilledHadoopFiles(spark, number)
+        with suppress(KilledError):
+            write(spark, output(number, mode, "run", files), NEW)
+        if not files.reached:
+            break
+        if number % 2:
+            other = output(number, OutputMode.OVERWRITE_PARTITIONS, "other")
+            assert other.prepare()
+            assert found(spark, bucket, number) in (OLD, expected(mode)), f"killed before operation {number}"
+            other.abort()
+        write(spark, output(number, mode, "run"), NEW)
+        assert found(spark, bucket, number) == expected(mode), f"killed before operation {number}"
+        assert hidden(store, bucket) == []
+    assert number > 10
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_rename_that_s3a_had_half_made_is_undone(
+    spark: SparkSession,
+    store: ObjectStore,
+    bucket: str,
+    output: Callable[..., FileOutput],
+    number: int,
+    deletes: bool,
+) -> None:
+    """Objects of both sides of a move are brought together again, whichever side they were on."""
+    setup = output(number, OutputMode.OVERWRITE, "before")
+    assert setup.prepare()
+    with setup.guarded():
+        setup.stage(spark.createDataFrame([(20, 2), (22, 2), (30, 3)], "id int, day int").repartition(3, "id"))
+    files = HalfMovedFiles(spark, store, bucket, number, deletes=deletes)
+    with pytest.raises(KilledError):
+        write(spark, output(number, OutputMode.OVERWRITE_PARTITIONS, "run", files), NEW)
+    other = output(number, OutputMode.APPEND, "other")
+    assert other.prepare()
+    other.abort()
+    assert found(spark, bucket, number) == {2: [20, 22], 3: [30]}
+
+
+def test_of_two_runs_on_s3a_one_wins(spark: SparkSession, bucket: str, output: Callable[..., FileOutput]) -> None:
+    for number in range(10):
+        outputs = [output(number, OutputMode.OVERWRITE_PARTITIONS, f"run {writer}") for writer in (1, 2)]
+        for writer, each in enumerate(outputs, start=1):
+            assert each.prepare()
+            each.stage(spark.createDataFrame([(writer, 1), (writer, 2)], "id int, day int"))
+
+        def commit(each: FileOutput) -> bool:
+            try:
+                with each.guarded():
+                    pass
+            except OutputConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(2) as threads:
+            won = list(threads.map(commit, outputs))
+        assert sorted(won) == [False, True]
+        winner = won.index(True) + 1
+        assert found(spark, bucket, number) == {1: [winner], 2: [winner]}
