@@ -318,7 +318,9 @@ class OpenedSource:
             return ApartScan(parts, wanted, request.implicit, case_sensitive=self._case_sensitive)
 
         return PlannedScan(
-            together(scan.scan for scan in scans), lambda reason: together(scan.native(reason) for scan in scans)
+            together(scan.scan for scan in scans),
+            lambda reason: together(scan.native(reason) for scan in scans),
+            problem=next((scan.problem for scan in scans if scan.problem is not None), None),
         )
 
     def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:
