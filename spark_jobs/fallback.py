@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_jobs.codes import ErrorCode
-from spark_jobs.errors import PushdownError
+from spark_jobs.errors import AccessDeniedError, PushdownError
 from spark_jobs.failures import classify, pushdown_error
 
 _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, ErrorCode.BAD_SCHEMA})
@@ -21,7 +21,10 @@ _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, 
 def left_to_spark(exc: BaseException) -> PushdownError | None:
     """Return the error of our reader that leaves the scan to Spark's; None where the exception ends the query."""
     own = pushdown_error(exc)
-    return own if own is not None and own.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT} else None
+    if own is None:
+        return None
+    is_sparks = isinstance(own, AccessDeniedError) or own.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT}
+    return own if is_sparks else None
 
 
 @contextmanager

@@ -19,4 +19,4 @@ def faults_left_to_spark() -> Iterator[None]:
         raise
     except Exception as problem:
         line = " ".join(str(problem).split())[:_LONGEST]
-        raise UnsafeInputError(f"our reader failed with {type(problem).__name__}: {line}") from problem
+        raise UnsafeInputError(f"unexpected {type(problem).__name__}: {line}") from problem
