@@ -29,6 +29,10 @@ class ExecutorMismatchError(BadSpecError):
     """Executors have other versions than the driver; the message says which and what to change."""
 
 
+class AccessDeniedError(BadSpecError):
+    """Our reader's credentials may not read a file; those of Spark's reader may."""
+
+
 class UnknownColumnError(PushdownError):
     """A column is not in the source; the message suggests the nearest names."""
 

@@ -13,8 +13,10 @@ from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
-from spark_jobs.failures import classify, typed
+from spark_jobs.contract import JoinReport, SourceReport
+from spark_jobs.errors import PushdownError
+from spark_jobs.failures import typed
+from spark_jobs.fallback import blamed_on, left_to_spark
 from spark_jobs.gateway import java_rows, local_frame
 from spark_jobs.predicates.long_lists import shortened
 from spark_jobs.readers.protocol import GatheringScan, HoldingScan, LimitingScan, MixedScan, Scan, TunedScan
@@ -45,8 +47,9 @@ class PushdownResult(ABC):
         An action that does nothing but write or collect the rows `as_they_come` has them counted at next to no cost;
         of one that sorts them all, Spark reads them twice, and that count would be wrong.
 
-        If a reader meets input that it must not judge by its bytes, the action is run again over Spark's own reader;
-        the action must therefore leave nothing behind when it fails.
+        If our reader meets input that it must not judge by its bytes, or that it cannot read, the action is run again
+        over Spark's own reader; the action must therefore leave nothing behind when it fails. What our reader says of a
+        file that it cannot read is raised only if Spark's reader fails as well.
         """
 
     @abstractmethod
@@ -74,7 +77,10 @@ class ScanResult(PushdownResult):
         *,
         limit: int | None = None,
         every_row: bool = False,
+        problem: PushdownError | None = None,
     ) -> None:
+        """`problem` is what our reader found wrong with the files, where it therefore left the scan to Spark's."""
+        self._problem = problem
         self._every_row = every_row
         self._spark = spark
         self._name = name
@@ -90,14 +96,17 @@ class ScanResult(PushdownResult):
 
     def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result, again over Spark's own reader where ours gives up."""
-        try:
+        if self._fallback is not None:
+            try:
+                return self._run_held(action, as_they_come=as_they_come)
+            except Exception as exc:
+                self._problem = left_to_spark(exc)
+                if self._problem is None:
+                    raise
+                self._shape = self._fallback(f"our reader gave up: {self._problem}")
+                self._fallback = None
+        with blamed_on(self._problem):
             return self._run_held(action, as_they_come=as_they_come)
-        except Exception as problem:
-            if self._fallback is None or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
-                raise
-            self._shape = self._fallback(f"our reader gave up: {classify(problem).message}")
-            self._fallback = None
-        return self._run_held(action, as_they_come=as_they_come)
 
     def _run_held(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         with self._shape.held(self._spark):

@@ -11,16 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.contract import ConjunctReport, SourceFormat
-from spark_jobs.errors import BadSpecError
+from spark_jobs.errors import BadSpecError, PushdownError
+from spark_jobs.fallback import left_to_spark
 from spark_jobs.folding import folding
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.apart import ApartScan
 from spark_jobs.readers.columnar import conf
 from spark_jobs.readers.directories import with_directories
+from spark_jobs.readers.faults import faults_left_to_spark
 from spark_jobs.readers.files import has_plain_directories
 from spark_jobs.readers.native import NativeScan
-from spark_jobs.readers.protocol import Scan, ScanRequest, Source
-from spark_jobs.readers.text import Refusal, TextPlan, TextScan, plan_text
+from spark_jobs.readers.protocol import Refusal, Scan, ScanRequest, Source
+from spark_jobs.readers.text import TextPlan, TextScan, plan_text
 from spark_jobs.result import Shape
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class PlannedScan:
     native: Callable[[str], Scan]
     is_understood: bool = False
     """Whether the scan evaluates all of the predicate by types that it knows: Spark need not analyse it."""
+    problem: PushdownError | None = None
+    """What made our reader leave the scan to Spark's: the error to raise if Spark cannot read the files either."""
 
     def fallback(self, shaped: Callable[[DataFrame], DataFrame]) -> Callable[[str], Shape] | None:
         """What takes over, given the reason, where our reader must give up; None where Spark's reads already."""
@@ -51,37 +55,72 @@ class PlannedScan:
 
 
 def planned(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
-    """The scan for a request; `notes` are remarks for the report."""
-    ours = with_directories(request, case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true")
+    """The scan for a request; `notes` are remarks for the report.
+
+    Spark's reader takes the scan if our reader fails while it plans, for whatever cause; the reason names the
+    exception. Errors that describe a mistake of the user, or a file that is not there, are raised.
+    """
+    native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
+    problem = None
+    try:
+        with faults_left_to_spark():
+            found = _ours(spark, request, notes)
+    except PushdownError as exc:
+        problem = left_to_spark(exc)
+        if problem is None:
+            raise
+        found = Refusal(f"our reader gave up while it planned the scan: {problem}")
+    if not isinstance(found, Refusal):
+        return PlannedScan(found, native)
     if request.source.format is SourceFormat.ORC:
-        return _planned_orc(spark, request, ours, notes, load)
-    if request.source.format is SourceFormat.AVRO:
-        return _planned_avro(spark, request, ours, notes)
-    native = partial(NativeScan, request, notes=notes)
-    plan = plan_text(spark, ours, folding(spark))
-    if isinstance(plan, Refusal):
-        return PlannedScan(native(plan.reason), native)
-    return PlannedScan(TextScan(spark, ours, _told(plan, ours), notes), native)
+        native = _native_orc(request, found, notes, load)
+    return PlannedScan(native(found.reason), native, problem=problem)
 
 
-def _planned_orc(
-    spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...], load: Load
-) -> PlannedScan:
+def _ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan | Refusal:
+    """The scan by our reader, its frame made once so that nothing is left that may fail before the tasks run."""
+    ours = with_directories(request, case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true")
+    scan: Scan
     # Each reader is loaded where its format is scanned alone: together they take a tenth of a second.
-    from spark_jobs.readers.orc.driver import OrcLazyScan
-    from spark_jobs.readers.orc.plan import SARG_TO_FILTER, NativeMode, NativePlan, plan_orc
+    if request.source.format is SourceFormat.ORC:
+        from spark_jobs.readers.orc.driver import OrcLazyScan
+        from spark_jobs.readers.orc.plan import plan_orc
 
-    plan = plan_orc(spark, ours, folding(spark))
-    if isinstance(plan, NativePlan) and plan.mode is not NativeMode.AS_CONFIGURED:
-        setting = str(plan.mode is NativeMode.WITH_FILTER).lower()
+        orc = plan_orc(spark, ours, folding(spark))
+        if isinstance(orc, Refusal):
+            return orc
+        scan = OrcLazyScan(spark, ours, _told(orc, ours), notes)
+    elif request.source.format is SourceFormat.AVRO:
+        from spark_jobs.readers.avro.driver import AvroBlockScan
+        from spark_jobs.readers.avro.plan import plan_avro
+
+        avro = plan_avro(spark, ours, folding(spark))
+        if isinstance(avro, Refusal):
+            return avro
+        scan = AvroBlockScan(spark, ours, _told(avro, ours), notes)
+    else:
+        text = plan_text(spark, ours, folding(spark))
+        if isinstance(text, Refusal):
+            return text
+        scan = TextScan(spark, ours, _told(text, ours), notes)
+    scan.frame()
+    return scan
+
+
+def _native_orc(
+    request: ScanRequest, refused: Refusal, notes: tuple[str, ...], load: Load
+) -> Callable[[str], NativeScan]:
+    """Spark's ORC reader with its lazy filter switched as the source or the estimate wants it."""
+    from spark_jobs.readers.orc.plan import SARG_TO_FILTER, filter_switch
+
+    switch = filter_switch(request.source, refused)
+    if switch is not None:
+        setting = str(switch).lower()
         tuned = load({SARG_TO_FILTER: setting})
         request = replace(request, loaded=lambda: tuned)
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
-    native = partial(NativeScan, request, notes=notes)
-    if isinstance(plan, NativePlan):
-        _refuse_lost_columns(request, plan.reason)
-        return PlannedScan(native(plan.reason), native)
-    return PlannedScan(OrcLazyScan(spark, ours, _told(plan, ours), notes), native)
+    _refuse_lost_columns(request, refused.reason)
+    return partial(NativeScan, request, notes=notes)
 
 
 def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
@@ -91,17 +130,6 @@ def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
             f"columns: Spark's ORC reader reads {quote_name(lost)} as null, since its name has a backtick; give "
             f"reader='pushdown' (not taken now: {reason})"
         )
-
-
-def _planned_avro(spark: SparkSession, request: ScanRequest, ours: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
-    from spark_jobs.readers.avro.driver import AvroBlockScan
-    from spark_jobs.readers.avro.plan import plan_avro
-
-    plan = plan_avro(spark, ours, folding(spark))
-    native = partial(NativeScan, request, notes=notes)
-    if isinstance(plan, str):
-        return PlannedScan(native(plan), native)
-    return PlannedScan(AvroBlockScan(spark, ours, _told(plan, ours), notes), native)
 
 
 def _told(plan: P, ours: ScanRequest) -> P:

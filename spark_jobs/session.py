@@ -195,4 +195,12 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):
         check(Shape(planned.native("check"), checked), "where")
     every_row = query.limit is None and counts_results(planned.scan, filters=query.where is not None)
-    return ScanResult(spark, source.name, shape, planned.fallback(filtered), limit=query.limit, every_row=every_row)
+    return ScanResult(
+        spark,
+        source.name,
+        shape,
+        planned.fallback(filtered),
+        limit=query.limit,
+        every_row=every_row,
+        problem=planned.problem,
+    )

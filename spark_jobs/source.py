@@ -26,11 +26,13 @@ from spark_jobs.projection.evolution import Rules
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.projection.implicit import has_column, location, max_depth, scan_root
 from spark_jobs.projection.needed import named_by_functions, needed, takes_all
-from spark_jobs.projection.paths import ColumnPath, Member, quote_name
+from spark_jobs.projection.paths import ColumnPath, Member, parse_paths, quote_name
 from spark_jobs.projection.resolve import ColumnKind, Projection, resolve
+from spark_jobs.projection.scan_level import COLUMNS
 from spark_jobs.projection.tree import merge_paths
 from spark_jobs.readers.apart import ApartScan, PartScan
 from spark_jobs.readers.avro.provider import format_name
+from spark_jobs.readers.csv_width import fields_needed
 from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, file_columns, input_uris, partition_columns
 from spark_jobs.readers.malformed import CORRUPT_OPTION, MalformedLines, corrupt_column, left_for_counting
@@ -163,6 +165,8 @@ class OpenedSource:
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """The columns asked for, resolved."""
         source = self._source
+        if self._has_fields and columns is not None:
+            self._widen(columns)
         projection = partial(
             resolve,
             columns,
@@ -170,14 +174,31 @@ class OpenedSource:
             case_sensitive=self._case_sensitive,
             catalog=source.catalog,
             origin=self._origin,
-            has_fields=source.format is SourceFormat.CSV
-            and source.schema is None
-            and source.options.get("header", "false").lower() != "true",
+            has_fields=self._has_fields,
         )
         found = projection(sys.maxsize)
         if not any(output.kind is ColumnKind.DIRECTORY for output in found.outputs):
             return found
         return projection(max_depth(map(decoded, self.uris), self.roots))
+
+    @property
+    def _has_fields(self) -> bool:
+        """Whether lines have fields without names: CSV without a header and without a declared schema."""
+        source = self._source
+        has_header = source.options.get("header", "false").lower() == "true"
+        return source.format is SourceFormat.CSV and source.schema is None and not has_header
+
+    def _widen(self, columns: Sequence[str]) -> None:
+        """Read lines with as many fields as `columns` asks for; the files' first lines may have fewer."""
+        paths = [path for path in parse_paths(columns) if not path.is_wildcard and path.head.lower() == COLUMNS]
+        data = self._data_schema()
+        if not paths or any(not isinstance(field.dataType, StringType) for field in data.fields):
+            return
+        width = fields_needed(self._spark, self._source, self.uris, paths)
+        if width > len(data):
+            self._settled = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
+            self._evolution = Evolution(self._evolution.rules, notes=self._evolution.notes)
+            self._native = self._load()
 
     def _origin(self, column: str) -> str:
         """Where a column's type was found, in words."""
@@ -332,7 +353,9 @@ class OpenedSource:
             return ApartScan(parts, wanted, request.implicit, case_sensitive=self._case_sensitive)
 
         return PlannedScan(
-            together(scan.scan for scan in scans), lambda reason: together(scan.native(reason) for scan in scans)
+            together(scan.scan for scan in scans),
+            lambda reason: together(scan.native(reason) for scan in scans),
+            problem=next((scan.problem for scan in scans if scan.problem is not None), None),
         )
 
     def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:

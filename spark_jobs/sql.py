@@ -80,7 +80,8 @@ class SqlPlanner:
         analysed = check(Shape(planned.native("check"), shaped), "query")
         if (whole := opened.answer(tree, request, notes)) is not None:
             return ScanResult(self._spark, source.name, Shape(whole.scan, whole.shaped(analysed.columns)), None)
-        return ScanResult(self._spark, source.name, Shape(planned.scan, shaped), planned.fallback(shaped))
+        shape = Shape(planned.scan, shaped)
+        return ScanResult(self._spark, source.name, shape, planned.fallback(shaped), problem=planned.problem)
 
     def _parsed(self, sql: str) -> exp.Query:
         try:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import ErrorCode, JoinReport, SourceReport
-from spark_jobs.failures import classify
+from spark_jobs.contract import JoinReport, SourceReport
+from spark_jobs.fallback import blamed_on, left_to_spark
 from spark_jobs.joins.hints import with_hints
 from spark_jobs.joins.measure import JoinWatch
 from spark_jobs.joins.picture import joins_text
@@ -74,7 +74,8 @@ class JoinedResult(PushdownResult):
         self._scans = tuple(scans)
         self._joins = tuple(joins)
         self._executed: dict[str, SourceReport] | None = None
-        self._may_fall_back = True
+        self._may_fall_back = any(scan.native("check") is not scan for scan in scans)
+        self._problem = next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None)
 
     @property
     def df(self) -> DataFrame:
@@ -83,15 +84,18 @@ class JoinedResult(PushdownResult):
 
     def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
         """Run an action over the result; where one of our readers gives up, again with Spark's in place of all."""
-        try:
+        if self._may_fall_back:
+            try:
+                return self._run_held(action, as_they_come=as_they_come)
+            except Exception as exc:
+                problem = left_to_spark(exc)
+                if problem is None:
+                    raise
+                reason = f"one of our readers gave up: {problem}"
+                self._scans = tuple(scan.native(reason) for scan in self._scans)
+                self._may_fall_back, self._problem = False, problem
+        with blamed_on(self._problem):
             return self._run_held(action, as_they_come=as_they_come)
-        except Exception as problem:
-            if not self._may_fall_back or classify(problem).code is not ErrorCode.UNSAFE_INPUT:
-                raise
-            reason = f"one of our readers gave up: {classify(problem).message}"
-            self._scans = tuple(scan.native(reason) for scan in self._scans)
-            self._may_fall_back = False
-        return self._run_held(action, as_they_come=as_they_come)
 
     def _run_held(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
         """Run an action, and release afterwards what scans hold for their tasks."""

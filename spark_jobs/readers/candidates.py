@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_jobs.errors import UnsafeInputError
+from spark_jobs.readers.faults import faults_left_to_spark
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.json_lines import same_as_bytes
 from spark_jobs.readers.lines import LineReader, Window
@@ -62,7 +63,8 @@ class CandidateScan:
         spare_the_collector()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self._run(number)
+                with faults_left_to_spark():
+                    yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         count = _Counter(self.skip[number] if self.skip else 0, self.cap)

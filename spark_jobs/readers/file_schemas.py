@@ -12,11 +12,13 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from spark_jobs.contract import SourceFormat
-from spark_jobs.errors import BadSchemaError, UnreadableFileError
+from spark_jobs.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from spark_jobs.projection.evolution import FileSchema
 from spark_jobs.projection.implicit import location
 from spark_jobs.readers.avro.header import read_header
@@ -73,16 +75,36 @@ def file_schemas(
         SourceFormat.AVRO: partial(_of_avro, {}),
         SourceFormat.PARQUET: _footer,
     }
-    told = _each(asked[source.format], files)
+    told = _each(partial(_tried, asked[source.format]), files)
     by_footer: dict[str, t.StructType] = {}
     found = []
     for file, answer in zip(files, told, strict=True):
-        if isinstance(answer, str):
+        if isinstance(answer, Exception):
+            answer = _by_spark(file, load, answer)
+        elif isinstance(answer, str):
             if answer not in by_footer:
-                by_footer[answer] = load([escaped(decoded(file.uri))]).schema
+                by_footer[answer] = _by_spark(file, load)
             answer = by_footer[answer]
         found.append(FileSchema(location(decoded(file.uri)), answer))
     return tuple(found)
+
+
+def _tried(ask: Callable[[InputFile], T], file: InputFile) -> T | Exception:
+    """What a file says, or why we cannot read that: files are written by programs that nobody here knows."""
+    try:
+        return ask(file)
+    except Exception as problem:
+        return problem
+
+
+def _by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> t.StructType:
+    """The columns that Spark finds in a file. Raises what we found wrong with it if Spark cannot read it either."""
+    try:
+        return load([escaped(decoded(file.uri))]).schema
+    except (PushdownError, PySparkException, Py4JError) as refused:
+        if problem is None or isinstance(problem, UnsafeInputError):
+            raise
+        raise (problem if isinstance(problem, PushdownError) else _unreadable(file, problem)) from refused
 
 
 def _each(ask: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
@@ -109,7 +131,7 @@ def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile])
     return [file for file in files if settings.any_extension or file.uri.endswith(".avro")]
 
 
-def _of_orc(file: InputFile) -> t.StructType | str:
+def _of_orc(file: InputFile) -> t.StructType:
     # The messages of ORC's footers take a tenth of a second to load, whatever the format of the files is.
     from spark_jobs.readers.orc.tail import read_tail
     from spark_jobs.readers.orc.types import spark_schema
@@ -120,16 +142,10 @@ def _of_orc(file: InputFile) -> t.StructType | str:
             raw.seek(offset)
             return raw.read(length)
 
-        try:
-            return spark_schema(read_tail(read, raw.size).types)
-        except BadSchemaError:
-            # A type that only Spark knows.
-            return file.uri
-        except (ValueError, OSError) as problem:
-            raise _unreadable(file, problem) from problem
+        return spark_schema(read_tail(read, raw.size).types)
 
 
-def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType | str:
+def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType:
     """The schema of a file; `known` are those of schemas by their text, which many files have in common."""
     text = read_header(file.path, file.storage).schema
     if text not in known:
@@ -140,10 +156,7 @@ def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType | 
 def _footer(file: InputFile) -> str:
     """The footer's schema as text: Spark is asked once for all files of one."""
     with file.storage.open(file.path, ahead=0) as raw:
-        try:
-            found = pq.ParquetFile(pa.PythonFile(raw, "r"))
-        except (pa.ArrowException, OSError) as problem:
-            raise _unreadable(file, problem) from problem
+        found = pq.ParquetFile(pa.PythonFile(raw, "r"))
         return f"{found.schema}{sorted((found.schema_arrow.metadata or {}).items())}"
 
 

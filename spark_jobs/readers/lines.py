@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 from isal import igzip, igzip_lib
 
-from spark_jobs.errors import BadSpecError, MissingPathError, UnreadableFileError
+from spark_jobs.errors import AccessDeniedError, MissingPathError, UnreadableFileError
 from spark_jobs.readers.files import Compression, Split
 from spark_jobs.readers.storage import RangeFile
 
@@ -52,7 +52,7 @@ class LineReader:
     def windows(self) -> Iterator[Window]:
         """Windows in file order; the same object each time, valid until the next one is asked for.
 
-        Raises MissingPathError, UnreadableFileError, or BadSpecError where the file may not be read.
+        Raises MissingPathError, UnreadableFileError, or AccessDeniedError where the file may not be read.
         """
         split = self._split
         try:
@@ -63,7 +63,7 @@ class LineReader:
         except FileNotFoundError as problem:
             raise MissingPathError(f"{split.path} vanished before it was read; run the task again") from problem
         except PermissionError as problem:
-            raise BadSpecError(
+            raise AccessDeniedError(
                 f"cannot read {split.path}: {problem}; let the job's credentials read it, or leave it out of `path`"
             ) from problem
         except (EOFError, zlib.error, _GZIP_ERROR, igzip.BadGzipFile, OSError, pa.ArrowException) as problem:

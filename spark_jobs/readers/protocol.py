@@ -121,6 +121,17 @@ class ScanRequest:
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why Spark's reader takes a scan instead of ours.
+
+    `with_filter` says whether the lazy filter of Spark's ORC reader pays, None where that was not estimated.
+    """
+
+    reason: str
+    with_filter: bool | None = None
+
+
 class Scan(Protocol):
     """A planned scan of one source."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_jobs.errors import PushdownError
 from spark_jobs.readers.candidates import Finder, LineSyntax
 from spark_jobs.readers.files import InputFile, Split
 from spark_jobs.readers.lines import LineReader
@@ -25,34 +24,30 @@ class Sampled:
     line_bytes: float
     shares: tuple[float, ...]
     inflation: float
-    problem: str | None = None
 
 
 def sample(
     files: Sequence[InputFile], searchers: Sequence[Searcher], forbidden: Searcher | None, syntax: LineSyntax
 ) -> Sampled:
-    """Look at some blocks. `problem` says why the files cannot be searched, if a block shows that already.
+    """Look at some blocks. Raises PushdownError where a block shows already that the files cannot be searched.
 
     `inflation` is the number of searched bytes per stored byte (above 1 for compressed files).
     """
     lines = size = stored = 0
     found = [0] * len(searchers)
-    try:
-        for split in _blocks(files):
-            reader = LineReader(split, carriage_returns=syntax.carriage_returns)
-            window = next(reader.windows(), None)
-            if window is None:
-                continue
-            stored += max(reader.bytes_read, 1)
-            size += window.length
-            lines += window.data.count(b"\n", 0, window.length) or window.data.count(b"\r", 0, window.length)
-            for index, wanted in enumerate(searchers):
-                finder = Finder(wanted, forbidden, syntax)
-                candidates = finder.lines(window, split.path, at_start=split.start == 0)
-                finder.batch(candidates, split.path)
-                found[index] += len(candidates)
-    except PushdownError as problem:
-        return Sampled(lines, 0.0, tuple(1.0 for _ in searchers), 1.0, str(problem))
+    for split in _blocks(files):
+        reader = LineReader(split, carriage_returns=syntax.carriage_returns)
+        window = next(reader.windows(), None)
+        if window is None:
+            continue
+        stored += max(reader.bytes_read, 1)
+        size += window.length
+        lines += window.data.count(b"\n", 0, window.length) or window.data.count(b"\r", 0, window.length)
+        for index, wanted in enumerate(searchers):
+            finder = Finder(wanted, forbidden, syntax)
+            candidates = finder.lines(window, split.path, at_start=split.start == 0)
+            finder.batch(candidates, split.path)
+            found[index] += len(candidates)
     return Sampled(lines, size / max(lines, 1), tuple(n / max(lines, 1) for n in found), size / max(stored, 1))
 
 

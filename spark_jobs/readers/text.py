@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
@@ -26,7 +27,7 @@ from spark_jobs.readers.columnar import listed_files
 from spark_jobs.readers.files import Compression, InputFile, Task, input_uris
 from spark_jobs.readers.metrics import TaskCounts, by_file, most_read
 from spark_jobs.readers.partitions import tasks_of, with_constants
-from spark_jobs.readers.protocol import LimitedScan, ScanRequest, Source, unsupported
+from spark_jobs.readers.protocol import LimitedScan, Refusal, ScanRequest, Source, unsupported
 from spark_jobs.readers.sample import Sampled, sample
 from spark_jobs.readers.search import Searcher
 from spark_jobs.readers.start import waiting
@@ -75,13 +76,6 @@ class TextPlan:
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why Spark's reader takes the scan instead."""
-
-    reason: str
 
 
 def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | Refusal:
@@ -180,7 +174,7 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
     else:
         each = [(conjunct, derive(conjunct, scope)) for conjunct in single]
         parts = [_part(conjunct, facts, _encoded(facts, request, options), ranges) for conjunct, facts in each]
-    known = {part.pattern for part in parts}
+    known = {part.pattern for part in parts if not part.narrowed}
     return parts + [_Part("", pattern) for pattern in whole if pattern not in known]
 
 
@@ -210,8 +204,6 @@ def _chosen(
     searchers = [Searcher(pattern) for pattern in patterns]
     refused = Searcher(forbidden)
     seen = sample(files, searchers, refused, options.lines)
-    if seen.problem:
-        return Refusal(seen.problem)
     share, wanted = min(zip(seen.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
     conjunct_reports = _conjunct_reports(parts, wanted.pattern)
     if wanted.pattern.general and share > _UNUSUAL:
@@ -309,6 +301,10 @@ class TextScan:
 
     def frame(self) -> DataFrame:
         """Candidate lines parsed by Spark, with the implicit columns asked for."""
+        return self._all_rows
+
+    @cached_property
+    def _all_rows(self) -> DataFrame:
         return self.wave(self._tasks, 0, (), None)
 
     def wave(self, tasks: tuple[Task, ...], wave: int, skip: tuple[int, ...], cap: int | None) -> DataFrame:

@@ -11,7 +11,7 @@ from spark_jobs.errors import UnsafeInputError
 from spark_jobs.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
 from spark_jobs.readers.avro.gather import gathered, unscaled
 from spark_jobs.readers.avro.machine import Bytes, Filled, Numbers
-from spark_jobs.readers.avro.shapes import Constant, Either, Leaf, ListOf, Make, MapOf, Shape, Struct, Validity
+from spark_jobs.readers.avro.shapes import Constant, Either, Leaf, ListOf, Make, Shape, Struct, Validity
 
 _MILLIS = 1_000
 _MAX_MILLIS = (2**63 - 1) // _MILLIS
@@ -57,29 +57,8 @@ class Assembler:
                     type=shape.type,
                     mask=None if mask is None else pa.array(mask),
                 )
-            case MapOf():
-                return self._map(shape)
             case Either():
                 return pc.coalesce(*(self._array(each, rows) for each in shape.alternatives))
-
-    def _map(self, shape: MapOf) -> pa.Array:
-        offsets, items = self._offsets(shape.slot)
-        keys = self._array(shape.key, items)
-        self._check_keys(keys, shape.slot)
-        values = self._array(shape.value, items)
-        mask = self._mask(shape.validity)
-        return pa.MapArray.from_arrays(
-            offsets, keys, values, type=shape.type, mask=None if mask is None else pa.array(mask)
-        )
-
-    def _check_keys(self, keys: pa.Array, slot: int) -> None:
-        """Raises UnsafeInputError where a map has a key twice: Avro's own reader keeps the last."""
-        counts = self._filled.values[slot]
-        if len(counts) and counts.max() > 1:
-            rows = pa.array(np.repeat(np.arange(len(counts)), counts))
-            pairs = pa.table([rows, keys], ["row", "key"])
-            if pairs.group_by(["row", "key"]).aggregate([]).num_rows < len(keys):
-                raise UnsafeInputError("a map has the same key twice; read it with reader='spark'")
 
     def _offsets(self, slot: int) -> tuple[pa.Array, int]:
         counts = self._filled.values[slot]

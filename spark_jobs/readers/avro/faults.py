@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spark_jobs.errors import BadSpecError, MissingPathError, UnreadableFileError
+from spark_jobs.errors import AccessDeniedError, MissingPathError, UnreadableFileError
 
 REMEDY = "replace the file, or leave it out of `path`"
 
@@ -18,7 +18,7 @@ def blamed(path: str) -> Iterator[None]:
     except FileNotFoundError as problem:
         raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
     except PermissionError as problem:
-        raise BadSpecError(
+        raise AccessDeniedError(
             f"cannot read {path}: {problem}; let the job's credentials read it, or leave it out of `path`"
         ) from problem
     except OSError as problem:

@@ -12,7 +12,6 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_jobs.char_types import DECLARED_TYPE
 from spark_jobs.contract import ConjunctReport, ReaderChoice
-from spark_jobs.errors import PushdownError
 from spark_jobs.predicates.derive import Fold
 from spark_jobs.predicates.vector import VectorFilter
 from spark_jobs.readers.avro.cost import estimate
@@ -32,7 +31,7 @@ from spark_jobs.readers.columnar import (
     unread_column,
 )
 from spark_jobs.readers.files import Compression, InputFile, input_uris
-from spark_jobs.readers.protocol import ScanRequest, Source
+from spark_jobs.readers.protocol import Refusal, ScanRequest, Source
 from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 
@@ -57,30 +56,21 @@ class AvroPlan:
     exact: bool
 
 
-def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan | str:
-    """Choose the reader of an Avro source; text is the reason for Spark's. Under `auto`, reads a few blocks.
-
-    Raises PushdownError for a file that cannot be read where our reader was asked for.
-    """
+def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan | Refusal:
+    """Choose the reader of an Avro source. Reads the first file's header and, under `auto`, a few blocks."""
     settings = _refusal(request) or avro_settings(spark, request.source.options)
     if isinstance(settings, str):
-        return settings
+        return Refusal(settings)
     parts = parts_of(spark, request, fold)
     if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return f"no conjunct can be evaluated over columns: {first_reason(parts)}"
+        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(parts)}")
     storage = storage_for(spark, input_uris(request.native), request.source.options)
     if isinstance(storage, str):
-        return storage
+        return Refusal(storage)
     files = containers(listed_files(request, storage), any_extension=settings.any_extension)
     if not any(file.size for file in files):
-        return "there is nothing to read"
-    query = _query(spark, request, settings, combined(parts))
-    try:
-        return _planned(spark, request.source, files, query, parts)
-    except PushdownError as problem:
-        if request.source.reader is ReaderChoice.PUSHDOWN:
-            raise
-        return f"no estimate could be made: {problem}"
+        return Refusal("there is nothing to read")
+    return _planned(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
 
 
 def _refusal(request: ScanRequest) -> str | None:
@@ -125,11 +115,11 @@ def _query(
 
 def _planned(
     spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
-) -> AvroPlan | str:
+) -> AvroPlan | Refusal:
     first = next(file for file in files if file.size)
     header = read_header(first.path, first.storage)
     if refused := refusal(header.schema, query):
-        return refused
+        return Refusal(refused)
     plan = AvroPlan(
         files,
         query,
@@ -141,7 +131,7 @@ def _planned(
         return plan
     chosen = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
     if not chosen.ours:
-        return chosen.reason
+        return Refusal(chosen.reason)
     return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)
 
 

@@ -18,7 +18,6 @@ from spark_jobs.readers.avro.shapes import (
     Either,
     Leaf,
     ListOf,
-    MapOf,
     Shape,
     Struct,
     Validity,
@@ -109,7 +108,9 @@ class _Compiler:
         if writer.kind is Kind.ARRAY and pa.types.is_list(wanted):
             return self._list(writer, reader, wanted, at)
         if writer.kind is Kind.MAP and pa.types.is_map(wanted):
-            return self._map(writer, reader, wanted, at)
+            raise UnsafeInputError(
+                f"{at} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
+            )
         raise UnsafeInputError(f"{at} is stored as {writer}, which only Spark may turn into {wanted}; {READ_BY_SPARK}")
 
     def _list(self, writer: Type, reader: Type, wanted: pa.ListType, at: str) -> Shape:
@@ -120,19 +121,6 @@ class _Compiler:
             writer, slot, lambda: found.append(self.value(writer.content, reader.content, wanted.value_type, at))
         )
         return ListOf(wanted, slot, found[0])
-
-    def _map(self, writer: Type, reader: Type, wanted: pa.MapType, at: str) -> Shape:
-        slot = self.out.slot()
-        found: list[Shape] = []
-        text = Type(Kind.STRING)
-
-        def entry() -> None:
-            found.append(self.value(text, text, wanted.key_type, dotted(at, "key")))
-            found.append(self.value(writer.content, reader.content, wanted.item_type, dotted(at, "value")))
-
-        self.out.loop(writer, slot, entry)
-        key, item = found
-        return MapOf(wanted, slot, key, item)
 
     def _union(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
         if writer.kind is not Kind.UNION:
@@ -167,7 +155,7 @@ class _Compiler:
         # The null branch comes last: its place-holders are those of what the other branch reads.
         self.out.switch(slot, [steps[place] for place in range(len(writer.branches))], last=null)
         shape = found[0]
-        if null is None or not isinstance(shape, Struct | ListOf | MapOf):
+        if null is None or not isinstance(shape, Struct | ListOf):
             return shape
         return replace(shape, validity=Validity(slot, null, True))
 
@@ -240,4 +228,4 @@ def _nothing() -> None:
 
 def _when(shape: Shape, validity: Validity) -> Shape:
     """A shape that is there only in one branch; leaves have flags of their own."""
-    return replace(shape, validity=validity) if isinstance(shape, Struct | ListOf | MapOf) else shape
+    return replace(shape, validity=validity) if isinstance(shape, Struct | ListOf) else shape

@@ -18,6 +18,7 @@ from spark_jobs.readers.avro.faults import REMEDY, blamed
 from spark_jobs.readers.avro.header import AvroHeader, parse_header
 from spark_jobs.readers.avro.machine import WalkError
 from spark_jobs.readers.avro.stream import Stream
+from spark_jobs.readers.faults import faults_left_to_spark
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.storage import RangeFile, Storage
 from spark_jobs.readers.worker import spare_the_collector
@@ -204,7 +205,8 @@ class AvroScan:
         decoders = Decoders(self.query)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self._run(number, decoders)
+                with faults_left_to_spark():
+                    yield from self._run(number, decoders)
 
     def _run(self, number: int, decoders: Decoders) -> Iterator[pa.RecordBatch]:
         counts: dict[str, AvroCount] = {}

@@ -69,17 +69,6 @@ class ListOf:
 
 
 @dataclass(frozen=True)
-class MapOf:
-    """Keys and values, as many in each row as `slot` says."""
-
-    type: pa.DataType
-    slot: int
-    key: Shape
-    value: Shape
-    validity: Validity | None = None
-
-
-@dataclass(frozen=True)
 class Either:
     """A value from the first alternative that has one."""
 
@@ -88,7 +77,7 @@ class Either:
     alternatives: tuple[Shape, ...]
 
 
-Shape = Leaf | Constant | Struct | ListOf | MapOf | Either
+Shape = Leaf | Constant | Struct | ListOf | Either
 
 
 def slots(shapes: Sequence[Shape]) -> Iterator[int]:
@@ -99,12 +88,12 @@ def slots(shapes: Sequence[Shape]) -> Iterator[int]:
                 yield shape.slot
             case Struct():
                 yield from slots(shape.members)
-            case ListOf() | MapOf():
+            case ListOf():
                 yield shape.slot
             case Either():
                 yield shape.slot
                 yield from slots(shape.alternatives)
             case Constant():
                 pass
-        if isinstance(shape, Struct | ListOf | MapOf) and shape.validity is not None and shape.validity.is_null_branch:
+        if isinstance(shape, Struct | ListOf) and shape.validity is not None and shape.validity.is_null_branch:
             yield shape.validity.slot

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import FileReport, SourceReport
@@ -48,6 +50,10 @@ class OrcLazyScan:
 
     def frame(self) -> DataFrame:
         """The rows that pass the filter, with the implicit columns asked for."""
+        return self._all_rows
+
+    @cached_property
+    def _all_rows(self) -> DataFrame:
         return self.wave(self._tasks, 0, None)
 
     def wave(self, tasks: tuple[Task, ...], wave: int, cap: int | None) -> DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -33,7 +32,7 @@ from spark_jobs.readers.orc.columns import PADDED
 from spark_jobs.readers.orc.cost import Verdict, estimate
 from spark_jobs.readers.orc.scan import OrcQuery
 from spark_jobs.readers.orc.zones import UTC, Zone
-from spark_jobs.readers.protocol import ScanRequest
+from spark_jobs.readers.protocol import Refusal, ScanRequest, Source
 from spark_jobs.readers.start import waiting
 from spark_jobs.readers.storage import storage_for
 
@@ -43,14 +42,6 @@ _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissing
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """Switches on the lazy filter of Spark's own ORC reader."""
 _USE_SELECTED = "orc.filter.use.selected"
-
-
-class NativeMode(StrEnum):
-    """How Spark's own reader is driven."""
-
-    AS_CONFIGURED = "as configured"
-    WITH_FILTER = "orc.sarg.to.filter=true"
-    WITHOUT_FILTER = "orc.sarg.to.filter=false"
 
 
 @dataclass(frozen=True)
@@ -64,32 +55,19 @@ class OrcPlan:
     exact: bool
 
 
-@dataclass(frozen=True)
-class NativePlan:
-    """Why Spark's reader takes the scan, and how it is driven."""
-
-    reason: str
-    mode: NativeMode
-
-
-def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | NativePlan:
+def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | Refusal:
     """Choose the reader of an ORC source. Under `auto`, reads a few row groups of the filter's columns."""
     source = request.source
     _refuse_use_selected(spark, request)
-    configured = {
-        None: NativeMode.AS_CONFIGURED,
-        True: NativeMode.WITH_FILTER,
-        False: NativeMode.WITHOUT_FILTER,
-    }[source.orc.sarg_to_filter]
     refusal = _refusal(spark, request)
     if refusal:
-        return NativePlan(refusal, configured)
+        return Refusal(refusal)
     parts = parts_of(spark, request, fold)
     if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return NativePlan("no conjunct can be evaluated over columns: " + first_reason(parts), configured)
+        return Refusal("no conjunct can be evaluated over columns: " + first_reason(parts))
     storage = storage_for(spark, input_uris(request.native), source.options)
     if isinstance(storage, str):
-        return NativePlan(storage, configured)
+        return Refusal(storage)
     files = listed_files(request, storage)
     query = _query(spark, request, combined(parts))
     reports = tuple(part.report("vector filter over ORC columns") for part in parts)
@@ -98,15 +76,15 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
         return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
     if request.predicate is not None and _lists_null(request.predicate):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
-    try:
-        chosen = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
-    except PushdownError as problem:
-        return NativePlan(f"no estimate could be made: {problem}", configured)
+    chosen = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if chosen.verdict is Verdict.LAZY:
         return OrcPlan(files, query, chosen.reason, reports, exact)
-    with_filter = chosen.verdict is Verdict.SPARK_WITH_FILTER
-    mode = NativeMode.WITH_FILTER if with_filter and configured is NativeMode.AS_CONFIGURED else configured
-    return NativePlan(chosen.reason, mode)
+    return Refusal(chosen.reason, with_filter=chosen.verdict is Verdict.SPARK_WITH_FILTER)
+
+
+def filter_switch(source: Source, refused: Refusal) -> bool | None:
+    """How to set `SARG_TO_FILTER` for Spark's reader: as the source says, else on where it pays, else not at all."""
+    return source.orc.sarg_to_filter if source.orc.sarg_to_filter is not None else refused.with_filter or None
 
 
 def _lists_null(predicate: exp.Expr) -> bool:

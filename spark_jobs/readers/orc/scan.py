@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from spark_jobs.predicates.vector import VectorFilter
+from spark_jobs.readers.faults import faults_left_to_spark
 from spark_jobs.readers.files import Split, Task
 from spark_jobs.readers.orc.columns import Reading, matched
 from spark_jobs.readers.orc.counts import OrcCount
@@ -156,7 +157,8 @@ class OrcScan:
         spare_the_collector()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self._run(number)
+                with faults_left_to_spark():
+                    yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         counts: dict[str, OrcCount] = {}

@@ -90,7 +90,12 @@ class StreamIndex:
         return (2 if self.compressed else 1) + _NUMBERS_OF_POSITIONS.get(self.coding, 1)
 
     def entry(self, group: int) -> Entry:
-        """Where a row group begins. Raises ValueError for an index that has too few positions."""
+        """Where a row group begins. Raises ValueError for an index that has too few positions.
+
+        The first one begins where its stream does: some writers leave out its positions.
+        """
+        if group == 0:
+            return Entry(0, 0, Start())
         positions = self.index.entry[group].positions
         stop = self.position + self.numbers
         if len(positions) < stop:

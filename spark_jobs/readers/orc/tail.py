@@ -119,8 +119,8 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     if script_length + 1 > len(end):
         raise ValueError("its postscript is cut short")
     script = parse_post_script(end[-1 - script_length : -1])
-    if bytes(script.magic) != _MAGIC:
-        raise ValueError("its postscript has no ORC magic")
+    if bytes(script.magic) != _MAGIC and read(0, len(_MAGIC)) != _MAGIC:
+        raise ValueError("it has no ORC magic, neither in its postscript nor in its first bytes")
     if tuple(script.version) > _NEWEST_VERSION:
         raise UnsafeInputError(f"it is of version {'.'.join(map(str, script.version))}; read it with reader='spark'")
     codec = _codec(script)

@@ -36,7 +36,6 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
         "timestamp_ntz'2000-01-01 00:00:00' ntz",
         "unhex(hex(CAST(id % 10 AS TINYINT))) b",
         "array(id, id + 1) arr",
-        "map('k', id) m",
     )
     rows.write.format(FILE_FORMAT).save(str(path))
     return path
@@ -88,6 +87,15 @@ def test_a_predicate_that_is_not_exact_is_refused(spark: SparkSession, table: Pa
     register(spark)
     with pytest.raises(PySparkException, match="option where"):
         spark.read.format(FORMAT).option("where", "id = 5 AND arr[0] = 5").load(str(table)).collect()
+
+
+def test_maps_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    spark.range(3).selectExpr("id", "map('k', id) m").write.format(FILE_FORMAT).save(str(tmp_path / "maps"))
+    with pytest.raises(PySparkException, match="m is a map, whose entries"):
+        spark.read.format(FORMAT).load(str(tmp_path / "maps")).collect()
+    ours = spark.read.format(FORMAT).schema("id BIGINT").load(str(tmp_path / "maps"))
+    assert _rows(ours) == ["Row(id=0)", "Row(id=1)", "Row(id=2)"]
 
 
 def test_only_the_columns_of_the_given_schema_are_read(spark: SparkSession, table: Path) -> None:

@@ -181,7 +181,7 @@ def samples(draw: st.DrawFn, namer: Namer, depth: int = 3, in_union: bool = Fals
     """A random type."""
     shapes = ["single", "single", "named"]
     if depth:
-        shapes += ["array", "map", "record"] + ([] if in_union else ["nullable", "nullable", "union", "numbers"])
+        shapes += ["array", "record"] + ([] if in_union else ["nullable", "nullable", "union", "numbers"])
     shape = draw(st.sampled_from(shapes))
     if shape == "single":
         return draw(st.sampled_from(SINGLE))
@@ -206,18 +206,11 @@ def samples(draw: st.DrawFn, namer: Namer, depth: int = 3, in_union: bool = Fals
         return Sample(
             branches, inner.arrow, st.none() | inner.values, lambda v: None if v is None else inner.arrives(v)
         )
-    if shape == "array":
-        return Sample(
-            {"type": "array", "items": inner.avro},
-            pa.list_(pa.field("element", inner.arrow)),
-            st.lists(inner.values, max_size=3),
-            lambda value: [inner.arrives(each) for each in value],  # type: ignore[attr-defined]
-        )
     return Sample(
-        {"type": "map", "values": inner.avro},
-        pa.map_(pa.string(), pa.field("value", inner.arrow)),
-        st.dictionaries(TEXTS, inner.values, max_size=3),
-        lambda value: [(key, inner.arrives(each)) for key, each in value.items()],  # type: ignore[attr-defined]
+        {"type": "array", "items": inner.avro},
+        pa.list_(pa.field("element", inner.arrow)),
+        st.lists(inner.values, max_size=3),
+        lambda value: [inner.arrives(each) for each in value],  # type: ignore[attr-defined]
     )
 
 

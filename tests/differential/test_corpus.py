@@ -1,0 +1,99 @@
+"""Every reader gives Spark's rows for every file of a corpus: one that is given, and one that is made from seeds.
+
+`PUSHDOWN_CORPUS` names a directory of ORC, Avro, JSON and CSV files by anybody, in any sub-directories.
+`PUSHDOWN_CORPUS_COMPARISONS` is how many comparisons a format needs in which our reader ran, 10,000 without it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from corpus import Comparison, CorpusFile, Setting, Tally, corpus_files
+from corpus_files import write_corpus
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import SourceFormat
+
+FORMATS = (SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.JSON, SourceFormat.CSV)
+PREDICATES = 40
+"""Predicates of a file under one setting."""
+WANTED = int(os.environ.get("PUSHDOWN_CORPUS_COMPARISONS", "10000"))
+CORPUS = os.environ.get("PUSHDOWN_CORPUS")
+SECONDS = float(os.environ.get("PUSHDOWN_CORPUS_SECONDS", "inf"))
+"""A run ends after that time, short of comparisons; its counts are printed all the same."""
+
+
+def _generated(spark: SparkSession, source_format: SourceFormat, first: int) -> Iterator[CorpusFile]:
+    """Files of a format without end, each directory from the next seed."""
+    seed = first
+    while True:
+        with TemporaryDirectory() as folder:
+            write_corpus(spark, Path(folder), seed, source_format)
+            yield from corpus_files(Path(folder))
+        seed += 1
+
+
+def _given(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
+    """The files of a format in a directory, over and over; none where there is none."""
+    found = [file for file in corpus_files(folder) if file.source_format is source_format]
+    while found:
+        yield from found
+
+
+def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, wanted: int) -> Tally:
+    rng = random.Random(f"{source_format.value} {wanted}")
+    tally, began = Tally(), time.monotonic()
+    for tried, file in enumerate(files, 1):
+        Comparison(spark, file, Setting.drawn(rng, file), tally).check(rng, PREDICATES)
+        # A corpus of files that only Spark reads ends as well.
+        is_idle = tried * PREDICATES > 20 * wanted
+        if tally.ours(source_format) >= wanted or time.monotonic() - began > SECONDS or is_idle:
+            break
+    return tally
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
+    """Print the counts of a run, also where the test passes."""
+
+    def shown(tally: Tally) -> None:
+        with capsys.disabled():
+            print(f"\n{tally.text()}", flush=True)
+
+    return shown
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("source_format", FORMATS)
+def test_a_corpus_of_others(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
+    if CORPUS is None:
+        pytest.skip("PUSHDOWN_CORPUS names no directory of files; test_a_generated_corpus makes files of its own")
+    files = _given(Path(CORPUS), source_format)
+    tally = _run(spark, files, source_format, WANTED)
+    show(tally)
+    assert not tally.differences, tally.text()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("source_format", FORMATS)
+def test_a_generated_corpus(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
+    if CORPUS is not None:
+        pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
+    tally = _run(spark, _generated(spark, source_format, 0), source_format, WANTED)
+    show(tally)
+    assert not tally.differences, tally.text()
+    assert tally.ours(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
+
+
+@pytest.mark.parametrize("source_format", FORMATS)
+def test_a_small_corpus(spark: SparkSession, source_format: SourceFormat) -> None:
+    tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 60)
+    assert not tally.differences, tally.text()
+    assert tally.ours(source_format) >= 60, tally.text()

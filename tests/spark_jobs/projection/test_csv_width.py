@@ -1,0 +1,82 @@
+"""`columns` of CSV files without names has all fields of every line, however few the first line has."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.session import PushdownSession
+
+LINES = "10,foo,bar\n20\n30,x,y,z\n"
+
+
+def _read(
+    spark: SparkSession, path: Path, columns: list[str], reader: str, where: str | None = None, **options: str
+) -> list[object]:
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(path), format="csv", reader=reader, options=options)
+    frame = session.scan("t", columns=columns, where=where).run(lambda frame: frame.toArrow())
+    return [row[frame.column_names[0]] for row in frame.to_pylist()]
+
+
+@pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
+@pytest.mark.parametrize("where", [None, "_c0 >= 10"])
+def test_no_field_is_lost(spark: SparkSession, tmp_path: Path, reader: str, where: str | None) -> None:
+    (tmp_path / "a.csv").write_text(LINES)
+    assert _read(spark, tmp_path, ["columns"], reader, where) == [
+        ["10", "foo", "bar", None],
+        ["20", None, None, None],
+        ["30", "x", "y", "z"],
+    ]
+    assert _read(spark, tmp_path, ["columns[3]"], reader, where) == [None, None, "z"]
+    assert _read(spark, tmp_path, ["columns[3, 0]"], reader, where) == [["10", None], ["20", None], ["30", "z"]]
+
+
+def test_pushdown_finds_fields_behind_the_first_lines(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(LINES)
+    assert _read(spark, tmp_path, ["columns[3]"], "pushdown", "_c0 = '30'") == ["z"]
+
+
+def test_files_of_several_widths(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1\n2,b\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"3,b,c\n4,b,c,d,e\n"))
+    found = _read(spark, tmp_path, ["columns"], "auto")
+    assert sorted(map(str, found)) == [
+        "['1', None, None, None, None]",
+        "['2', 'b', None, None, None]",
+        "['3', 'b', 'c', None, None]",
+        "['4', 'b', 'c', 'd', 'e']",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "widest"),
+    [
+        ('1\n"a,b","c""d,e",f\n', {}, ["a,b", 'c"d,e', "f"]),
+        ("1\n'a|b'|'c\\'|d'|f\n", {"sep": "|", "quote": "'"}, ["a|b", "c'|d", "f"]),
+        ("1\n#a,b,c,d\nx,y\n", {"comment": "#"}, ["x", "y"]),
+        ("1\nx\ty\tz\n", {"sep": "\\t"}, ["x", "y", "z"]),
+        ("1\nx::y::z\n", {"sep": "::"}, ["x", "y", "z"]),
+    ],
+)
+def test_separators_in_quotes_and_comments_do_not_count(
+    spark: SparkSession, tmp_path: Path, text: str, options: dict[str, str], widest: list[str]
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    first, last = _read(spark, tmp_path, ["columns"], "auto", **options)
+    assert first == ["1", *[None] * (len(widest) - 1)]
+    assert last == (widest if '""' not in text else _as_spark_unquotes(spark, tmp_path))
+
+
+def _as_spark_unquotes(spark: SparkSession, path: Path) -> list[str]:
+    """Two quotes in a row, as Spark reads them with its own escape character."""
+    return list(spark.read.schema("a string, b string, c string").csv(str(path)).collect()[-1])
+
+
+@pytest.mark.parametrize(("mode", "width"), [("DROPMALFORMED", 3), ("PERMISSIVE", 4)])
+def test_modes_that_drop_lines_keep_the_first_width(spark: SparkSession, tmp_path: Path, mode: str, width: int) -> None:
+    (tmp_path / "a.csv").write_text(LINES)
+    assert {len(row) for row in _read(spark, tmp_path, ["columns"], "spark", mode=mode)} == {width}

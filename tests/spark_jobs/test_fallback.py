@@ -1,0 +1,197 @@
+"""Whatever fails in our readers, Spark's reader takes the scan, and the report names the exception."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import BadPredicateError, BadSpecError
+from spark_jobs.readers.files import Task
+from spark_jobs.session import PushdownSession
+
+SCHEMA = "id bigint, name string, day date"
+FORMATS = ("json", "csv", "orc", "avro")
+WHERE = "id >= 10 AND id < 12 AND part = 1"
+
+EVERY = (
+    "spark_jobs.scans.with_directories",
+    "spark_jobs.scans.folding",
+    "spark_jobs.readers.directories._values",
+    "spark_jobs.readers.partitions.constant_columns",
+    "spark_jobs.readers.partitions.packing",
+)
+"""Steps of planning that all readers have in common."""
+TEXT = (
+    "spark_jobs.scans.plan_text",
+    "spark_jobs.readers.text.storage_for",
+    "spark_jobs.readers.text.listed_files",
+    "spark_jobs.readers.text.text_options",
+    "spark_jobs.readers.text.unsafe_settings",
+    "spark_jobs.readers.text.derive",
+    "spark_jobs.readers.text.Searcher",
+    "spark_jobs.readers.text.sample",
+    "spark_jobs.readers.text.TextScan.__init__",
+    "spark_jobs.readers.text.with_constants",
+)
+COLUMNAR = ("spark_jobs.readers.columnar.compile_filter", "spark_jobs.readers.columnar.misread")
+STEPS = {
+    "json": (*EVERY, *TEXT, "spark_jobs.readers.text.json_patterns", "spark_jobs.readers.text.odd_json"),
+    "csv": (*EVERY, *TEXT, "spark_jobs.readers.text.csv_patterns", "spark_jobs.readers.text.odd_csv"),
+    "orc": (
+        *EVERY,
+        *COLUMNAR,
+        "spark_jobs.readers.orc.plan.storage_for",
+        "spark_jobs.readers.orc.plan.listed_files",
+        "spark_jobs.readers.orc.plan.wanted_schema",
+        "spark_jobs.readers.orc.driver.OrcScan",
+        "spark_jobs.readers.orc.driver.with_constants",
+    ),
+    "avro": (
+        *EVERY,
+        *COLUMNAR,
+        "spark_jobs.readers.avro.plan.avro_settings",
+        "spark_jobs.readers.avro.plan.storage_for",
+        "spark_jobs.readers.avro.plan.read_header",
+        "spark_jobs.readers.avro.plan.refusal",
+        "spark_jobs.readers.avro.plan.searches",
+        "spark_jobs.readers.avro.driver.with_constants",
+    ),
+}
+ESTIMATES = {
+    "orc": ("spark_jobs.readers.orc.plan.estimate", "spark_jobs.readers.orc.cost.opened"),
+    "avro": ("spark_jobs.readers.avro.plan.estimate", "spark_jobs.readers.avro.cost.opened"),
+}
+"""Steps that are taken for reader='auto' alone."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """The same rows in every format, in two partitions."""
+    from spark_jobs.readers.avro.provider import format_name
+
+    folder = tmp_path_factory.mktemp("fallback")
+    rows = [(number, f"name {number}", date(2024, 1, 1 + number % 28), number % 2) for number in range(40)]
+    frame = spark.createDataFrame(rows, f"{SCHEMA}, part int").coalesce(1)
+    for name in FORMATS:
+        writer = frame.write.partitionBy("part").format(format_name(spark) if name == "avro" else name)
+        writer.save(str(folder / name))
+    return folder
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def _session(spark: SparkSession, path: Path, source_format: str, reader: str) -> PushdownSession:
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(path / source_format), format=source_format, schema=SCHEMA, reader=reader)
+    return session
+
+
+def _cases() -> list[tuple[str, str, str]]:
+    asked = [(name, step, "pushdown") for name in FORMATS for step in STEPS[name]]
+    return asked + [(name, step, "auto") for name, steps in ESTIMATES.items() for step in steps]
+
+
+@pytest.mark.parametrize(("source_format", "step", "reader"), _cases())
+def test_spark_takes_the_scan_if_a_step_of_planning_fails(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str, step: str, reader: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise LookupError("nobody expected this")
+
+    monkeypatch.setattr(step, fails)
+    result = _session(spark, folder, source_format, reader).scan("data", columns=["id", "part"], where=WHERE)
+    report = result.report()["data"]
+    assert report.reader == "spark"
+    assert report.reason == (
+        "our reader gave up while it planned the scan: unexpected LookupError: nobody expected this"
+    )
+    assert result.run(_rows) == ["Row(id=11, part=1)"]
+
+
+@pytest.mark.parametrize("source_format", FORMATS)
+def test_spark_takes_the_scan_if_a_task_fails(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
+) -> None:
+    driver = {"orc": "orc.driver", "avro": "avro.driver"}.get(source_format, "text")
+    monkeypatch.setattr(f"spark_jobs.readers.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
+    result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
+    assert result.report()["data"].reader == "pushdown"
+    assert result.run(_rows) == ["Row(id=11)"]
+    assert result.report()["data"].reader == "spark"
+    assert "unexpected AttributeError" in result.report()["data"].reason
+
+
+def test_mistakes_of_the_user_and_signals_are_raised(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = _session(spark, folder, "json", "pushdown")
+    with pytest.raises(BadPredicateError):
+        session.scan("data", where="id = = 3")
+    for kind in (BadSpecError, KeyboardInterrupt):
+
+        def fails(*_: object, kind: type[BaseException] = kind) -> None:
+            raise kind("as it is")
+
+        monkeypatch.setattr("spark_jobs.scans.plan_text", fails)
+        with pytest.raises(kind, match="as it is"):
+            session.scan("data", where="id = 3")
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "settings", "where", "ids"),
+    [
+        ("id int, d date", {"dateFormat": "dd/MM/yyyy"}, {}, "d >= DATE'2020-01-03' AND d < DATE'2020-01-05'", [2, 3]),
+        (
+            "id int, t timestamp",
+            {"timestampFormat": "dd/MM/yyyy HH"},
+            {},
+            "t >= TIMESTAMP'2020-01-03 00:00:00' AND t < TIMESTAMP'2020-01-05 00:00:00'",
+            [2, 3],
+        ),
+        (
+            "id int, l date",
+            {},
+            {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
+            "l >= DATE'2020-01-03' AND l < DATE'2020-01-05'",
+            [2, 3],
+        ),
+        ("id int, x double", {}, {}, "x > -1e300 AND x < 1e300", list(range(9))),
+        ("id int, x double", {}, {}, "x > -1e300 AND x < 1e300 AND x < 1e301 AND id = 3", [3]),
+    ],
+)
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+def test_a_range_that_no_bytes_tell(
+    spark: SparkSession,
+    tmp_path: Path,
+    schema: str,
+    options: dict[str, str],
+    settings: dict[str, str],
+    where: str,
+    ids: list[int],
+    reader: str,
+) -> None:
+    records = (
+        {"id": n, "d": f"{n + 1:02}/01/2020", "t": f"{n + 1:02}/01/2020 10", "l": f"2020-01-{n + 1:02}", "x": n / 2}
+        for n in range(9)
+    )
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress("".join(json.dumps(each) + "\n" for each in records).encode()))
+    before = {key: spark.conf.get(key) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        session = PushdownSession(spark)
+        session.add_source("data", path=str(tmp_path), format="json", schema=schema, options=options, reader=reader)
+        result = session.scan("data", columns=["id"], where=where)
+        assert "gave up" not in result.report()["data"].reason
+        assert result.report()["data"].reader == ("pushdown" if reader == "pushdown" else "spark")
+        assert result.run(_rows) == [f"Row(id={number})" for number in ids]
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
