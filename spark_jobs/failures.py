@@ -302,7 +302,7 @@ def _unreadable_file(chain: Sequence[_Link]) -> _Finding | None:
             if any(text in cause.message for text in _TRUNCATED):
                 reason = f"its compressed data ends too early{_at_end(path)}; the file is truncated"
             elif cause.message == "not a gzip file":
-                reason = "it is named like a gzip file but is none, from byte 0 on"
+                reason = "it is not a gzip file, or has other bytes after its compressed data"
             return _Finding(ErrorCode.UNREADABLE_FILE, f"cannot read {location(path)}: {reason}", link.condition)
     return None
 

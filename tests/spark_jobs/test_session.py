@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 from collections.abc import Sequence
@@ -250,6 +251,36 @@ def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_pat
     with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
         _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(_rows)
     assert classify(raised.value).code is UnreadableFileError.code
+
+
+def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's bzip2 reader skips such bytes, Python's takes them for the end of the file."""
+    member = bz2.compress(b'{"id":1}\n')
+    (tmp_path / "a.json.bz2").write_bytes(member + b"\0" * 20 + member)
+    rows, report = _both(spark, tmp_path, "id int", "id = 1")
+    assert len(rows) == 2
+    assert report.reader == "spark"
+
+
+def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"id":1}\n') + b"\0" * 512)
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        _flat(session, "id int", tmp_path, reader, "json")
+        with pytest.raises(Exception, match=r"a\.json\.gz") as raised:
+            session.scan("data", where="id = 1").run(_rows)
+        assert classify(raised.value).code is UnreadableFileError.code
+
+
+@pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
+def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_path: Path, option: str) -> None:
+    """Spark fails on a line beyond the limit, also where the predicate would drop that line."""
+    (tmp_path / "a.csv").write_text("1,needle\n2,x,too,many\n")
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        _flat(session, "a int, b string", tmp_path, reader, "csv", **{option: "3"})
+        with pytest.raises(Exception, match="Index 3 out of bounds"):
+            session.scan("data", where="b = 'needle'").run(_rows)
 
 
 def _late(line: bytes) -> bytes:
