@@ -310,8 +310,8 @@ class OpenedSource:
             opened = OpenedSource(self._spark, share.source(self._source), self)
             asked = share.request(request, opened._source, mentioned)
             scans.append(opened.planned(replace(asked, loaded=partial(getattr, opened, "native")), notes))
-        here = [field for field in inside.fields if field.name in request.columns]
-        wanted = StructType([*request.read_schema.fields, *here])
+        read = {field.name: field for field in (*inside.fields, *request.read_schema.fields)}
+        wanted = StructType([read[name] for name in request.columns])
 
         def together(chosen: Iterable[Scan]) -> ApartScan:
             parts = [PartScan(scan, share.delivered(request)) for scan, share in zip(chosen, found, strict=True)]
