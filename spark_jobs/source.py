@@ -34,7 +34,7 @@ from spark_jobs.readers.avro.provider import format_name
 from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, file_columns, input_uris, partition_columns
 from spark_jobs.readers.parquet_schema import with_footers_schema
-from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only
+from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only, undivided
 from spark_jobs.readers.share import shares
 from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
 from spark_jobs.scans import leaner, listing_remarks, planned
@@ -211,7 +211,7 @@ class OpenedSource:
             predicate,
             pruned,
             self.fill() if implicit else None,
-            spark_only(where) or self._left_to_spark(),
+            spark_only(where) or undivided(where) or self._left_to_spark(),
         )
 
     def _left_to_spark(self) -> str | None:
