@@ -36,7 +36,7 @@ def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResul
     extra: dict[str, JsonValue] = {
         "rows": result.rows,
         "bytes_read": result.bytes_read,
-        "bytes_total": sum(source.bytes_total for source in result.sources.values()),
+        "bytes_total": result.bytes_total,
         "seconds": result.seconds,
         "application_id": result.application_id,
     }

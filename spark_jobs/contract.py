@@ -7,7 +7,7 @@ versioned spec in, a small, versioned result out, errors as data) follows dagste
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -256,6 +256,11 @@ class SourceReport(_Message):
     notes: tuple[str, ...] = ()
 
     @property
+    def has_size(self) -> bool:
+        """Whether `bytes_total` is known: databases may not tell the size of a table, which is then 0."""
+        return bool(self.bytes_total or self.files_total)
+
+    @property
     def pushed(self) -> tuple[str, ...]:
         """Conjuncts that the source takes over, wholly or in part, as SQL."""
         return tuple(c.sql for c in self.conjuncts if c.exactness is not Exactness.UNSUPPORTED)
@@ -290,9 +295,14 @@ class JobResult(_Message):
 
     @property
     def bytes_read(self) -> int | None:
-        """Bytes that all sources read together; None where that is known of none."""
-        counts = [source.bytes_read for source in self.sources.values() if source.bytes_read is not None]
-        return sum(counts) if counts else None
+        """Bytes that all sources read together; None unless that is known of each."""
+        return _total([source.bytes_read for source in self.sources.values()])
+
+    @property
+    def bytes_total(self) -> int | None:
+        """Bytes that all sources have; None unless that is known of each."""
+        sizes = [source.bytes_total if source.has_size else None for source in self.sources.values()]
+        return _total(sizes)
 
     def as_xcom(self) -> dict[str, object]:
         """The result as a small JSON dict; per source with the derived `pushed` and `residual` lists."""
@@ -309,6 +319,12 @@ class JobResult(_Message):
         if isinstance(sources, Mapping):
             sources = {name: _without_derived(source) for name, source in sources.items()}
         return cls.model_validate({**data, "sources": sources})
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """The sum of the counts; None where one is not known, or where there is none."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def _without_derived(source: object) -> object:
