@@ -16,6 +16,7 @@ from types import FrameType
 
 from pydantic import ValidationError
 from pyspark import SparkConf, SparkContext
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import JobError, JobResult, JobSpec, JoinReport, SecretValues, SourceReport
@@ -28,6 +29,7 @@ from spark_jobs.readers.start import begin
 from spark_jobs.report import render_text
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
+from spark_jobs.versions import unsupported_spark
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -74,6 +76,8 @@ class JobRun:
 
         The file of secrets is gone before Spark starts, unless `keep_secrets`.
         """
+        if problem := unsupported_spark(pyspark_version):
+            raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
             self._secrets = read_secrets(Path(self._spec.secrets_path), keep=keep_secrets)
         spark = _start_spark(self._spec.conf)

@@ -16,6 +16,7 @@ from pyspark.sql.functions import udf
 from spark_jobs.contract import ErrorCode, JobError, JobSpec
 from spark_jobs.errors import BadSchemaError, BadSpecError, PushdownError, UnreadableFileError, UnsafeInputError
 from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error, typed
+from spark_jobs.filesystem import HadoopFiles
 
 
 def failure(action: Callable[[], object]) -> BaseException:
@@ -63,6 +64,20 @@ def test_a_truncated_gzip_is_named_with_its_position(spark: SparkSession, trunca
         f"cannot read {truncated}: its compressed data ends too early at byte {truncated.stat().st_size}; "
         "the file is truncated"
     )
+
+
+@pytest.mark.parametrize("parent", ["a file", "/proc/none"])
+def test_a_directory_that_cannot_be_made_is_final(spark: SparkSession, tmp_path: Path, parent: str) -> None:
+    (tmp_path / "a file").touch()
+    path = tmp_path / parent / "out"
+    for action in (
+        lambda: HadoopFiles(spark).write_text(str(path), ""),
+        lambda: spark.range(1).write.json(str(path)),
+    ):
+        error = classified(action)
+        assert error.code is ErrorCode.BAD_SPEC
+        assert "choose a path below a directory that the job may write to" in error.message
+        assert str(tmp_path / parent) in error.message
 
 
 def test_what_is_no_gzip_is_named(spark: SparkSession, tmp_path: Path) -> None:

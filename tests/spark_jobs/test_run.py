@@ -222,3 +222,15 @@ def test_a_result_replaces_an_older_one_at_once(tmp_path: Path) -> None:
     write_result(f"file://{target}", JobResult(rows=7))
     assert JobResult.model_validate_json(target.read_text()).rows == 7
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_another_release_of_spark_is_refused_before_a_session_starts(
+    tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.run.pyspark_version", "4.0.1")
+    assert main(["--spec", str(saved(job, tmp_path))]) == 1
+    result = result_of(job)
+    assert result.application_id is None
+    assert result.error is not None
+    assert result.error.code is ErrorCode.BAD_SPEC
+    assert "jobs need Spark 4.3, and this is Spark 4.0.1" in result.error.message
