@@ -23,6 +23,7 @@ from spark_jobs.contract import JobError, JobResult, JobSpec, JoinReport, Secret
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import HadoopFiles
+from spark_jobs.gateway import java_class
 from spark_jobs.output import OutputWriter
 from spark_jobs.preflight import begin_check, needs_python
 from spark_jobs.readers.start import begin
@@ -38,6 +39,9 @@ _QUIET = {
 }
 """Settings of the session that the submission and the spec may change."""
 
+_LOOKS_FOR_METADATA = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+"""Looks for the metadata of a streaming query below each path, and warns with a stack trace that a glob does not exist.
+A path that does not exist fails the job anyway."""
 _SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
 _REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 _LOCAL_SCHEME = re.compile(r"^file:/+")
@@ -231,7 +235,15 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
             builder = builder.config(key, value)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    _silence(spark, _LOOKS_FOR_METADATA)
+    return spark
+
+
+def _silence(spark: SparkSession, logger: str) -> None:
+    """Let a logger of the JVM pass errors alone."""
+    level = java_class(spark, "org.apache.logging.log4j.Level").toLevel("ERROR")
+    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
 
 
 def _run_through(frame: DataFrame) -> None:

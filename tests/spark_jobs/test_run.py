@@ -126,6 +126,14 @@ def test_explaining_runs_nothing_and_uses_up_no_secrets(tmp_path: Path, job: dic
     assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
 
 
+def test_a_glob_is_read_without_a_warning(tmp_path: Path, job: dict[str, Any]) -> None:
+    job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]
+    done = command_line("explain", job, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "FileStreamSink" not in done.stderr
+    assert "FileNotFoundException" not in done.stderr
+
+
 def test_without_output_and_result_the_report_is_printed(tmp_path: Path, job: dict[str, Any]) -> None:
     del job["output"], job["result_path"]
     done = command_line("run", job, tmp_path)
