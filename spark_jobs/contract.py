@@ -20,6 +20,8 @@ from spark_jobs.message import Message as _Message
 from spark_jobs.remote_spec import REMOTE, RemoteConnection
 from spark_jobs.remote_spec import RemoteSourceSpec as RemoteSourceSpec  # part of the contract, defined apart
 
+ONLY_SOURCE = "source"
+"""Name of the source of operators that have one: its errors name the operator's parameters alone."""
 LONGEST_CONJUNCT = 1_000
 """Characters of a conjunct that a report shows."""
 CONTRACT_VERSION = 1
@@ -113,11 +115,14 @@ class SourceSpec(_Message):
     implicit_names: dict[str, str] = Field(default_factory=dict)
     implicit_columns: tuple[str, ...] = ()
 
-    @field_validator("format")
+    @field_validator("format", mode="before")
     @classmethod
-    def _of_files(cls, given: SourceFormat) -> SourceFormat:
-        if given is SourceFormat.REMOTE:
+    def _of_files(cls, given: object) -> object:
+        known = [name.value for name in SourceFormat if name is not SourceFormat.REMOTE]
+        if given == REMOTE:
             raise ValueError("a remote table has no path; declare it as a remote source, with a `table` or a `query`")
+        if given not in known:
+            raise ValueError(f"Input should be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
         return given
 
 

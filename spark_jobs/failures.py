@@ -212,14 +212,14 @@ def _own_error(chain: Sequence[_Link]) -> _Finding | None:
     if own is None:
         return None
     condition = next((link.condition for link in chain if link.condition), None)
-    return _Finding(own.code, str(own), condition or type(own).__name__)
+    return _Finding(own.code, str(own), condition)
 
 
 def _invalid_spec(chain: Sequence[_Link]) -> _Finding | None:
     for link in chain:
         if isinstance(link.python, ValidationError):
             problems = [
-                f"{_place(problem['loc']) or 'spec'}: {problem['msg']}"
+                f"{_place(problem['loc']) or 'spec'}: {problem['msg'].removeprefix('Value error, ')}"
                 for problem in link.python.errors(include_url=False, include_input=False)
             ]
             return _Finding(ErrorCode.BAD_SPEC, f"the job spec is not valid: {'; '.join(problems)}", link.kind)

@@ -72,7 +72,7 @@ class OpenedSource:
         if (reason := self._left_to_spark()) is not None:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
-                    f"source {source.name!r}: on_missing_column='error' cannot be kept: {reason}; give 'null'"
+                    f"{source.parameter('on_missing_column')}: 'error' cannot be kept: {reason}; give 'null'"
                 )
             rules = Rules(source.on_schema_conflict, self._case_sensitive, guessed=True)
             return Evolution(rules, notes=(f"the columns of single files are not known: {reason}",))
@@ -129,12 +129,11 @@ class OpenedSource:
             else:
                 reader = with_footers_schema(self._spark, reader, source)
         except (AnalysisException, ParseException) as problem:
-            about = f"schema of source {source.name!r}"
-            raise typed(problem, about=about, text_error=ErrorCode.BAD_SCHEMA) from problem
+            raise typed(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about=f"source {source.name!r}") from problem
+            raise typed(problem, about=source.parameter("path")) from problem
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self._source.format

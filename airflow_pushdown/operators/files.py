@@ -8,9 +8,7 @@ from typing import Any
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
-from spark_jobs.contract import OrcOptions, QuerySpec, SourceFormat, SourceSpec
-
-_SOURCE = "source"
+from spark_jobs.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
@@ -61,7 +59,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         """One source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
-                {"source": _SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
+                {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
             )
             source = SourceSpec.model_validate(
                 {
@@ -79,7 +77,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
             )
         if source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})
-        return Question(sources={_SOURCE: source}, query=query)
+        return Question(sources={ONLY_SOURCE: source}, query=query)
 
     def resolved_switch(self, name: str, value: object) -> bool | None:
         """What the mapped on/off parameter `name` comes to: its `value`, else what `conf` says, else its default."""

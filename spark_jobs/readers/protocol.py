@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from spark_jobs.contract import (
+    ONLY_SOURCE,
     ConjunctReport,
     Exactness,
     OnMissingColumn,
@@ -46,6 +47,10 @@ class Source:
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
     catalog: ImplicitCatalog = BUILT_IN
     cold: bool = False
+
+    def parameter(self, name: str) -> str:
+        """Return a parameter of this source for a message, with the source's name if there may be others."""
+        return name if self.name == ONLY_SOURCE else f"{name} of source {self.name!r}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from spark_jobs.contract import ErrorCode, JobError, JobSpec
-from spark_jobs.errors import BadSchemaError, BadSpecError, PushdownError, UnreadableFileError, UnsafeInputError
+from spark_jobs.errors import (
+    BadSchemaError,
+    BadSpecError,
+    OutputExistsError,
+    PushdownError,
+    UnreadableFileError,
+    UnsafeInputError,
+)
 from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error, typed
 from spark_jobs.filesystem import HadoopFiles
 
@@ -309,6 +316,16 @@ def test_an_invalid_spec_names_the_field_and_not_its_value() -> None:
     assert error.code is ErrorCode.BAD_SPEC
     assert error.message.startswith("the job spec is not valid: sources.s.format: Input should be 'json'")
     assert "secret-place" not in error.message
+
+
+def test_errors_of_ours_have_no_error_class_of_spark_s() -> None:
+    """Airflow puts the name of its exception before the message, and would show it twice."""
+    error = classify(OutputExistsError("output: /x exists already"))
+    assert (error.code, error.error_class, error.message) == (
+        ErrorCode.OUTPUT_EXISTS,
+        None,
+        "output: /x exists already",
+    )
 
 
 def test_what_nobody_expected_is_internal() -> None:

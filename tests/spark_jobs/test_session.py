@@ -12,7 +12,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import SourceReport
-from spark_jobs.errors import BadPredicateError, BadSpecError, UnknownColumnError, UnreadableFileError
+from spark_jobs.errors import (
+    BadPredicateError,
+    BadSchemaError,
+    BadSpecError,
+    PushdownError,
+    UnknownColumnError,
+    UnreadableFileError,
+)
 from spark_jobs.failures import classify
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -251,6 +258,19 @@ def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_pat
     with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
         _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(_rows)
     assert classify(raised.value).code is UnreadableFileError.code
+
+
+@pytest.mark.parametrize(("name", "of_source"), [("source", ""), ("other", " of source 'other'")])
+def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
+    spark: SparkSession, tmp_path: Path, name: str, of_source: str
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source(name, path=str(tmp_path / "none"), format="json", schema="a int")
+    with pytest.raises(PushdownError, match=f"^path{of_source}: Path does not exist"):
+        session.scan(name)
+    session.add_source(name, path=str(tmp_path), format="json", schema="a nonsense(")
+    with pytest.raises(BadSchemaError, match=f"^schema{of_source}: "):
+        session.scan(name)
 
 
 def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:

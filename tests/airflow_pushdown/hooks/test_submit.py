@@ -139,7 +139,7 @@ def test_a_spark_submit_that_fails_says_why_in_one_line(make_hook: MakeHook, tmp
     hook = make_hook(exchange_dir=tmp_path, deploy_mode="cluster")
     with pytest.raises(SubmitFailedError, match="Cluster deploy mode is not compatible") as caught:
         hook.submit()
-    assert str(caught.value).startswith("submit_failed: spark-submit failed with exit code 1: ")
+    assert str(caught.value).startswith("spark-submit failed with exit code 1: ")
     assert "\n" not in str(caught.value)
 
 
