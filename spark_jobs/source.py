@@ -39,6 +39,8 @@ from spark_jobs.readers.share import shares
 from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
 from spark_jobs.scans import leaner, listing_remarks, planned
 
+_ABOUT_SCHEMAS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
+"""Spark's conditions for a declared schema that a format cannot have, and for files without a schema of their own."""
 _OPENED_AT_ONCE = 4
 """Sources of files that are opened side by side: mostly they wait for listings, footers and small jobs."""
 
@@ -133,7 +135,8 @@ class OpenedSource:
         try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about=source.parameter("path")) from problem
+            parameter = "schema" if problem.getCondition() in _ABOUT_SCHEMAS else "path"
+            raise typed(problem, about=source.parameter(parameter)) from problem
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self._source.format

@@ -273,6 +273,14 @@ def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
         session.scan(name)
 
 
+def test_a_schema_that_text_files_cannot_have_is_named_as_such(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a line\n")
+    session = PushdownSession(spark)
+    session.add_source("source", path=str(tmp_path), format="text", schema="title int")
+    with pytest.raises(BadSpecError, match=r"^schema: The Text datasource doesn't support the column `title`"):
+        session.scan("source")
+
+
 def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's bzip2 reader skips such bytes, Python's takes them for the end of the file."""
     member = bz2.compress(b'{"id":1}\n')
