@@ -36,7 +36,7 @@ def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResul
     extra: dict[str, JsonValue] = {
         "rows": result.rows,
         "bytes_read": result.bytes_read,
-        "bytes_total": sum(source.bytes_total for source in result.sources.values()),
+        "bytes_total": result.bytes_total,
         "bytes_written": None if result.output_summary is None else result.output_summary.bytes,
         "files_written": None if result.output_summary is None else result.output_summary.files,
         "partitions": [] if result.output_summary is None else list(result.output_summary.partitions),

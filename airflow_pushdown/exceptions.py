@@ -11,7 +11,7 @@ class PushdownTaskError(AirflowException):
     """A failed pushdown task.
 
     `job_error` is the failure as data (code, message, Spark error class, traceback); the text of the exception is one
-    line that starts with the Spark error class where there is one, else with the error code.
+    line that starts with the Spark error class where there is one.
     """
 
     def __init__(self, job_error: JobError) -> None:
@@ -24,9 +24,9 @@ class PushdownTaskError(AirflowException):
         return self.job_error.code
 
     def __str__(self) -> str:
-        head = self.job_error.error_class or self.job_error.code.value
+        head = self.job_error.error_class
         line = " ".join(self.job_error.message.split())
-        return line if line.startswith(head) else f"{head}: {line}"
+        return line if head is None or line.startswith(head) else f"{head}: {line}"
 
 
 class FinalPushdownError(PushdownTaskError, AirflowFailException):

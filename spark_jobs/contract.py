@@ -7,7 +7,7 @@ versioned spec in, a small, versioned result out, errors as data) follows dagste
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -20,6 +20,8 @@ from spark_jobs.message import Message as _Message
 from spark_jobs.remote_spec import REMOTE, RemoteConnection
 from spark_jobs.remote_spec import RemoteSourceSpec as RemoteSourceSpec  # part of the contract, defined apart
 
+ONLY_SOURCE = "source"
+"""Name of the source of operators that have one: its errors name the operator's parameters alone."""
 LONGEST_CONJUNCT = 1_000
 """Characters of a conjunct that a report shows."""
 CONTRACT_VERSION = 1
@@ -137,11 +139,14 @@ class SourceSpec(_Message):
     implicit_names: dict[str, str] = Field(default_factory=dict)
     implicit_columns: tuple[str, ...] = ()
 
-    @field_validator("format")
+    @field_validator("format", mode="before")
     @classmethod
-    def _of_files(cls, given: SourceFormat) -> SourceFormat:
-        if given is SourceFormat.REMOTE:
+    def _of_files(cls, given: object) -> object:
+        known = [name.value for name in SourceFormat if name is not SourceFormat.REMOTE]
+        if given == REMOTE:
             raise ValueError("a remote table has no path; declare it as a remote source, with a `table` or a `query`")
+        if given not in known:
+            raise ValueError(f"Input should be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
         return given
 
     @model_validator(mode="after")
@@ -334,6 +339,11 @@ class SourceReport(_Message):
     notes: tuple[str, ...] = ()
 
     @property
+    def has_size(self) -> bool:
+        """Whether `bytes_total` is known: databases may not tell the size of a table, which is then 0."""
+        return bool(self.bytes_total or self.files_total)
+
+    @property
     def pushed(self) -> tuple[str, ...]:
         """Conjuncts that the source takes over, wholly or in part, as SQL."""
         return tuple(c.sql for c in self.conjuncts if c.exactness is not Exactness.UNSUPPORTED)
@@ -397,9 +407,14 @@ class JobResult(_Message):
 
     @property
     def bytes_read(self) -> int | None:
-        """Bytes that all sources read together; None where that is known of none."""
-        counts = [source.bytes_read for source in self.sources.values() if source.bytes_read is not None]
-        return sum(counts) if counts else None
+        """Bytes that all sources read together; None unless that is known of each."""
+        return _total([source.bytes_read for source in self.sources.values()])
+
+    @property
+    def bytes_total(self) -> int | None:
+        """Bytes that all sources have; None unless that is known of each."""
+        sizes = [source.bytes_total if source.has_size else None for source in self.sources.values()]
+        return _total(sizes)
 
     def as_xcom(self) -> dict[str, object]:
         """The result as a small JSON dict; per source with the derived `pushed` and `residual` lists."""
@@ -416,6 +431,12 @@ class JobResult(_Message):
         if isinstance(sources, Mapping):
             sources = {name: _without_derived(source) for name, source in sources.items()}
         return cls.model_validate({**data, "sources": sources})
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """The sum of the counts; None where one is not known, or where there is none."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def _without_derived(source: object) -> object:

@@ -113,7 +113,7 @@ def evolve(
     except NoSchemasError as problem:
         if source.on_missing_column is OnMissingColumn.ERROR:
             raise BadSpecError(
-                f"source {source.name!r}: on_missing_column='error' cannot be kept: {problem}; give 'null'"
+                f"{source.parameter('on_missing_column')}: 'error' cannot be kept: {problem}; give 'null'"
             ) from problem
         return Evolution(rules, notes=(f"the columns of single files are not known: {problem}",))
     if not files:

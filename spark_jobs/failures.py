@@ -44,6 +44,12 @@ _DENIALS = frozenset(
         "org.apache.hadoop.security.AccessControlException",
     }
 )
+_NO_DIRECTORY = (
+    "Mkdirs failed to create ",
+    "Parent path is not a directory: ",
+    "Destination exists and is not a directory: ",
+)
+"""What Hadoop's file systems say where they cannot make a directory."""
 _TRUNCATED = ("Unexpected end of input stream", "Unexpected end of ZLIB", "Compressed file ended")
 
 _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
@@ -61,6 +67,8 @@ _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
     "INVALID_WHERE_CONDITION": ErrorCode.BAD_PREDICATE,
     "DATA_SOURCE_NOT_FOUND": ErrorCode.BAD_SPEC,
     "CODEC_NOT_AVAILABLE": ErrorCode.BAD_SPEC,
+    "INVALID_DRIVER_MEMORY": ErrorCode.BAD_SPEC,
+    "INVALID_EXECUTOR_MEMORY": ErrorCode.BAD_SPEC,
     "UNSUPPORTED_DATATYPE": ErrorCode.BAD_SCHEMA,
     "INVALID_SCHEMA": ErrorCode.BAD_SCHEMA,
     "UNABLE_TO_INFER_SCHEMA": ErrorCode.BAD_SCHEMA,
@@ -204,14 +212,14 @@ def _own_error(chain: Sequence[_Link]) -> _Finding | None:
     if own is None:
         return None
     condition = next((link.condition for link in chain if link.condition), None)
-    return _Finding(own.code, str(own), condition or type(own).__name__)
+    return _Finding(own.code, str(own), condition)
 
 
 def _invalid_spec(chain: Sequence[_Link]) -> _Finding | None:
     for link in chain:
         if isinstance(link.python, ValidationError):
             problems = [
-                f"{_place(problem['loc']) or 'spec'}: {problem['msg']}"
+                f"{_place(problem['loc']) or 'spec'}: {problem['msg'].removeprefix('Value error, ')}"
                 for problem in link.python.errors(include_url=False, include_input=False)
             ]
             return _Finding(ErrorCode.BAD_SPEC, f"the job spec is not valid: {'; '.join(problems)}", link.kind)
@@ -281,6 +289,15 @@ def _access_denied(chain: Sequence[_Link]) -> _Finding | None:
     return None
 
 
+def _no_directory(chain: Sequence[_Link]) -> _Finding | None:
+    """A directory that cannot be made: a file is in the way, or the job may not write there."""
+    for link in chain:
+        if link.message.startswith(_NO_DIRECTORY):
+            message = f"{_sentence(link.message)}; choose a path below a directory that the job may write to"
+            return _Finding(ErrorCode.BAD_SPEC, message, link.kind)
+    return None
+
+
 def _database_failed(chain: Sequence[_Link]) -> _Finding | None:
     """What a database says through Spark's JDBC source; that its table may be read was found out before."""
     for link in chain:
@@ -302,7 +319,7 @@ def _unreadable_file(chain: Sequence[_Link]) -> _Finding | None:
             if any(text in cause.message for text in _TRUNCATED):
                 reason = f"its compressed data ends too early{_at_end(path)}; the file is truncated"
             elif cause.message == "not a gzip file":
-                reason = "it is named like a gzip file but is none, from byte 0 on"
+                reason = "it is not a gzip file, or has other bytes after its compressed data"
             return _Finding(ErrorCode.UNREADABLE_FILE, f"cannot read {location(path)}: {reason}", link.condition)
     return None
 
@@ -384,6 +401,7 @@ _RULES: tuple[_Rule, ...] = (
     _stopped,
     _worker_killed,
     _access_denied,
+    _no_directory,
     _database_failed,
     _unreadable_file,
     _bad_text,

@@ -18,6 +18,8 @@ class QueryWatch:
         self._spark = spark
         self.store: JavaObject = spark._jsparkSession.sharedState().statusStore()
         """Spark's `SQLAppStatusStore`."""
+        # The store learns of a query a moment after the query starts.
+        wait_for_events(spark)
         self._before = max(map(query_number, elements(self.store.executionsList().takeRight(1))), default=-1)
 
     def queries(self) -> list[JavaObject]:

@@ -16,7 +16,7 @@ from spark_jobs.folding import folding
 from spark_jobs.predicates.parse import conjuncts, parse_predicate
 from spark_jobs.projection.resolve import Projection, resolve
 from spark_jobs.readers.predicate_settings import misread
-from spark_jobs.readers.protocol import RemoteSource, ScanRequest, TableStatistics, unsupported
+from spark_jobs.readers.protocol import RemoteSource, ScanRequest, TableStatistics, undivided, unsupported
 from spark_jobs.readers.remote.address import address_of
 from spark_jobs.readers.remote.catalog import described
 from spark_jobs.readers.remote.classify import Classified, classify
@@ -132,7 +132,7 @@ class OpenedRemote(OpenedSource):
 
     def _classified(self, request: ScanRequest) -> Classified:
         """What the database can evaluate of the predicate as Spark would."""
-        if request.predicate is None or not self._remote.spec.filter_pushdown:
+        if request.predicate is None or not self._remote.spec.filter_pushdown or undivided(request.where):
             return _nothing(self._table.dialect)
         alike = misread(self._spark, request.where or "") is None
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=folding(self._spark))
@@ -156,7 +156,7 @@ class OpenedRemote(OpenedSource):
         if request.predicate is None:
             return (unsupported(request.where, "the predicate is beyond the parser, Spark alone evaluates it"),)
         parts = (part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
-        return tuple(unsupported(part, "nothing is pushed") for part in parts)
+        return tuple(unsupported(part, undivided(request.where) or "nothing is pushed") for part in parts)
 
 
 def _named(table: RemoteTable) -> str:

@@ -16,6 +16,7 @@ from types import FrameType
 
 from pydantic import ValidationError
 from pyspark import SparkConf, SparkContext
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import (
@@ -31,6 +32,7 @@ from spark_jobs.contract import (
 from spark_jobs.errors import BadSpecError
 from spark_jobs.failures import classify
 from spark_jobs.filesystem import open_files
+from spark_jobs.gateway import java_class
 from spark_jobs.output.checks import refuse_failed
 from spark_jobs.output.files import FileOutput, open_output
 from spark_jobs.preflight import begin_check, needs_python
@@ -38,6 +40,7 @@ from spark_jobs.readers.start import begin
 from spark_jobs.report import render_text
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
+from spark_jobs.versions import unsupported_spark
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -46,6 +49,9 @@ _QUIET = {
 }
 """Settings of the session that the submission and the spec may change."""
 
+_LOOKS_FOR_METADATA = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+"""Looks for the metadata of a streaming query below each path, and warns with a stack trace that a glob does not exist.
+A path that does not exist fails the job anyway."""
 _SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
 _REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 _LOCAL_SCHEME = re.compile(r"^file:/+")
@@ -86,6 +92,8 @@ class JobRun:
 
         The file of secrets is gone before Spark starts, unless `keep_secrets`.
         """
+        if problem := unsupported_spark(pyspark_version):
+            raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
             self._secrets = read_secrets(Path(self._spec.secrets_path), keep=keep_secrets)
         spark = _start_spark(self._spec.conf)
@@ -256,7 +264,15 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
             builder = builder.config(key, value)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    _silence(spark, _LOOKS_FOR_METADATA)
+    return spark
+
+
+def _silence(spark: SparkSession, logger: str) -> None:
+    """Let a logger of the JVM pass errors alone."""
+    level = java_class(spark, "org.apache.logging.log4j.Level").toLevel("ERROR")
+    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
 
 
 def _run_through(frame: DataFrame) -> None:

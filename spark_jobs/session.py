@@ -78,7 +78,8 @@ class PushdownSession:
             )
         except ValidationError as problem:
             first = problem.errors()[0]
-            raise BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from problem
+            said = first["msg"].removeprefix("Value error, ")
+            raise BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {said}") from problem
         self.add(name, spec)
 
     def add_remote(self, name: str, connection: Mapping[str, object], **table: object) -> None:

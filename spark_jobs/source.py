@@ -37,11 +37,13 @@ from spark_jobs.readers.facts import listed_facts
 from spark_jobs.readers.files import decoded, file_columns, input_uris, partition_columns
 from spark_jobs.readers.malformed import CORRUPT_OPTION, MalformedLines, corrupt_column, left_for_counting
 from spark_jobs.readers.parquet_schema import with_footers_schema
-from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only
+from spark_jobs.readers.protocol import AnySource, Scan, ScanRequest, Source, spark_only, undivided
 from spark_jobs.readers.share import shares
 from spark_jobs.scans import PlannedScan as PlannedScan  # what planning gives, defined apart
 from spark_jobs.scans import leaner, listing_remarks, planned
 
+_ABOUT_SCHEMAS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
+"""Spark's conditions for a declared schema that a format cannot have, and for files without a schema of their own."""
 _OPENED_AT_ONCE = 4
 """Sources of files that are opened side by side: mostly they wait for listings, footers and small jobs."""
 
@@ -75,7 +77,7 @@ class OpenedSource:
         if (reason := self._left_to_spark()) is not None:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
-                    f"source {source.name!r}: on_missing_column='error' cannot be kept: {reason}; give 'null'"
+                    f"{source.parameter('on_missing_column')}: 'error' cannot be kept: {reason}; give 'null'"
                 )
             rules = Rules(source.on_schema_conflict, self._case_sensitive, guessed=True)
             return Evolution(rules, notes=(f"the columns of single files are not known: {reason}",))
@@ -132,12 +134,12 @@ class OpenedSource:
             else:
                 reader = with_footers_schema(self._spark, reader, source)
         except (AnalysisException, ParseException) as problem:
-            about = f"schema of source {source.name!r}"
-            raise typed(problem, about=about, text_error=ErrorCode.BAD_SCHEMA) from problem
+            raise typed(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about=f"source {source.name!r}") from problem
+            parameter = "schema" if problem.getCondition() in _ABOUT_SCHEMAS else "path"
+            raise typed(problem, about=source.parameter(parameter)) from problem
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self._source.format
@@ -233,7 +235,10 @@ class OpenedSource:
             predicate,
             pruned,
             self.fill() if implicit else None,
-            spark_only(where) or self._left_to_spark() or left_for_counting(self._source.max_malformed),
+            spark_only(where)
+            or undivided(where)
+            or self._left_to_spark()
+            or left_for_counting(self._source.max_malformed),
         )
 
     def _left_to_spark(self) -> str | None:
@@ -345,8 +350,8 @@ class OpenedSource:
             opened = OpenedSource(self._spark, share.source(self._source), self)
             asked = share.request(request, opened._source, mentioned)
             scans.append(opened.planned(replace(asked, loaded=partial(getattr, opened, "native")), notes))
-        here = [field for field in inside.fields if field.name in request.columns]
-        wanted = StructType([*request.read_schema.fields, *here])
+        read = {field.name: field for field in (*inside.fields, *request.read_schema.fields)}
+        wanted = StructType([read[name] for name in request.columns])
 
         def together(chosen: Iterable[Scan]) -> ApartScan:
             parts = [PartScan(scan, share.delivered(request)) for scan, share in zip(chosen, found, strict=True)]

@@ -70,7 +70,7 @@ class SqlPlanner:
         opened = open_source(self._spark, source)
         where = self._where(sql, tree, opened)
         request, notes = opened.query_request(tree, where, lost_words(sql, tree))
-        request = replace(request, spark_only=spark_only(sql))
+        request = replace(request, spark_only=request.spark_only or spark_only(sql))
 
         def shaped(frame: DataFrame) -> DataFrame:
             with self._views.under(source.name, frame):

@@ -21,13 +21,30 @@ _CONTINUED = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Excep
 # exception of the JVM, an exception printed bare (the last line of a Python traceback is one), the shell's complaint,
 # an error that was logged.
 _CAUSES = (
-    re.compile(r"^(?P<cause>Invalid (?:initial|maximum) heap size: .+)"),
+    re.compile(
+        r"^(?P<cause>(?:Invalid (?:initial|maximum) heap size: |Too small (?:initial|maximum) heap|"
+        r"Could not reserve enough space for ).*)"
+    ),
     re.compile(r"^(?:Error|Exception): (?P<cause>.+)"),
     re.compile(r'^Exception in thread "[^"]*" (?P<cause>.+)'),
     re.compile(r"^(?P<cause>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)"),
     re.compile(r"^(?P<cause>.+: (?:line \d+: .+|command not found|No such file or directory|Permission denied))$"),
     re.compile(r"^\d\S+ \S+ (?:ERROR|FATAL) \S+ (?P<cause>.+)"),
 )
+
+_REFUSALS = (
+    (
+        re.compile(r"heap size: |^Too small .* heap|^Could not reserve enough space|Driver memory must be"),
+        "driver_memory: {cause}; give a size that Java takes and the machine has, such as '2g'",
+    ),
+    (re.compile(r"Executor memory must be"), "executor_memory: {cause}; give a size such as '2g'"),
+    (
+        re.compile(r"^(?:ModuleNotFoundError|ImportError): "),
+        "spark_python: the job cannot run in its Python environment ({cause}); install the libraries of "
+        "spark_jobs/requirements.txt there, and pyspark rather than pyspark-client",
+    ),
+)
+"""Causes that another try would meet again, and what to do about them."""
 
 _MAX_CAUSE = 500
 
@@ -58,6 +75,12 @@ class JobOutput:
     def cause(self) -> str:
         """The line that says best why the job failed; the last line if none says it."""
         return next((cause for cause in self._causes if cause is not None), self._last)[:_MAX_CAUSE]
+
+    @property
+    def refusal(self) -> str | None:
+        """The parameter that made the job fail and what to do about it; None if the task may succeed the next time."""
+        cause = self.cause
+        return next((advice.format(cause=cause) for pattern, advice in _REFUSALS if pattern.search(cause)), None)
 
     def _remember(self, line: str) -> None:
         """Keep the first line of each kind: later ones tend to be consequences."""

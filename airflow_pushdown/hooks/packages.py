@@ -12,6 +12,7 @@ from pathlib import Path
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.environment import SparkInstallation
 from spark_jobs.contract import JobSpec, ReaderChoice, SourceFormat, SourceSpec
+from spark_jobs.versions import unsupported_spark
 
 _AVRO = "spark-avro"
 _AVRO_CLASS = "org/apache/spark/sql/avro/AvroFileFormat.class"
@@ -47,7 +48,7 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
     jars = spark_jars(installation)
     if any(_holds_avro(jar) for jar in jars):
         return given.packages
-    release = next((match for jar in jars if (match := _CORE_JAR.fullmatch(jar.name))), None)
+    release = _release(jars)
     if release is None:
         raise config_error(
             "packages: format 'avro' with reader='spark', or as output_format, needs org.apache.spark:spark-avro, and "
@@ -56,6 +57,19 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
     avro = f"org.apache.spark:{_AVRO}_{release['scala']}:{release['spark']}"
     # On the command line packages take the place of configured ones.
     return ",".join(filter(None, (given.packages or settings.get(_PACKAGES), avro)))
+
+
+def require_supported_spark(installation: SparkInstallation) -> None:
+    """Raise `ConfigError` if an installation's jars are of a release of Spark that jobs do not run on."""
+    release = _release(spark_jars(installation))
+    if release is not None and (problem := unsupported_spark(release["spark"])):
+        parameter = "spark_home" if installation.home is not None else "spark_python"
+        raise config_error(f"{parameter}: {installation.binary}: {problem}")
+
+
+def _release(jars: Iterable[Path]) -> re.Match[str] | None:
+    """The versions of Scala and Spark that the jars of an installation are of, None where they do not tell."""
+    return next((match for jar in jars if (match := _CORE_JAR.fullmatch(jar.name))), None)
 
 
 def _uses_spark_s_avro(spec: JobSpec) -> bool:

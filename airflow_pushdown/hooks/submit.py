@@ -28,7 +28,7 @@ from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.output import JobOutput
-from airflow_pushdown.hooks.packages import GivenJars, packages_for
+from airflow_pushdown.hooks.packages import GivenJars, packages_for, require_supported_spark
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialise_all
@@ -116,6 +116,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             spark_python=submission.spark_python,
             environ=os.environ,
         )
+        require_supported_spark(self._installation)
         given = GivenJars(
             self._packages, self._jars, self._driver_class_path, serialise_all(conf), self._properties_file
         )
@@ -238,6 +239,8 @@ class PushdownSubmitHook(SparkSubmitHook):
             return
         if number is not None:
             raise _driver_killed(number, returncode)
+        if returncode and (refusal := self._output.refusal):
+            raise config_error(refusal)
         if returncode:
             raise _submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
         if self._spark_exit_code:

@@ -8,9 +8,7 @@ from typing import Any
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
-from spark_jobs.contract import OrcOptions, QuerySpec, SourceFormat, SourceSpec
-
-_SOURCE = "source"
+from spark_jobs.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
@@ -61,12 +59,12 @@ class PushdownFilesOperator(PushdownBaseOperator):
         """One source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
-                {"source": _SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
+                {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
             )
             source = SourceSpec.model_validate(self.source_fields())
         if source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})
-        return Question(sources={_SOURCE: source}, query=query)
+        return Question(sources={ONLY_SOURCE: source}, query=query)
 
     def source_fields(self) -> dict[str, object]:
         """The fields of the `SourceSpec`, from the rendered parameters."""

@@ -10,9 +10,7 @@ from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
-from spark_jobs.contract import QuerySpec, RemoteSourceSpec, SecretValues
-
-_SOURCE = "source"
+from spark_jobs.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
 
 
 class RemoteScanOperator(PushdownBaseOperator):
@@ -125,7 +123,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         """One table, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
-                {"source": _SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
+                {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
             )
             source = RemoteSourceSpec.model_validate(
                 {
@@ -144,9 +142,9 @@ class RemoteScanOperator(PushdownBaseOperator):
                     "zero_dates_as_null": switch("zero_dates_as_null", self.zero_dates_as_null),
                 }
             )
-        return Question(sources={_SOURCE: source}, query=query)
+        return Question(sources={ONLY_SOURCE: source}, query=query)
 
     def _source_secrets(self) -> SecretValues:
         """How to reach the database, which no part of the job's description tells."""
         connection = airflow_connection("source_conn_id", str(self.source_conn_id))
-        return SecretValues(remote={_SOURCE: database_connection(connection)})
+        return SecretValues(remote={ONLY_SOURCE: database_connection(connection)})

@@ -41,6 +41,8 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
     except ValidationError as error:
         lines = []
         for details in error.errors(include_url=False, include_context=False):
+            if details["type"] == "extra_forbidden":
+                details["msg"] = "there is no such parameter"
             where = details["loc"]
             head = str(where[0]) if where else ""
             parameter = ".".join([names.get(head, head), *map(str, where[1:])])
@@ -48,7 +50,8 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
             # A check of several parameters names them itself.
             name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
             lines.append(f"{name}{said}{shown(details['input'])}")
-        raise config_error("; ".join(lines)) from error
+        # Pydantic's own words would follow the line, with the names of its models and addresses of its pages.
+        raise config_error("; ".join(lines)) from None
 
 
 def shown(value: object) -> str:

@@ -64,6 +64,7 @@ class AsWritten:
 def _scan(name: str, opened: OpenedSource, source: AnySource, sql: str, reason: str) -> NamedScan:
     """A scan of all columns and rows of a source."""
     projection = opened.projection(None)
-    request = replace(opened.request(projection, None), spark_only=spark_only(sql))
+    request = opened.request(projection, None)
+    request = replace(request, spark_only=request.spark_only or spark_only(sql))
     planned = opened.planned(request, (*projection.notes, reason))
     return NamedScan(source.name, name, planned, planned.scan)

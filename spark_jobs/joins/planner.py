@@ -70,7 +70,7 @@ class _Request:
         implicit = tuple(sorted({*request.implicit, *self.implicit}))
         if implicit:
             request = replace(request, implicit=implicit, fill=place.source.fill())
-        request = replace(request, spark_only=self.spark_only)
+        request = replace(request, spark_only=request.spark_only or self.spark_only)
         notes = tuple(reduction.note for reduction in reductions)
         planned = place.source.planned(request, (*projection.notes, *notes))
         return NamedScan(place.key, place.view, planned, planned.scan)

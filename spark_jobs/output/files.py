@@ -57,8 +57,17 @@ class FileOutput:
         An earlier attempt of the same run that still writes can commit nothing from here on.
 
         Raises OutputExistsError if the output exists and the mode forbids touching it, BadSpecError if it has other
-        partition columns.
+        partition columns or the job may not write beside it.
         """
+        try:
+            return self._prepare()
+        except (FileExistsError, NotADirectoryError, PermissionError) as problem:
+            raise BadSpecError(
+                f"output.path: cannot write beside {self.paths.output}: {problem.strerror or problem}; choose a path "
+                "below a directory that the job may write to"
+            ) from problem
+
+    def _prepare(self) -> bool:
         with self._log.locked():
             # Under the lock: an earlier attempt of this run may be about to commit.
             self._files.delete(self.paths.staging)

@@ -25,6 +25,14 @@ _BEFORE_OPERANDS = re.compile(
 Tree = TypeVar("Tree", bound=exp.Expr)
 _OF_ITS_FILE = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
 
+_ROW_FUNCTIONS = (
+    *("assert_true", "raise_error", "reflect", "try_reflect", "java_method"),
+    *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle"),
+    *("monotonically_increasing_id", "spark_partition_id"),
+)
+"""Functions that do something on a row, and functions whose value depends on the rows before it."""
+_ROW_CALL = re.compile(rf"\b(?:{'|'.join(_ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
+
 
 def parse_predicate(text: str) -> exp.Expr | None:
     """Return the AST of a Spark SQL predicate, or None where sqlglot cannot read it, or reads it otherwise than Spark.
@@ -93,6 +101,17 @@ def _ends_operand(token: Token) -> bool:
 def asks_of_its_file(text: str) -> bool:
     """Whether SQL may ask for what only the rows of Spark's own readers know: the file that they come from."""
     return _OF_ITS_FILE.search(text) is not None
+
+
+def needs_every_row(text: str) -> bool:
+    """Whether a predicate may have effects or values that change where other conjuncts drop rows before.
+
+    >>> needs_every_row("assert_true(a > 0) IS NULL AND b = 1"), needs_every_row("uuid = 'x' AND b = 1")
+    (True, False)
+    """
+    # Names are found in lists of thousands of values far sooner than words are.
+    lowered = text.lower()
+    return any(name in lowered for name in _ROW_FUNCTIONS) and _ROW_CALL.search(text) is not None
 
 
 def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:

@@ -162,16 +162,16 @@ def place_of(uri: str) -> str:
     return location(decoded(uri)).rpartition("/")[0]
 
 
-def constant_columns(request: ScanRequest, uris: Sequence[str]) -> list[str]:
-    """Select items for the partition columns asked for: partition number k of the frame is of the file `uris[k]`."""
+def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:
+    """Select items by name for the partition columns asked for: partition k of the frame is of the file `uris[k]`."""
     found = request.directories
     if found is None:
-        return []
-    items = []
+        return {}
+    items = {}
     for number, field in enumerate(found.fields.fields):
         if field.name in request.columns:
             values = [found.values[place_of(uri)][number] for uri in uris]
-            items.append(f"{_chosen(values, sql_type(field.dataType))} AS {quote_name(field.name)}")
+            items[field.name] = f"{_chosen(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
     return items
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import bz2
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
-from isal import igzip, igzip_lib
+from isal import igzip_lib
 
-from spark_jobs.errors import AccessDeniedError, MissingPathError, UnreadableFileError
+from spark_jobs.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
 from spark_jobs.readers.files import Compression, Split
 from spark_jobs.readers.storage import RangeFile
 
@@ -23,8 +23,34 @@ _GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  
 _BOM = b"\xef\xbb\xbf"
 
 
+_STORED = 64 << 10
+"""Bytes of a compressed file that are read at a time."""
+
+
 class _Stream(Protocol):
     def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class _Decompressor(Protocol):
+    """What the decompressors of the bz2 module and of igzip_lib have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes: ...
+
+
+_DECOMPRESSORS: Mapping[Compression, Callable[[], _Decompressor]] = {
+    Compression.GZIP: partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP),
+    Compression.BZIP2: bz2.BZ2Decompressor,
+}
+"""Makes what decompresses one member of a file, by how the file is compressed."""
 
 
 class Window:
@@ -52,7 +78,9 @@ class LineReader:
     def windows(self) -> Iterator[Window]:
         """Windows in file order; the same object each time, valid until the next one is asked for.
 
-        Raises MissingPathError, UnreadableFileError, or AccessDeniedError where the file may not be read.
+        Raises MissingPathError, AccessDeniedError where the file may not be read, and UnreadableFileError where the
+        storage fails. Raises UnsafeInputError for contents that only Spark's reader can judge: lines that are too long
+        for a window, and damaged compressed data.
         """
         split = self._split
         try:
@@ -66,11 +94,12 @@ class LineReader:
             raise AccessDeniedError(
                 f"cannot read {split.path}: {problem}; let the job's credentials read it, or leave it out of `path`"
             ) from problem
-        except (EOFError, zlib.error, _GZIP_ERROR, igzip.BadGzipFile, OSError, pa.ArrowException) as problem:
-            raise UnreadableFileError(
-                f"cannot read {split.path} near byte {split.start + self.bytes_read}: {problem}; "
-                "replace the file, or leave it out of `path`"
-            ) from problem
+        except (EOFError, OSError, _GZIP_ERROR, pa.ArrowException) as problem:
+            where = f"{split.path} near byte {split.start + self.bytes_read}: {problem}"
+            if isinstance(problem, OSError) and split.compression is Compression.NONE:
+                message = f"cannot read {where}; replace the file, or leave it out of `path`"
+                raise UnreadableFileError(message) from problem
+            raise UnsafeInputError(f"{where}; read it with reader='spark'") from problem
 
     def _compressed(self) -> Iterator[Window]:
         split = self._split
@@ -97,15 +126,44 @@ class LineReader:
 
 @contextmanager
 def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
-    if compression is Compression.GZIP:
-        with igzip.GzipFile(fileobj=raw) as stream:  # type: ignore[no-untyped-call]
-            yield stream
-    elif compression is Compression.BZIP2:
-        with bz2.BZ2File(raw) as stream:
-            yield stream
-    else:
+    if compression is Compression.ZSTD:
         with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
             yield stream
+    else:
+        yield _Members(raw, _DECOMPRESSORS[compression])
+
+
+class _Members:
+    """The contents of compressed members that follow each other with nothing between them.
+
+    The modules gzip and bz2 read less strictly than Spark: they skip zero bytes after a member of gzip, and take any
+    other bytes after a member of bzip2 for the end of the file.
+    """
+
+    def __init__(self, raw: RangeFile, begin: Callable[[], _Decompressor]) -> None:
+        self._raw = raw
+        self._begin = begin
+        self._member: _Decompressor | None = None
+        self._pending = b""
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the buffer, or a part of it; 0 at the end of the file. Raises EOFError inside a member."""
+        while True:
+            if not self._pending and (self._member is None or self._member.needs_input):
+                self._pending = self._raw.read(_STORED)
+                if not self._pending:
+                    if self._member is None:
+                        return 0
+                    raise EOFError("the compressed data ends too early")
+            if self._member is None:
+                self._member = self._begin()
+            content = self._member.decompress(self._pending, len(buffer))
+            self._pending = b""
+            if self._member.eof:
+                self._pending, self._member = self._member.unused_data, None
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
 
 
 class _Filler:

@@ -14,7 +14,7 @@ from spark_jobs.predicates.parse import conjuncts
 from spark_jobs.projection.paths import quote_name
 from spark_jobs.readers.avro.rebase import rebase_mode
 from spark_jobs.readers.files import decoded, input_files, input_uris
-from spark_jobs.readers.protocol import ScanRequest, unsupported
+from spark_jobs.readers.protocol import ScanRequest, undivided, unsupported
 from spark_jobs.readers.storage import LOCAL
 
 _LONGEST_ASKED = 10_000
@@ -24,12 +24,16 @@ _MOST_ASKED = 32
 _MANY_CONSTANTS = 500
 """Constants of a predicate from which on Spark's filter behind the reader is the faster: the readers that build row by
 row compare them one by one for each row, the filter looks values up. TPC-H's lineitem, 16 columns."""
-_ROW_BY_ROW = {
+_FILTERS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
     SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",
     SourceFormat.AVRO: "spark.sql.avro.filterPushdown.enabled",
+    SourceFormat.ORC: "spark.sql.orc.filterPushdown",
+    SourceFormat.PARQUET: "spark.sql.parquet.filterPushdown",
 }
-"""What switches filters in these readers."""
+"""What switches filters in Spark's readers."""
+_ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
+"""Formats whose readers apply the filters to each row."""
 _DECIDES = "as it decides"
 
 
@@ -48,15 +52,30 @@ class NativeScan:
         """Not of ORC files: Spark leaves out what they read by vectored reads, which is nearly all."""
         return self._request.source.format is not SourceFormat.ORC
 
-    @cached_property
+    @property
     def settings(self) -> Mapping[str, str]:
-        """No filters in readers that compare many constants row by row, unless Spark's reader was asked for."""
+        """What keeps Spark's reader from filtering, where it should not."""
+        return {} if self._unfiltered is None else {_FILTERS[self._request.source.format]: "false"}
+
+    @cached_property
+    def _unfiltered(self) -> str | None:
+        """Why Spark's reader should not filter, None where it may."""
         source, predicate = self._request.source, self._request.predicate
-        key = _ROW_BY_ROW.get(source.format)
-        if key is None or predicate is None or source.reader is ReaderChoice.SPARK or not source.filter_pushdown:
-            return {}
-        constants = sum(1 for _ in predicate.find_all(exp.Literal))
-        return {} if constants < _MANY_CONSTANTS or self._spares_failures() else {key: "false"}
+        if source.format not in _FILTERS:
+            return None
+        if not source.filter_pushdown:
+            return "turned off"
+        if self._request.malformed is not None:
+            return "every line is parsed, since malformed ones are counted"
+        if source.reader is ReaderChoice.SPARK:
+            return None
+        if reason := undivided(self._request.where):
+            return reason
+        if source.format not in _ROW_BY_ROW or predicate is None or self._spares_failures():
+            return None
+        if sum(1 for _ in predicate.find_all(exp.Literal)) < _MANY_CONSTANTS:
+            return None
+        return "Spark's filter looks many constants up faster than its reader compares them"
 
     def _spares_failures(self) -> bool:
         """Whether values that fail a scan may stand in rows that filters in the reader leave out."""
@@ -108,12 +127,8 @@ class NativeScan:
         return tuple(self._conjunct(sql, is_asked=number < _MOST_ASKED) for number, sql in parts)
 
     def _conjunct(self, sql: str, *, is_asked: bool = True) -> ConjunctReport:
-        if self.settings:
-            return unsupported(sql, "Spark's filter looks many constants up faster than its reader compares them")
-        if not self._request.source.filter_pushdown:
-            return unsupported(sql, "turned off")
-        if self._request.malformed is not None:
-            return unsupported(sql, "every line is parsed, since malformed ones are counted")
+        if self._unfiltered is not None:
+            return unsupported(sql, self._unfiltered)
         pushed = self._pushed(sql) if is_asked else _DECIDES
         if not pushed:
             return unsupported(sql, "Spark does not push it into this format")

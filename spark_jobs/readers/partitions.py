@@ -47,9 +47,12 @@ def tasks_of(
 def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
     """Add the columns that are one value for a file to a frame whose partition number k is of the file `uris[k]`.
 
-    These are the implicit columns asked for, and those that directories `key=value` tell.
+    These are the implicit columns asked for, and those that directories `key=value` tell. The latter take their places
+    in the table: a column that the files have too stands where the files have it.
     """
-    added = constant_columns(request, uris)
-    if request.fill is not None:
-        added += request.fill.by_partition(request.implicit, list(map(decoded, uris)))
-    return frame.selectExpr(*map(quote_name, frame.columns), *added) if added else frame
+    constants = constant_columns(request, uris)
+    added = [] if request.fill is None else request.fill.by_partition(request.implicit, list(map(decoded, uris)))
+    if not constants and not added:
+        return frame
+    names = dict.fromkeys([*request.columns, *frame.columns])
+    return frame.selectExpr(*(constants.get(name, quote_name(name)) for name in names), *added)

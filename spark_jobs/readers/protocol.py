@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from spark_jobs.contract import (
+    ONLY_SOURCE,
     ConjunctReport,
     Exactness,
     OnMissingColumn,
@@ -21,7 +22,7 @@ from spark_jobs.contract import (
     SourceFormat,
     SourceReport,
 )
-from spark_jobs.predicates.parse import asks_of_its_file
+from spark_jobs.predicates.parse import asks_of_its_file, needs_every_row
 from spark_jobs.projection.catalog import BUILT_IN, ImplicitCatalog
 from spark_jobs.projection.fill import ImplicitFill
 from spark_jobs.readers.malformed import MalformedLines
@@ -48,6 +49,10 @@ class Source:
     catalog: ImplicitCatalog = BUILT_IN
     cold: bool = False
     max_malformed: int | None = None
+
+    def parameter(self, name: str) -> str:
+        """Return a parameter of this source for a message, with the source's name if there may be others."""
+        return name if self.name == ONLY_SOURCE else f"{name} of source {self.name!r}"
 
 
 @dataclass(frozen=True)
@@ -238,6 +243,13 @@ def spark_only(sql: str | None) -> str | None:
     if sql is None or not asks_of_its_file(sql):
         return None
     return "input_file_name() and _metadata are known to the rows of Spark's own reader alone"
+
+
+def undivided(where: str | None) -> str | None:
+    """Why no conjunct of a predicate may drop rows before the others are evaluated, None where each may."""
+    if where is None or not needs_every_row(where):
+        return None
+    return "the predicate calls a function that must see every row, or whose value depends on the rows before"
 
 
 def unsupported(conjunct: str, reason: str) -> ConjunctReport:

@@ -53,8 +53,6 @@ _CSV = _COMMON | {
     "ignoretrailingwhitespace",
     "comment",
     "enforceschema",
-    "maxcolumns",
-    "maxcharspercolumn",
 }
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _BROKEN_ESCAPE = BytePattern(
@@ -87,7 +85,7 @@ def why_unsafe(
     known = _JSON if source_format is SourceFormat.JSON else _CSV
     unknown = sorted(key for key in options if key not in known)
     if unknown:
-        return f"option {unknown[0]} changes how a line may be written"
+        return f"option {unknown[0]} may change how Spark reads a line, or make it refuse one"
     for check in (_unsafe_common, _unsafe_csv if source_format is SourceFormat.CSV else _unsafe_json):
         if reason := check(options, schema):
             return reason

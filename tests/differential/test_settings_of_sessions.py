@@ -89,6 +89,25 @@ def test_columns_that_directories_tell_too_stay_in_their_place(
         session = PushdownSession(spark)
         session.add_source("data", path=str(tmp_path), format=form, options=options, reader=reader)
         assert shown(session.scan("data", where="id > 0 AND p > 1").df) == shown(native), reader
+        assert shown(session.sql("SELECT * FROM data WHERE id > 0 AND p > 1").df) == shown(native), reader
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s FROM data WHERE s = 'needle'",
+        "SELECT one.s FROM data one JOIN data other ON one.s = other.s WHERE one.s = 'needle'",
+    ],
+)
+def test_queries_leave_csv_columns_that_directories_have_too_to_spark(
+    spark: SparkSession, tmp_path: Path, query: str
+) -> None:
+    rows = spark.createDataFrame([(1, 5, "needle"), (2, 5, "hay")], "id int, p int, s string")
+    rows.coalesce(1).write.option("header", "true").csv(str(tmp_path / "p=1"))
+    session = PushdownSession(spark)
+    options = {"header": "true"}
+    session.add_source("data", path=str(tmp_path), format="csv", options=options, reader="pushdown")
+    assert [row.s for row in session.sql(query).run(lambda frame: frame.collect())] == ["needle"]
 
 
 @pytest.mark.parametrize("kind", ["decimal(5,0)", "decimal(20,0)"])

@@ -14,8 +14,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from spark_jobs.contract import ErrorCode, JobError, JobSpec
-from spark_jobs.errors import BadSchemaError, BadSpecError, PushdownError, UnreadableFileError, UnsafeInputError
+from spark_jobs.errors import (
+    BadSchemaError,
+    BadSpecError,
+    OutputExistsError,
+    PushdownError,
+    UnreadableFileError,
+    UnsafeInputError,
+)
 from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error, typed
+from spark_jobs.filesystem import HadoopFiles
 
 
 def failure(action: Callable[[], object]) -> BaseException:
@@ -65,12 +73,26 @@ def test_a_truncated_gzip_is_named_with_its_position(spark: SparkSession, trunca
     )
 
 
+@pytest.mark.parametrize("parent", ["a file", "/proc/none"])
+def test_a_directory_that_cannot_be_made_is_final(spark: SparkSession, tmp_path: Path, parent: str) -> None:
+    (tmp_path / "a file").touch()
+    path = tmp_path / parent / "out"
+    for action in (
+        lambda: HadoopFiles(spark).write_text(str(path), ""),
+        lambda: spark.range(1).write.json(str(path)),
+    ):
+        error = classified(action)
+        assert error.code is ErrorCode.BAD_SPEC
+        assert "choose a path below a directory that the job may write to" in error.message
+        assert str(tmp_path / parent) in error.message
+
+
 def test_what_is_no_gzip_is_named(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_text("a,b\n1,2\n" * 10)
     error = classified(lambda: spark.read.schema("a int").csv(str(path)).collect())
     assert error.code is ErrorCode.UNREADABLE_FILE
-    assert error.message == f"cannot read {path}: it is named like a gzip file but is none, from byte 0 on"
+    assert error.message == f"cannot read {path}: it is not a gzip file, or has other bytes after its compressed data"
 
 
 @pytest.mark.parametrize(
@@ -294,6 +316,16 @@ def test_an_invalid_spec_names_the_field_and_not_its_value() -> None:
     assert error.code is ErrorCode.BAD_SPEC
     assert error.message.startswith("the job spec is not valid: sources.s.format: Input should be 'json'")
     assert "secret-place" not in error.message
+
+
+def test_errors_of_ours_have_no_error_class_of_spark_s() -> None:
+    """Airflow puts the name of its exception before the message, and would show it twice."""
+    error = classify(OutputExistsError("output: /x exists already"))
+    assert (error.code, error.error_class, error.message) == (
+        ErrorCode.OUTPUT_EXISTS,
+        None,
+        "output: /x exists already",
+    )
 
 
 def test_what_nobody_expected_is_internal() -> None:

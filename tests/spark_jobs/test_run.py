@@ -126,6 +126,14 @@ def test_explaining_runs_nothing_and_uses_up_no_secrets(tmp_path: Path, job: dic
     assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
 
 
+def test_a_glob_is_read_without_a_warning(tmp_path: Path, job: dict[str, Any]) -> None:
+    job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]
+    done = command_line("explain", job, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "FileStreamSink" not in done.stderr
+    assert "FileNotFoundException" not in done.stderr
+
+
 def test_without_output_and_result_the_report_is_printed(tmp_path: Path, job: dict[str, Any]) -> None:
     del job["output"], job["result_path"]
     done = command_line("run", job, tmp_path)
@@ -222,3 +230,15 @@ def test_a_result_replaces_an_older_one_at_once(tmp_path: Path) -> None:
     write_result(f"file://{target}", JobResult(rows=7))
     assert JobResult.model_validate_json(target.read_text()).rows == 7
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_another_release_of_spark_is_refused_before_a_session_starts(
+    tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.run.pyspark_version", "4.0.1")
+    assert main(["--spec", str(saved(job, tmp_path))]) == 1
+    result = result_of(job)
+    assert result.application_id is None
+    assert result.error is not None
+    assert result.error.code is ErrorCode.BAD_SPEC
+    assert "jobs need Spark 4.3, and this is Spark 4.0.1" in result.error.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 from collections.abc import Sequence
@@ -11,7 +12,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.contract import SourceReport
-from spark_jobs.errors import BadPredicateError, BadSpecError, UnknownColumnError, UnreadableFileError
+from spark_jobs.errors import (
+    BadPredicateError,
+    BadSchemaError,
+    BadSpecError,
+    PushdownError,
+    UnknownColumnError,
+    UnreadableFileError,
+)
 from spark_jobs.failures import classify
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
@@ -250,6 +258,57 @@ def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_pat
     with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
         _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(_rows)
     assert classify(raised.value).code is UnreadableFileError.code
+
+
+@pytest.mark.parametrize(("name", "of_source"), [("source", ""), ("other", " of source 'other'")])
+def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
+    spark: SparkSession, tmp_path: Path, name: str, of_source: str
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source(name, path=str(tmp_path / "none"), format="json", schema="a int")
+    with pytest.raises(PushdownError, match=f"^path{of_source}: Path does not exist"):
+        session.scan(name)
+    session.add_source(name, path=str(tmp_path), format="json", schema="a nonsense(")
+    with pytest.raises(BadSchemaError, match=f"^schema{of_source}: "):
+        session.scan(name)
+
+
+def test_a_schema_that_text_files_cannot_have_is_named_as_such(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a line\n")
+    session = PushdownSession(spark)
+    session.add_source("source", path=str(tmp_path), format="text", schema="title int")
+    with pytest.raises(BadSpecError, match=r"^schema: The Text datasource doesn't support the column `title`"):
+        session.scan("source")
+
+
+def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's bzip2 reader skips such bytes, Python's takes them for the end of the file."""
+    member = bz2.compress(b'{"id":1}\n')
+    (tmp_path / "a.json.bz2").write_bytes(member + b"\0" * 20 + member)
+    rows, report = _both(spark, tmp_path, "id int", "id = 1")
+    assert len(rows) == 2
+    assert report.reader == "spark"
+
+
+def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"id":1}\n') + b"\0" * 512)
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        _flat(session, "id int", tmp_path, reader, "json")
+        with pytest.raises(Exception, match=r"a\.json\.gz") as raised:
+            session.scan("data", where="id = 1").run(_rows)
+        assert classify(raised.value).code is UnreadableFileError.code
+
+
+@pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
+def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_path: Path, option: str) -> None:
+    """Spark fails on a line beyond the limit, also where the predicate would drop that line."""
+    (tmp_path / "a.csv").write_text("1,needle\n2,x,too,many\n")
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        _flat(session, "a int, b string", tmp_path, reader, "csv", **{option: "3"})
+        with pytest.raises(Exception, match="Index 3 out of bounds"):
+            session.scan("data", where="b = 'needle'").run(_rows)
 
 
 def _late(line: bytes) -> bytes:

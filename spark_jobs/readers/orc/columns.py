@@ -44,18 +44,28 @@ class Matched:
 
 
 def matched(
-    tail: FileTail, wanted: Sequence[pa.Field], positions: Sequence[int], *, case_sensitive: bool
+    tail: FileTail,
+    wanted: Sequence[pa.Field],
+    positions: Sequence[int],
+    *,
+    case_sensitive: bool,
+    declared: int | None = None,
 ) -> list[Matched]:
     """Find the wanted columns in a file, by name, or by position in files without real names.
 
-    `positions` are the columns' places in the table. Raises SchemaConflictError where a name fits two columns, and
-    UnsafeInputError for types that only Spark's reader converts.
+    `positions` are the columns' places in the table, and `declared` is the number of columns that the table has in its
+    files, None where that is not known. Raises SchemaConflictError where a name fits two columns, and UnsafeInputError
+    for files that Spark's reader may refuse and for types that only Spark's reader converts.
     """
     names = tail.top_level
     if not names:
         raise UnsafeInputError("it has no columns, and Spark takes such a file for one without rows")
     if all(map(_POSITIONAL.fullmatch, names)):
         ids = list(names.values())
+        if declared is not None and len(ids) > declared:
+            raise UnsafeInputError(
+                f"it has {len(ids)} columns without real names and the schema has {declared}, which Spark does not read"
+            )
         found = [ids[place] if place < len(ids) else None for place in positions]
     elif all(name.startswith(_MAYBE_POSITIONAL) for name in names):
         raise UnsafeInputError("all its columns' names begin with _col, which Spark reads partly by position")

@@ -172,6 +172,7 @@ def _query(spark: SparkSession, request: ScanRequest, filtered: VectorFilter | N
         request.source.orc.min_seek_size,
         conf(spark, "spark.sql.caseSensitive", "false") == "true",
         jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
+        len(places),
     )
 
 

@@ -32,7 +32,7 @@ class OrcQuery:
     """What is wanted of every file: the table's columns that are read, and their places in the table.
 
     `filter` is what all rows must pass, None for all rows; `partial_reads` as in `plan_reads`; `min_seek` in bytes;
-    `zone` is the JVM's.
+    `zone` is the JVM's; `declared` as in `matched`.
     """
 
     schema: pa.Schema
@@ -42,6 +42,7 @@ class OrcQuery:
     min_seek: int
     case_sensitive: bool
     zone: Zone = UTC
+    declared: int | None = None
 
     @property
     def filter_names(self) -> frozenset[str]:
@@ -50,7 +51,9 @@ class OrcQuery:
 
     def of(self, tail: FileTail) -> Wanted:
         """What is wanted of one file."""
-        columns = matched(tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive)
+        columns = matched(
+            tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, declared=self.declared
+        )
         return Wanted(tail, columns, self.filter, self.partial_reads, Reading(self.case_sensitive, self.zone))
 
 

@@ -13,7 +13,7 @@ from airflow_pushdown.hooks.packages import GivenJars, packages_for, spark_jars
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from spark_jobs.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 
-AVRO = "org.apache.spark:spark-avro_2.13:4.9.1"
+AVRO = "org.apache.spark:spark-avro_2.13:4.3.9"
 OTHER = "org.example:other:1.0"
 NOTHING = GivenJars(None, None, None, {}, None)
 
@@ -38,9 +38,9 @@ def archive(path: Path, *names: str) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     put(tmp_path / "spark" / "bin" / "spark-submit")
-    put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.9.1.jar")
-    put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.9.1-tests.jar.part")
-    archive(tmp_path / "spark" / "jars" / "spark-sql_2.13-4.9.1.jar", "org/apache/spark/sql/SparkSession.class")
+    put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.3.9.jar")
+    put(tmp_path / "spark" / "jars" / "spark-core_2.13-4.3.9-tests.jar.part")
+    archive(tmp_path / "spark" / "jars" / "spark-sql_2.13-4.3.9.jar", "org/apache/spark/sql/SparkSession.class")
     return tmp_path / "spark"
 
 
@@ -71,11 +71,11 @@ def test_nothing_is_added_where_nothing_is_needed(
     "given",
     [
         GivenJars(f"{OTHER},org.apache.spark:spark-avro_2.13:4.9.0", None, None, {}, None),
-        GivenJars(None, "/opt/spark-avro_2.13-4.9.1.jar", None, {}, None),
-        GivenJars(None, None, "/opt/*:/opt/spark-avro_2.13-4.9.1.jar", {}, None),
-        GivenJars(None, None, None, {"spark.jars": "/opt/spark-avro_2.13-4.9.1.jar"}, None),
+        GivenJars(None, "/opt/spark-avro_2.13-4.3.9.jar", None, {}, None),
+        GivenJars(None, None, "/opt/*:/opt/spark-avro_2.13-4.3.9.jar", {}, None),
+        GivenJars(None, None, None, {"spark.jars": "/opt/spark-avro_2.13-4.3.9.jar"}, None),
         GivenJars(None, None, None, {"spark.jars.packages": AVRO}, None),
-        GivenJars(None, None, None, {"spark.driver.extraClassPath": "/opt/spark-avro_2.13-4.9.1.jar"}, None),
+        GivenJars(None, None, None, {"spark.driver.extraClassPath": "/opt/spark-avro_2.13-4.3.9.jar"}, None),
     ],
 )
 def test_a_jar_that_is_given_is_enough(installed: SparkInstallation, given: GivenJars) -> None:
@@ -83,17 +83,17 @@ def test_a_jar_that_is_given_is_enough(installed: SparkInstallation, given: Give
 
 
 def test_a_jar_of_the_installation_is_enough(home: Path, installed: SparkInstallation) -> None:
-    put(home / "jars" / "spark-avro_2.13-4.9.1.jar")
+    put(home / "jars" / "spark-avro_2.13-4.3.9.jar")
     assert packages_for(spec(), NOTHING, installed) is None
 
 
 def test_a_spark_that_holds_the_source_itself_is_enough(home: Path, installed: SparkInstallation) -> None:
-    archive(home / "jars" / "spark-sql_2.13-4.9.1.jar", "org/apache/spark/sql/avro/AvroFileFormat.class")
+    archive(home / "jars" / "spark-sql_2.13-4.3.9.jar", "org/apache/spark/sql/avro/AvroFileFormat.class")
     assert packages_for(spec(), NOTHING, installed) is None
 
 
 def test_a_jar_that_cannot_be_looked_into_holds_nothing(home: Path, installed: SparkInstallation) -> None:
-    put(home / "jars" / "spark-sql_2.13-4.9.1.jar", "no archive")
+    put(home / "jars" / "spark-sql_2.13-4.3.9.jar", "no archive")
     assert packages_for(spec(), NOTHING, installed) == AVRO
 
 
@@ -106,12 +106,12 @@ def test_other_packages_are_kept(installed: SparkInstallation) -> None:
 def test_the_user_s_properties_file_is_read(tmp_path: Path, installed: SparkInstallation) -> None:
     file = put(tmp_path / "own.conf", f"# spark.jars.packages none\nspark.jars.packages   {OTHER}\n")
     assert packages_for(spec(), GivenJars(None, None, None, {}, str(file)), installed) == f"{OTHER},{AVRO}"
-    file.write_text("spark.jars=/opt/spark-avro_2.13-4.9.1.jar\n")
+    file.write_text("spark.jars=/opt/spark-avro_2.13-4.3.9.jar\n")
     assert packages_for(spec(), GivenJars(None, None, None, {}, str(file)), installed) is None
 
 
 def test_the_installation_s_defaults_are_read(home: Path, installed: SparkInstallation) -> None:
-    put(home / "conf" / "spark-defaults.conf", "spark.jars.packages: org.apache.spark:spark-avro_2.13:4.9.1\n")
+    put(home / "conf" / "spark-defaults.conf", "spark.jars.packages: org.apache.spark:spark-avro_2.13:4.3.9\n")
     assert packages_for(spec(), NOTHING, installed) is None
 
 
@@ -120,7 +120,7 @@ def test_a_spark_from_pip_is_found_beside_its_python(tmp_path: Path) -> None:
     put(tmp_path / "venv" / "lib" / "python3.11" / "site-packages" / "pyspark" / "jars" / "spark-core_2.13-4.9.2.jar")
     python = str(tmp_path / "venv" / "bin" / "python")
     for installation in (SparkInstallation(str(binary), python, None), SparkInstallation(str(binary), None, None)):
-        assert packages_for(spec(), NOTHING, installation) == AVRO.replace("4.9.1", "4.9.2")
+        assert packages_for(spec(), NOTHING, installation) == AVRO.replace("4.3.9", "4.9.2")
     elsewhere = put(tmp_path / "bin" / "spark-submit")
     (jar,) = spark_jars(SparkInstallation(str(elsewhere), python, None))
     assert jar.name == "spark-core_2.13-4.9.2.jar"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -122,20 +123,53 @@ def test_values_of_secret_names_are_masked_in_the_log(make_hook: MakeHook) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("size", "said"),
     [
-        ({"driver_memory": "plenty"}, "Invalid maximum heap size: -Xmxplenty"),
-        ({"deploy_mode": "cluster"}, "Cluster deploy mode is not compatible"),
+        ("12xyz", "Invalid maximum heap size: -Xmx12xyz"),
+        ("100000000g", "Invalid maximum heap size: -Xmx100000000g|Could not reserve enough space"),
+        ("1k", "Too small maximum heap"),
     ],
 )
-def test_a_spark_submit_that_fails_says_why_in_one_line(
-    make_hook: MakeHook, tmp_path: Path, options: dict[str, str], said: str
-) -> None:
-    hook = make_hook(exchange_dir=tmp_path, **options)
-    with pytest.raises(SubmitFailedError, match=said) as caught:
+def test_a_driver_memory_that_the_jvm_refuses_is_final(make_hook: MakeHook, size: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"driver_memory: (?:{said})"):
+        make_hook(driver_memory=size).submit()
+
+
+def test_a_spark_submit_that_fails_says_why_in_one_line(make_hook: MakeHook, tmp_path: Path) -> None:
+    hook = make_hook(exchange_dir=tmp_path, deploy_mode="cluster")
+    with pytest.raises(SubmitFailedError, match="Cluster deploy mode is not compatible") as caught:
         hook.submit()
-    assert str(caught.value).startswith("submit_failed: spark-submit failed with exit code 1: ")
+    assert str(caught.value).startswith("spark-submit failed with exit code 1: ")
     assert "\n" not in str(caught.value)
+
+
+def test_another_release_of_spark_is_refused_before_it_starts(make_hook: MakeHook, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.0.1.jar").touch()
+    binary = tmp_path / "bin" / "spark-submit"
+    binary.write_text("#!/bin/sh\nexit 0\n")
+    binary.chmod(0o755)
+    python = tmp_path / "bin" / "python"
+    python.symlink_to("/bin/false")
+    with pytest.raises(ConfigError, match=r"spark_python: .*jobs need Spark 4\.3, and this is Spark 4\.0\.1; install"):
+        make_hook(python=str(python))
+
+
+def test_a_python_environment_without_the_libraries_is_final(
+    make_hook: MakeHook, tmp_path: Path, spark_python: str
+) -> None:
+    """An environment with PySpark alone."""
+    subprocess.run([spark_python, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    (packages,) = Path(spark_python).parent.parent.glob("lib/python3*/site-packages")
+    (bare,) = (tmp_path / "bare").glob("lib/python3*/site-packages")
+    for name in ("pyspark", "py4j"):
+        (bare / name).symlink_to(packages / name)
+    hook = make_hook(
+        python=str(tmp_path / "bare" / "bin" / "python"), spark_binary=f"{packages}/pyspark/bin/spark-submit"
+    )
+    with pytest.raises(ConfigError, match=r"spark_python: .*No module named 'pydantic'.*requirements\.txt"):
+        hook.submit()
 
 
 def test_a_python_that_has_no_pyspark_says_so(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:

@@ -119,7 +119,7 @@ def test_text_that_a_template_rendered_is_understood() -> None:
     ],
 )
 def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], said: str) -> None:
-    assert str(refusal(**parameters)).startswith(f"bad_spec: {said}")
+    assert str(refusal(**parameters)).startswith(said)
 
 
 def test_nothing_is_validated_before_the_task_runs() -> None:
@@ -141,7 +141,7 @@ def test_selected_rows_are_refused_where_spark_could_read(reader: str) -> None:
     error = refusal(use_selected=True, reader=reader)
     assert isinstance(error, AirflowFailException)
     assert error.code is ErrorCode.UNSAFE_SETTING
-    assert str(error).startswith(f"unsafe_setting: use_selected=True needs reader='pushdown', not '{reader}'")
+    assert str(error).startswith(f"use_selected=True needs reader='pushdown', not '{reader}'")
     assert "Spark 4.3.0" in str(error)
     assert "no rows at all" in str(error)
 
@@ -173,7 +173,7 @@ def test_a_setting_with_which_spark_loses_rows_is_refused(
         task.build_spec("k")
     assert caught.value.code is ErrorCode.UNSAFE_SETTING
     (key,) = entries
-    assert str(caught.value).startswith(f"unsafe_setting: {place}: {key}=")
+    assert str(caught.value).startswith(f"{place}: {key}=")
 
 
 def test_switched_off_it_is_no_danger() -> None:

@@ -135,8 +135,17 @@ def test_text_that_a_template_rendered_is_understood() -> None:
 def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         spec(**parameters)
-    assert str(caught.value).startswith(f"bad_spec: {said}")
+    assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_format_is_answered_with_those_that_files_have() -> None:
+    with pytest.raises(ConfigError, match=r"^format: Input should be .*'parquet' or 'text' \(got 'jsn'\)$") as caught:
+        spec(format="jsn")
+    assert "remote" not in str(caught.value)
+    # The log would show Pydantic's own error, with an address of its pages.
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
 
 
 def test_nothing_is_validated_before_the_task_runs() -> None:

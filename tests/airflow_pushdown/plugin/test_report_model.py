@@ -9,8 +9,10 @@ from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
+from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
 from airflow_pushdown.plugin.links import report_path
 from airflow_pushdown.plugin.model import funnel, skipped, unit_fates
+from airflow_pushdown.plugin.page import render_report
 from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
 
 COUNTS = st.none() | st.integers(0, 10**15)
@@ -66,10 +68,27 @@ def test_units_are_shares_of_their_kind() -> None:
     ]
 
 
-def test_bytes_of_sources_add_up_where_they_are_known() -> None:
-    known, unknown = (SourceReport(reader="r", reason="w", bytes_read=count) for count in (5, None))
-    assert JobResult(sources={"a": known, "b": known, "c": unknown}).bytes_read == 10
-    assert JobResult(sources={"c": unknown}).bytes_read is None
+def test_bytes_of_sources_add_up_where_they_are_known_of_each() -> None:
+    known, empty, unknown = (
+        SourceReport(reader="r", reason="w", bytes_read=count, bytes_total=10 * (count or 0), files_total=files)
+        for count, files in ((5, 1), (0, 1), (None, 0))
+    )
+    complete = JobResult(sources={"a": known, "b": known, "c": empty})
+    assert (complete.bytes_read, complete.bytes_total) == (10, 100)
+    for sources in ({"a": known, "c": unknown}, {"c": unknown}, {}):
+        partial = JobResult(sources=sources)
+        assert (partial.bytes_read, partial.bytes_total) == (None, None)
+
+
+def test_a_page_shows_no_sum_of_the_known_sources() -> None:
+    sources = {name: SourceReport(reader="r", reason="w", bytes_read=count) for name, count in (("a", 5), ("b", None))}
+    place = Place("dag", "task", "run")
+    result = JobResult(sources=sources)
+    run = TaskRun(place, "success", None, None, 1, result, True, None, (PastRun("run", None, result),))
+    page = render_report(run)
+    assert "bytes read: not known of every source" in page
+    assert "<b>5 B</b> read" not in page
+    assert "not known</td>" in page
 
 
 def test_a_result_comes_back_from_xcom_as_it_was() -> None:

@@ -309,6 +309,15 @@ def test_the_root_of_a_file_system_is_no_output(spark: SparkSession, path: str) 
         open_output(spark, OutputSpec(path=path), "run")
 
 
+def test_a_file_in_the_way_of_the_output_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    output = open_output(spark, OutputSpec(path=str(tmp_path / "file" / "below" / "out")), "run")
+    with pytest.raises(
+        BadSpecError, match=r"output.path: cannot write beside .*file/below/out: .*; choose a path below"
+    ):
+        output.prepare()
+
+
 SLOW_JOB = """
 import sys, time
 from pyspark.sql import SparkSession

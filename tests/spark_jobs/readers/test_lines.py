@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.errors import MissingPathError, UnreadableFileError
+from spark_jobs.errors import MissingPathError, UnsafeInputError
 from spark_jobs.readers import lines
 from spark_jobs.readers.files import Compression, Split
 from spark_jobs.readers.lines import LineReader
@@ -78,11 +78,11 @@ def test_memory_is_bounded_by_the_window(tmp_path: Path, monkeypatch: pytest.Mon
     assert max(sizes) <= 1024 + (64 << 10)
 
 
-def test_a_file_without_line_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_line_ends_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "WINDOW", 64)
     monkeypatch.setattr(lines, "MAX_LINE", 1024)
     path = _file(tmp_path / "data", b"x" * 5000)
-    with pytest.raises(UnreadableFileError, match="longer than"):
+    with pytest.raises(UnsafeInputError, match="longer than"):
         _windows(_splits(path, 10_000)[0])
 
 
@@ -119,14 +119,33 @@ def test_members_one_behind_the_other_are_all_read(tmp_path: Path, compression: 
 
 
 @pytest.mark.parametrize("compression", PACKERS)
-def test_truncated_and_broken_files_are_told_with_their_place(tmp_path: Path, compression: Compression) -> None:
+def test_truncated_and_broken_files_are_left_to_spark(tmp_path: Path, compression: Compression) -> None:
     rng = random.Random(3)
     content = b"".join(b"%d\n" % rng.getrandbits(64) for _ in range(50_000))
     stored = PACKERS[compression](content)
     for name, broken in (("cut", stored[: len(stored) // 2]), ("junk", b"this is no compressed file at all")):
         path = _file(tmp_path / f"{name}{compression}", broken)
-        with pytest.raises(UnreadableFileError, match=f"{name}.*near byte"):
+        with pytest.raises(UnsafeInputError, match=f"{name}.*near byte"):
             _windows(Split(str(path), 0, len(broken), compression))
+
+
+@pytest.mark.parametrize("after", [b"\0", b"\0" * 512, b"text"])
+@pytest.mark.parametrize("compression", PACKERS)
+def test_bytes_after_a_member_are_left_to_spark(tmp_path: Path, compression: Compression, after: bytes) -> None:
+    member = PACKERS[compression](b"a\n")
+    for stored in (member + after, member + after + member):
+        path = _file(tmp_path / f"data{compression}", stored)
+        with pytest.raises(UnsafeInputError, match="near byte"):
+            _windows(Split(str(path), 0, len(stored), compression))
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2])
+def test_a_damaged_checksum_is_left_to_spark(tmp_path: Path, compression: Compression) -> None:
+    stored = bytearray(PACKERS[compression](b"a\n"))
+    stored[-6 if compression is Compression.GZIP else 12] ^= 1
+    path = _file(tmp_path / f"data{compression}", bytes(stored))
+    with pytest.raises(UnsafeInputError, match="near byte"):
+        _windows(Split(str(path), 0, len(stored), compression))
 
 
 def test_a_file_that_vanished_is_told(tmp_path: Path) -> None:

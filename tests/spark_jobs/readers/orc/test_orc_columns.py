@@ -52,6 +52,15 @@ def test_files_of_hive_are_read_by_position() -> None:
     assert [column.column for column in found] == [4, 1, None]
 
 
+def test_files_of_hive_with_more_columns_than_the_schema_are_left_to_spark() -> None:
+    sample = of("struct<_col0:int,_col1:int>")
+    field = pa.field("first", INT)
+    with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
+        matched(sample.tail, [field], (0,), case_sensitive=False, declared=1)
+    found = matched(sample.tail, [field], (0,), case_sensitive=False, declared=2)
+    assert [column.column for column in found] == [1]
+
+
 @pytest.mark.parametrize("schema", ["struct<_color:int>", "struct<_col0:int,_col1x:int>"])
 def test_names_that_may_be_positions_are_left_to_spark(schema: str) -> None:
     with pytest.raises(UnsafeInputError, match="_col"):

@@ -188,6 +188,24 @@ def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Pat
     assert classify(raised.value).code is UnreadableFileError.code
 
 
+def test_columns_of_hive_that_the_schema_lacks_fail_as_they_do_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Partition columns are no columns of the file."""
+    path = tmp_path / "day=1" / "a.orc"
+    path.parent.mkdir()
+    with path.open("wb") as file, pyorc.Writer(file, "struct<_col0:int,_col1:string>") as rows:
+        rows.write((1, "x"))
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        session.add_source("t", path=str(tmp_path), format="orc", schema="a int, day int", reader=reader)
+        with pytest.raises(Exception, match="has fewer 1 fields"):
+            session.scan("t", where="a = 1").run(lambda frame: frame.collect())
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format="orc", schema="a int, b string, day int", reader="pushdown")
+    result = session.scan("t", where="a = 1")
+    assert result.run(lambda frame: frame.collect()) == [Row(a=1, b="x", day=1)]
+    assert result.report()["t"].reader == "pushdown"
+
+
 def test_names_with_a_backtick_are_read_by_our_reader_alone(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "ticks")
     spark.sql("SELECT id, concat('t', id) AS `tick``s` FROM range(3)").write.orc(path)

@@ -1,0 +1,97 @@
+"""Predicates whose conjuncts must not drop rows for each other, because they call functions with effects or memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.contract import SourceReport
+from spark_jobs.session import PushdownSession
+
+ROWS = [(str(number), "kept" if number % 2 else "dropped") for number in range(20)]
+SCHEMA = "k string, word string"
+FORMATS = ("csv", "json", "orc", "parquet")
+DEPENDING = ("monotonically_increasing_id() < 10 AND word = 'kept'", "rand(7) < 0.5 AND word = 'kept'")
+RAISING = (
+    "assert_true(k <> '4') IS NULL AND word = 'kept'",
+    "if(k = '4', raise_error('a bad row'), 1) = 1 AND word = 'kept'",
+    "java_method('java.lang.Integer', 'valueOf', if(k = '4', 'x', k)) <> 'y' AND word = 'kept'",
+)
+
+
+@pytest.fixture(scope="module")
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One file of each format."""
+    root = tmp_path_factory.mktemp("undivided")
+    for name in FORMATS:
+        spark.createDataFrame(ROWS, SCHEMA).coalesce(1).write.format(name).save(str(root / name))
+    (root / "lines").write_text("".join(f"{key},{word}\n" for key, word in ROWS))
+    return root
+
+
+def scanned(
+    spark: SparkSession, path: Path, name: str, where: str, **options: object
+) -> tuple[list[str], SourceReport]:
+    """The keys that our reader, or what stands in for it, returns, and the report."""
+    session = PushdownSession(spark)
+    given: dict[str, Any] = {"reader": "pushdown", **options}
+    session.add_source("t", path=str(path / name), format=name, schema=SCHEMA, **given)
+    result = session.scan("t", where=where)
+    return sorted(result.run(lambda frame: [row.k for row in frame.collect()])), result.report()["t"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("where", DEPENDING)
+def test_values_that_depend_on_earlier_rows_are_spark_s(
+    spark: SparkSession, files: Path, name: str, where: str
+) -> None:
+    found, report = scanned(spark, files, name, where)
+    # Nothing can be pushed into Spark's text reader: each row meets the conjuncts from left to right.
+    lines = spark.read.text(str(files / "lines"))
+    rows = lines.selectExpr("split(value, ',')[0] AS k", "split(value, ',')[1] AS word").where(where)
+    assert found == sorted(row.k for row in rows.collect())
+    assert report.reader == "spark"
+    assert report.pushed == ()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("where", RAISING)
+def test_functions_that_raise_see_the_rows_that_other_conjuncts_drop(
+    spark: SparkSession, files: Path, name: str, where: str
+) -> None:
+    with pytest.raises(Exception, match=r"is not true|a bad row|For input string"):
+        scanned(spark, files, name, where)
+
+
+@pytest.mark.parametrize("name", ["csv", "json"])
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+def test_without_filter_pushdown_every_row_meets_every_conjunct(
+    spark: SparkSession, files: Path, name: str, reader: str
+) -> None:
+    where = "CAST(if(k = '4', 'x', k) AS INT) > 5 AND word = 'kept'"
+    assert scanned(spark, files, name, where, reader=reader)[0]
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        scanned(spark, files, name, where, reader=reader, filter_pushdown=False)
+
+
+def test_databases_evaluate_no_part_of_such_a_predicate(spark: SparkSession, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.db") as database:
+        database.execute("CREATE TABLE t (k TEXT, word TEXT)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", ROWS)
+    session = PushdownSession(spark)
+    session.add_remote("t", {"kind": "sqlite", "database": str(tmp_path / "t.db")}, table="t")
+    assert session.scan("t", where="word = 'kept'").report()["t"].pushed == ("word = 'kept'",)
+    assert session.scan("t", where=RAISING[0]).report()["t"].pushed == ()
+    with pytest.raises(Exception, match="is not true"):
+        session.scan("t", where=RAISING[0]).run(lambda frame: frame.collect())
+
+
+def test_columns_with_such_names_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "json").write_text('{"uuid":"a"}\n{"uuid":"b"}\n')
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format="json", schema="uuid string", reader="pushdown")
+    assert session.scan("t", where="uuid = 'a'").report()["t"].pushed == ("uuid = 'a'",)
