@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import random
 import shutil
 import statistics
 import tempfile
@@ -21,6 +22,7 @@ from spark_jobs.contract import OutputMode, OutputSpec
 from spark_jobs.output.files import open_output
 
 _ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
+_WARM_UP = 4
 _HEAD = (
     "| output | rows | Spark v1 s | Spark v2 s | ours s | Spark v1 / ours: wall | CPU | Spark v2 / ours: wall | CPU |",
     "|---|---|---|---|---|---|---|---|---|",
@@ -88,7 +90,7 @@ class Outputs:
 
     def by_ours(self, case: Case) -> int:
         """Rows written as a job writes them; each round is a run of its own."""
-        self._spark.sparkContext._jsc.hadoopConfiguration().unset(_ALGORITHM)
+        self._spark.sparkContext._jsc.hadoopConfiguration().set(_ALGORITHM, "1")
         self._number += 1
         spec = OutputSpec(path=str(self._work / "ours"), mode=case.mode, partition_by=case.partition_by)
         output = open_output(self._spark, spec, f"run {self._number}")
@@ -101,6 +103,19 @@ class Outputs:
         """Delete everything that was written."""
         for engine in ("v1", "v2", "ours"):
             shutil.rmtree(self._work / engine, ignore_errors=True)
+
+
+def _measure(engines: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, Measured]:
+    """Rounds in random order: what one engine has written is still going to the disk while the next one writes."""
+    chance = random.Random(rounds)
+    measure(engines, rounds=0, warm_up=_WARM_UP)
+    total = {name: Measured() for name in engines}
+    for _ in range(rounds):
+        order = chance.sample(sorted(engines), len(engines))
+        for name, figures in measure({name: engines[name] for name in order}, rounds=1, warm_up=0).items():
+            total[name].wall += figures.wall
+            total[name].cpu += figures.cpu
+    return total
 
 
 def row(case: Case, rows: int, measured: Mapping[str, Measured]) -> str:
@@ -134,13 +149,13 @@ def main() -> None:
                 "ours": partial(outputs.by_ours, case),
                 "v2": partial(outputs.by_spark, case, "v2"),
             }
-            lines.append(row(case, arguments.rows, measure(engines, arguments.rounds, warm_up=3)))
+            lines.append(row(case, arguments.rows, _measure(engines, arguments.rounds)))
             outputs.clear()
             print(lines[-1], flush=True)
     spark.stop()
     about = (
         f"Parquet on a local disk in a warm session, without checks. Spark v1 and v2 are versions of Hadoop's file "
-        f"committer; v1 is Spark's default. {arguments.rounds} interleaved rounds after three that do not count, "
+        f"committer; v1 is Spark's default. {arguments.rounds} rounds in random order after four that do not count, "
         f"medians of ratios within rounds (above 1: ours takes less). {os.cpu_count()} processors "
         f"({platform.machine()}), "
         f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}, "
