@@ -93,6 +93,10 @@ class CommitLog:
         self._end(journal)
         self._drop(self._journal)
 
+    def is_unfinished(self) -> bool:
+        """Whether a commit of this attempt has neither been ended nor undone."""
+        return bool(self._files.matching(self._paths.commits, f"*-{self._paths.attempt}.journal"))
+
     def commits_of_others(self) -> dict[str, str]:
         """Partitions that other runs have committed during this attempt, with the names of these runs."""
         return _read_others(self._files, self._paths.others)
@@ -127,6 +131,7 @@ class CommitLog:
         else:
             self._undo(journal, path)
             self._files.delete(journal.rows)
+            self._files.delete_empty(journal.rows.rpartition("/")[0])
 
     def _undo(self, journal: Journal, path: str) -> None:
         self._moves(journal, path).undo()

@@ -62,6 +62,8 @@ class FileOutput:
         try:
             return self._prepare()
         except (FileExistsError, NotADirectoryError, PermissionError) as problem:
+            if problem.errno is None:
+                raise
             raise BadSpecError(
                 f"output.path: cannot write beside {self.paths.output}: {problem.strerror or problem}; choose a path "
                 "below a directory that the job may write to"
@@ -129,10 +131,15 @@ class FileOutput:
         self.abort()
 
     def abort(self) -> None:
-        """Delete what this attempt has staged, and nothing of another that has begun since."""
-        self._files.delete(self.paths.rows)
+        """Delete what this attempt has staged, and nothing of another that has begun since.
+
+        A commit that could not be undone still needs its rows; the next run on the output undoes it.
+        """
         self._files.delete(self.paths.others)
         self._files.delete(self.paths.claim)
+        if self._log.is_unfinished():
+            return
+        self._files.delete(self.paths.rows)
         if not any(name.endswith(CLAIM) for name in self._files.names(self.paths.staging)):
             self._files.delete(self.paths.staging)
         self._files.delete_empty(self.paths.control)

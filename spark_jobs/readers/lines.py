@@ -51,6 +51,8 @@ _DECOMPRESSORS: Mapping[Compression, Callable[[], _Decompressor]] = {
     Compression.BZIP2: bz2.BZ2Decompressor,
 }
 """Makes what decompresses one member of a file, by how the file is compressed."""
+_GZIP_FLAGS, _GZIP_RESERVED = 3, 0xE0
+"""Where the flags of a gzip member are (RFC 1952), and those that have no meaning."""
 
 
 class Window:
@@ -130,19 +132,19 @@ def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]
         with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
             yield stream
     else:
-        yield _Members(raw, _DECOMPRESSORS[compression])
+        yield _Members(raw, compression)
 
 
 class _Members:
     """The contents of compressed members that follow each other with nothing between them.
 
-    The modules gzip and bz2 read less strictly than Spark: they skip zero bytes after a member of gzip, and take any
-    other bytes after a member of bzip2 for the end of the file.
+    The modules gzip and bz2 read less strictly than Spark: they skip zero bytes after a member of gzip, take any other
+    bytes after a member of bzip2 for the end of the file, and ignore the reserved flags of a gzip member.
     """
 
-    def __init__(self, raw: RangeFile, begin: Callable[[], _Decompressor]) -> None:
+    def __init__(self, raw: RangeFile, compression: Compression) -> None:
         self._raw = raw
-        self._begin = begin
+        self._compression = compression
         self._member: _Decompressor | None = None
         self._pending = b""
 
@@ -164,6 +166,14 @@ class _Members:
             if content:
                 buffer[: len(content)] = content
                 return len(content)
+
+    def _begin(self) -> _Decompressor:
+        if self._compression is Compression.GZIP:
+            while len(self._pending) <= _GZIP_FLAGS and (more := self._raw.read(_STORED)):
+                self._pending += more
+            if any(flags & _GZIP_RESERVED for flags in self._pending[_GZIP_FLAGS : _GZIP_FLAGS + 1]):
+                raise OSError("a gzip member has reserved flags")
+        return _DECOMPRESSORS[self._compression]()
 
 
 class _Filler:

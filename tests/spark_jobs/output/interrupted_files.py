@@ -100,11 +100,11 @@ def undisturbed(store: type[InterruptedFiles]) -> InterruptedFiles:
     return store(1_000_000, lambda _left: None)
 
 
-def failing_at(count: int) -> InterruptedFiles:
-    """Files of which one operation fails."""
+def failing_at(count: int, times: int = 1) -> InterruptedFiles:
+    """Files of which some operations in a row fail."""
 
     def fail(left: int) -> None:
-        if left == 0:
+        if left > -times:
             raise OSError("the file system failed")
 
     return InterruptedFiles(count, fail)

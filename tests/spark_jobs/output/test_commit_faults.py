@@ -160,6 +160,27 @@ def test_staged_rows_that_vanish_after_a_kill_cost_no_old_rows(
         assert on_disk | replaced >= set(OLD.values()), f"killed before operation {number}"
 
 
+@pytest.mark.parametrize("times", [2, 3, 5])
+@pytest.mark.parametrize("mode", CHANGING)
+def test_an_undo_that_fails_is_left_to_the_next_run(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, times: int
+) -> None:
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, OLD)
+        files = failing_at(number, times)
+        with suppress(OSError):
+            write(opened(spark, target, mode, "run", files=files), NEW)
+        if not files.reached:
+            break
+        other = opened(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT)
+        assert other.prepare()
+        other.abort()
+        assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"operations from {number} on failed"
+        write(opened(spark, target, mode, "run"), NEW)
+        assert tree(target) == expected(mode, OLD, NEW)
+        assert hidden(target) == []
+
+
 @pytest.mark.parametrize("mode", CHANGING)
 def test_a_failure_of_any_operation_leaves_the_old_output_or_the_new(
     spark: SparkSession, tmp_path: Path, mode: OutputMode
