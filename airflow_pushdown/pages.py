@@ -60,7 +60,7 @@ def _operator(name: str, page: _Page, dag: str) -> str:
         about.partition(":param ")[0].strip(),
         "",
         f"See also: {', '.join(f'[{title}]({link})' for link, title in page.more.items())},",
-        "[settings of every job](../parameters.md).",
+        "[Writing files](../output.md), [settings of every job](../parameters.md).",
         "",
         "## Parameters",
         "",
