@@ -11,7 +11,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -89,9 +89,12 @@ def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, f
 
 
 @pytest.fixture(autouse=True)
-def _pushdown_off(spark: SparkSession) -> None:
+def _pushdown_off(spark: SparkSession) -> Iterator[None]:
     for key, value in OFF.items():
         spark.conf.set(key, value)
+    yield
+    for key in OFF:
+        spark.conf.unset(key)
 
 
 @pytest.mark.parametrize("source_format", ["json", "csv"])

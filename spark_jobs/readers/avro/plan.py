@@ -84,7 +84,17 @@ def _refusal(request: ScanRequest) -> str | None:
     for field in read_fields(request):
         if DECLARED_TYPE in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
+        if _has_map(field.dataType):
+            return (
+                f"column {field.name} has a map, whose entries only Spark's reader puts into the order of their hashes"
+            )
     return request.spark_only or unread_column(request)
+
+
+def _has_map(kind: t.DataType) -> bool:
+    if isinstance(kind, t.StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, t.MapType) or (isinstance(kind, t.ArrayType) and _has_map(kind.elementType))
 
 
 def containers(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
