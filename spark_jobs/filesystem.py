@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -324,17 +323,13 @@ class LocalFiles:
     def rename(self, source: str, target: str) -> None:
         """Move a file or directory to a path where nothing lies yet, within one file system.
 
-        The parent of the target must exist.
+        The parent of the target must exist. A move to another device fails: a copy that is killed halfway could not be
+        told from one that had ended.
         """
         old, new = _local(source), _local(target)
         if new.exists():
             raise FileExistsError(f"cannot move {source} to {target}: something is there already")
-        try:
-            old.rename(new)
-        except OSError as problem:
-            if problem.errno != errno.EXDEV:
-                raise
-            _copy_and_delete(old, new)
+        old.rename(new)
         if _checksum(old).exists():
             _checksum(old).replace(_checksum(new))
 
@@ -381,19 +376,6 @@ def _local(path: str) -> Path:
     if found is None:
         raise ValueError(f"{path} is not a path of this machine's own file system")
     return found
-
-
-def _copy_and_delete(old: Path, new: Path) -> None:
-    """Move between two devices; the target appears in one step."""
-    draft = new.with_name(f".{new.name}{DRAFT}")
-    if old.is_dir():
-        shutil.copytree(old, draft)
-        draft.rename(new)
-        shutil.rmtree(old)
-    else:
-        shutil.copy2(old, draft)
-        draft.rename(new)
-        old.unlink()
 
 
 def _checksum(path: Path) -> Path:

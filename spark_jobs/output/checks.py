@@ -31,10 +31,9 @@ class RowObserver:
 
     @classmethod
     def of(cls, frame: DataFrame, checks: OutputChecks) -> RowObserver:
-        """An observer of a DataFrame; raises a typed error for a column that it does not have."""
+        """An observer of a DataFrame that has the columns of the checks."""
         nulls = [
-            f.count_if(_column(frame, name, "not_null").isNull()).alias(f"null {number}")
-            for number, name in enumerate(checks.not_null)
+            f.count_if(f.col(name).isNull()).alias(f"null {number}") for number, name in enumerate(checks.not_null)
         ]
         observation = Observation()
         return cls(frame.observe(observation, f.count(f.lit(1)).alias(_ROWS), *nulls), observation)

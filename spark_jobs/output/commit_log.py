@@ -102,7 +102,7 @@ class CommitLog:
         return _read_others(self._files, self._paths.others)
 
     def _end(self, journal: Journal) -> None:
-        """What follows the last move: tell the other attempts, and delete what was replaced."""
+        """Finish a commit after its last move: notify the other attempts, and delete what was replaced."""
         for claim in self._files.matching(self._paths.control, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
                 note = others_beside(claim)

@@ -186,7 +186,7 @@ class FileOutput:
             )
 
     def _refuse_conflict(self, partitions: list[str]) -> None:
-        """Rows that an append adds stand beside those of others; everything else would replace them unseen."""
+        """Raise OutputConflictError if this run would replace what another run has committed since this one began."""
         others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
         replaced = {_WHOLE, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
         for partition in sorted(replaced & others.keys()):
