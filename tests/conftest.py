@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = pytest.StashKey[dict[str, str]]()
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.quick(ROOT / ".venv-spark"))
 
@@ -52,7 +53,7 @@ def project() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a run: quiet, local, two cores, in UTC, its Python workers can import `spark_jobs`."""
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -73,8 +74,29 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
+    request.config.stash[SETTINGS] = session.conf.getAll
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settings_of_the_session(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail where a module leaves the shared session with other settings: tests after it would mean something else."""
+    yield
+    if SETTINGS not in request.config.stash:
+        return
+    from pyspark.sql import SparkSession
+
+    session, before = SparkSession.getActiveSession(), request.config.stash[SETTINGS]
+    if session is None:
+        return
+    left = {}
+    for key in sorted(before.keys() | session.conf.getAll.keys()):
+        value = session.conf.get(key, "unset")
+        session.conf.set(key, before[key]) if key in before else session.conf.unset(key)
+        if session.conf.get(key, "unset") != value:
+            left[key] = value
+    assert not left, f"{request.module.__name__} leaves settings behind: {left}"
 
 
 @pytest.fixture(scope="session")

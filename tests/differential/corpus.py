@@ -10,7 +10,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves, quoted
 from random_predicates import predicate as pooled_predicate
+from session_settings import session_settings
 
 from spark_jobs.contract import SourceFormat
 from spark_jobs.errors import PushdownError
@@ -129,20 +130,9 @@ class Setting:
             options["sep"] = "\t"
         return cls(options, conf)
 
-    @contextmanager
-    def applied(self, spark: SparkSession) -> Iterator[None]:
+    def applied(self, spark: SparkSession) -> AbstractContextManager[None]:
         """The session with these settings."""
-        before = {key: spark.conf.get(key, None) for key in self.conf}
-        try:
-            for key, value in self.conf.items():
-                spark.conf.set(key, value)
-            yield
-        finally:
-            for key, known in before.items():
-                if known is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, known)
+        return session_settings(spark, self.conf)
 
 
 class Comparison:

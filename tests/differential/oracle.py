@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves, predicate
+from session_settings import session_settings
 
 from spark_jobs.contract import SourceFormat
 from spark_jobs.predicates.csv_bytes import csv_patterns
@@ -184,8 +185,7 @@ def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[
     return good
 
 
-@contextmanager
-def configured(spark: SparkSession, case: Case) -> Iterator[None]:
+def configured(spark: SparkSession, case: Case) -> AbstractContextManager[None]:
     """A session with the settings of a case; Spark's own pushdown is off as it loses rows with duplicate keys."""
     settings = {
         "spark.sql.ansi.enabled": str(case.ansi).lower(),
@@ -193,17 +193,7 @@ def configured(spark: SparkSession, case: Case) -> Iterator[None]:
         "spark.sql.csv.filterPushdown.enabled": "false",
         **case.settings,
     }
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, known in before.items():
-            if known is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, known)
+    return session_settings(spark, settings)
 
 
 def _evaluated(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +20,7 @@ from folder import Folder
 from hypothesis import given, settings
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from session_settings import session_settings
 from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
 from test_vector_filters import BATCHES, SEEDS
 
@@ -57,15 +57,9 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-@contextmanager
-def pushdown_off(spark: SparkSession) -> Iterator[None]:
+def pushdown_off(spark: SparkSession) -> AbstractContextManager[None]:
     """Spark's Avro source as it reads without any filter of its own."""
-    before = spark.conf.get(PUSHDOWN)
-    spark.conf.set(PUSHDOWN, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(PUSHDOWN, str(before))
+    return session_settings(spark, {PUSHDOWN: "false"})
 
 
 def case_of(spark: SparkSession, seed: int, directory: Path, tally: Tally, change: Change | None = None) -> Case | None:

@@ -11,8 +11,8 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
+from session_settings import session_settings
 from test_avro import pushdown_off
 from thirds import third
 
@@ -126,16 +127,9 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-@contextmanager
-def tolerant(spark: SparkSession) -> Iterator[None]:
+def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
     """Spark skips what it cannot read."""
-    key = "spark.sql.files.ignoreCorruptFiles"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "true")
-    try:
-        yield
-    finally:
-        spark.conf.set(key, str(before))
+    return session_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"})
 
 
 class Reference:

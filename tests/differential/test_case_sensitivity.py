@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from evolving_files import write_file
 from projection_tables import OURS, format_name
 from pyspark.sql import SparkSession
+from session_settings import session_settings
 from typed_results import rows_of, shown
 
 from spark_jobs.errors import PushdownError, SchemaConflictError, UnknownColumnError
@@ -25,14 +25,9 @@ BOTH = "id bigint, a string, A string"
 NESTED = "id bigint, S struct<x: int, X: int, y: int>"
 
 
-@contextmanager
-def case_sensitive(spark: SparkSession, value: str) -> Iterator[None]:
+def case_sensitive(spark: SparkSession, value: str) -> AbstractContextManager[None]:
     """Spark's setting; what a session opens in here takes it over."""
-    spark.conf.set("spark.sql.caseSensitive", value)
-    try:
-        yield
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
+    return session_settings(spark, {"spark.sql.caseSensitive": value})
 
 
 def session(

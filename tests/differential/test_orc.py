@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
+from session_settings import session_settings
 from test_vector_filters import BATCHES, SEEDS
 from typed_rows import random_predicate
 
@@ -79,16 +80,9 @@ class Case:
         return Counter(row for row, answer in zip(rows, answers, strict=True) if answer)
 
 
-@contextmanager
-def pushdown_off(spark: SparkSession) -> Iterator[None]:
+def pushdown_off(spark: SparkSession) -> AbstractContextManager[None]:
     """Spark's ORC reader as it reads without any filter of its own."""
-    key = "spark.sql.orc.filterPushdown"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(key, str(before))
+    return session_settings(spark, {"spark.sql.orc.filterPushdown": "false"})
 
 
 def shown(table: pa.Table) -> dict[str, list[str]]:

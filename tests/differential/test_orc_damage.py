@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
+from session_settings import session_settings
 from thirds import third
 
 from spark_jobs.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
@@ -99,20 +100,14 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-@contextmanager
-def tolerant(spark: SparkSession) -> Iterator[None]:
+def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
     """Spark skips files that it cannot read, has a task for each, and its ORC reader reads without any filter."""
     wanted = {
         "spark.sql.files.ignoreCorruptFiles": "true",
         "spark.sql.orc.filterPushdown": "false",
         "spark.sql.caseSensitive": "true",
     }
-    before = {key: spark.conf.get(key) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
-    yield
-    for key, value in before.items():
-        spark.conf.set(key, str(value))
+    return session_settings(spark, wanted)
 
 
 def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[str, object]] | None]:

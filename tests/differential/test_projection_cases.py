@@ -12,6 +12,7 @@ from projection_places import FILE_COLUMNS, LINES, PARTITIONS, REFUSED, Refused
 from projection_tables import OURS, TABLES, Table, format_name
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from session_settings import session_settings
 from typed_results import rows_of, shown
 
 from spark_jobs.errors import PushdownError
@@ -69,11 +70,9 @@ class Written:
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    for source_format in OURS - {"avro"}:
-        spark.conf.set(f"spark.sql.{source_format}.filterPushdown.enabled", "false")
-    yield Written(spark, tmp_path_factory.mktemp("tables"))
-    for source_format in OURS - {"avro"}:
-        spark.conf.unset(f"spark.sql.{source_format}.filterPushdown.enabled")
+    off = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in OURS - {"avro"}}
+    with session_settings(spark, off):
+        yield Written(spark, tmp_path_factory.mktemp("tables"))
 
 
 def readers(table: Table) -> Iterator[tuple[str, str]]:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyorc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from session_settings import session_settings
 
 from spark_jobs.errors import BadSpecError
 from spark_jobs.session import PushdownSession
 
 READERS = ("pushdown", "spark")
-
-
-@contextmanager
-def under(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key, None)
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(key) if before is None else spark.conf.set(key, before)
 
 
 def shown(frame: DataFrame) -> tuple[list[str], list[str]]:
@@ -47,7 +36,7 @@ def test_times_of_files_are_what_they_are(spark: SparkSession, tmp_path: Path, p
     spark.range(6).write.format(form).save(str(table))
     for file in table.iterdir():
         os.utime(file, (1_577_872_800.987, 1_577_872_800.987))
-    with under(spark, "spark.sql.legacy.timeParserPolicy", policy):
+    with session_settings(spark, {"spark.sql.legacy.timeParserPolicy": policy}):
         session = PushdownSession(spark)
         for reader in READERS:
             session.add_source("data", path=str(table), format=form, schema="id bigint", reader=reader)
@@ -70,7 +59,7 @@ def test_char_columns_are_padded_where_spark_pads_them(
     with file.open("wb") as target, pyorc.Writer(target, "struct<c:char(5),n:int,st:struct<c:char(3)>>") as writer:
         for number, text in enumerate(("a", "abc", None)):
             writer.write((text, number, (text,)))
-    with under(spark, key, value):
+    with session_settings(spark, {key: value}):
         assert shown(searched(spark, file, where)) == shown(spark.read.orc(str(file)).where(where))
     assert shown(searched(spark, file, where)) == shown(spark.read.orc(str(file)).where(where))
 
@@ -135,10 +124,8 @@ def test_few_of_many_columns_are_read_in_fewer_tasks(spark: SparkSession, tmp_pa
     native = spark.read.orc(str(tmp_path / "table")).where("id >= 1000")
     session = PushdownSession(spark)
     session.add_source("data", path=str(tmp_path / "table"), format="orc", reader="pushdown")
-    with (
-        under(spark, "spark.sql.files.maxPartitionBytes", "4096"),
-        under(spark, "spark.sql.files.openCostInBytes", "1"),
-    ):
+    small = {"spark.sql.files.maxPartitionBytes": "4096", "spark.sql.files.openCostInBytes": "1"}
+    with session_settings(spark, small):
         whole = session.scan("data", where="id >= 1000").df
         few = session.scan("data", columns=("id", "c7"), where="id >= 1000").df
         assert 2 < few.rdd.getNumPartitions() < whole.rdd.getNumPartitions()

@@ -19,6 +19,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from session_settings import session_settings
 
 from spark_jobs.errors import PushdownError
 from spark_jobs.session import PushdownSession
@@ -90,11 +91,8 @@ def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, f
 
 @pytest.fixture(autouse=True)
 def _pushdown_off(spark: SparkSession) -> Iterator[None]:
-    for key, value in OFF.items():
-        spark.conf.set(key, value)
-    yield
-    for key in OFF:
-        spark.conf.unset(key)
+    with session_settings(spark, OFF):
+        yield
 
 
 @pytest.mark.parametrize("source_format", ["json", "csv"])

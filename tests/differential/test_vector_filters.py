@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves
+from session_settings import session_settings
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
 from spark_jobs.predicates.compile import compile_filter
@@ -66,14 +67,8 @@ class Tally:
 @contextmanager
 def settings_of(spark: SparkSession, **values: str) -> Iterator[None]:
     keys = {"zone": "spark.sql.session.timeZone", "ansi": "spark.sql.ansi.enabled"}
-    before = {name: spark.conf.get(keys[name]) for name in values}
-    try:
-        for name, value in values.items():
-            spark.conf.set(keys[name], value)
+    with session_settings(spark, {keys[name]: value for name, value in values.items()}):
         yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(keys[name], str(value))
 
 
 def answers(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from session_settings import session_settings
 
 from spark_jobs.contract import SourceReport
 from spark_jobs.errors import (
@@ -24,6 +25,7 @@ from spark_jobs.failures import classify
 from spark_jobs.result import PushdownResult
 from spark_jobs.session import PushdownSession
 
+OFF = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in ("json", "csv")}
 SCHEMA = "id bigint, name string, at timestamp, day date, price decimal(10,2), place struct<city: string, zip: int>"
 
 
@@ -47,14 +49,13 @@ def _both(
     spark: SparkSession, path: Path, schema: str, where: str, source_format: str = "json", **options: str
 ) -> tuple[list[str], SourceReport]:
     """Rows and report of reader='pushdown', held against reader='spark' with Spark's own pushdown off."""
-    for key in ("json", "csv"):
-        spark.conf.set(f"spark.sql.{key}.filterPushdown.enabled", "false")
     answers = {}
     for reader in ("spark", "pushdown"):
         session = PushdownSession(spark)
         _flat(session, schema, path, reader, source_format, **options)
-        result = session.scan("data", where=where)
-        answers[reader] = result.run(_rows), result.report()["data"]
+        with session_settings(spark, OFF):
+            result = session.scan("data", where=where)
+            answers[reader] = result.run(_rows), result.report()["data"]
     assert answers["spark"][0] == answers["pushdown"][0]
     assert answers["spark"][1].reader == "spark"
     return answers["pushdown"]
@@ -407,17 +408,11 @@ def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key:
         b'{"a":"x","b":"x","d":"2020-01-01 ","t":"2019-12-31T10:00:00Z"}\n{"a":"b","d":"2020-1-1"}\n'
         b'{"a":[ 1, 2 ]}\n{"A":"y"}\n{"oops\n{"a":"x","d":[]}\n'
     )
-    before = spark.conf.get(key, None)
-    spark.conf.set("spark.sql.ansi.enabled", "true")
-    spark.conf.set(key, value)
-    try:
-        schema = (
-            "a string, A string, d date" if key.endswith("caseSensitive") else "a string, b string, d date, t timestamp"
-        )
+    both = "a string, A string, d date"
+    schema = both if key.endswith("caseSensitive") else "a string, b string, d date, t timestamp"
+    with session_settings(spark, {"spark.sql.ansi.enabled": "true", key: value}):
         rows, _ = _both(spark, tmp_path, schema, where)
         assert rows
-    finally:
-        spark.conf.unset(key) if before is None else spark.conf.set(key, before)
 
 
 @pytest.mark.parametrize(
@@ -426,8 +421,9 @@ def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key:
 def test_constants_that_python_or_ansi_cannot_hold_do_not_stop_the_plan(
     spark: SparkSession, folder: Path, where: str
 ) -> None:
-    spark.conf.set("spark.sql.ansi.enabled", "true")
-    report = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan("data", where=where).report()["data"]
+    with session_settings(spark, {"spark.sql.ansi.enabled": "true"}):
+        session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+        report = session.scan("data", where=where).report()["data"]
     assert report.reader == "spark"
 
 
