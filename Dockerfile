@@ -16,18 +16,18 @@ WORKDIR /opt/project
 
 # Requirements alone first: a change of the code leaves the layers with the environments as they are.
 COPY requirements requirements
-COPY spark_jobs/requirements.txt spark_jobs/requirements.txt
+COPY spark_jobs/pushdown_spark/requirements.txt spark-requirements.txt
 RUN python -m venv /opt/airflow && python -m venv /opt/spark
 RUN /opt/airflow/bin/pip install --no-cache-dir --disable-pip-version-check \
         -r requirements/airflow.txt -r requirements/e2e.txt -c requirements/constraints-airflow.txt
 RUN /opt/spark/bin/pip install --no-cache-dir --disable-pip-version-check \
-        -r spark_jobs/requirements.txt -c requirements/constraints-spark.txt \
+        -r spark-requirements.txt -c requirements/constraints-spark.txt \
     && /opt/spark/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps -r requirements/demo.txt
 
 COPY pyproject.toml README.md ./
 COPY airflow_pushdown airflow_pushdown
 COPY spark_jobs spark_jobs
-RUN /opt/airflow/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps .
+RUN /opt/airflow/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps ./spark_jobs .
 COPY demo demo
 COPY dags dags
 COPY e2e e2e

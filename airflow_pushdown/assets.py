@@ -6,7 +6,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import JsonValue
 
 from airflow_pushdown.datasets import file_dataset
-from spark_jobs.contract import JobResult
+from pushdown_spark.contract import JobResult
 
 _TEMPLATE_MARKS = ("{{", "{%")
 

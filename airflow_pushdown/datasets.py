@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
+from pushdown_spark.contract import DatabaseKind, RemoteConnection
 
 _URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?$")
 _GLOB = re.compile(r"[*?\[{]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from spark_jobs.contract import ErrorCode, JobError
+from pushdown_spark.contract import ErrorCode, JobError
 
 
 class PushdownTaskError(AirflowException):

@@ -16,8 +16,7 @@ from openlineage.client.generated.sql_job import SQLJobFacet
 from openlineage_sql import parse
 
 from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
-from spark_jobs.contract import JobResult, JobSpec, QuerySpec, RemoteSourceSpec
-from spark_jobs.remote_spec import RemoteConnection
+from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, RemoteConnection, RemoteSourceSpec
 
 _RENAMED = re.compile(r"^(?P<path>.+?)\s+AS\s+(?P<name>\S+)$", re.IGNORECASE | re.DOTALL)
 _LAST_MEMBER = re.compile(r"(\w+)\W*$")

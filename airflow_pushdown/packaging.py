@@ -1,4 +1,4 @@
-"""Builds the archive of `spark_jobs` that goes along with every job as `--py-files`."""
+"""Builds the archive of `pushdown_spark` that every job submits as `--py-files`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-import spark_jobs
+import pushdown_spark
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE = 0o644
@@ -22,8 +22,8 @@ _UNCHECKED = (1).to_bytes(4, "little")
 
 
 def package_directory() -> Path:
-    """Directory of the installed `spark_jobs` package."""
-    return Path(spark_jobs.__file__).resolve().parent
+    """Directory of the installed `pushdown_spark` package."""
+    return Path(pushdown_spark.__file__).resolve().parent
 
 
 def job_program() -> Path:
@@ -47,7 +47,7 @@ def archive_bytes(package: Path) -> bytes:
 
 
 def job_archive(cache: Path | None = None, package: Path | None = None) -> Path:
-    """Path of the archive of `package` (default: the installed `spark_jobs`), built once per content.
+    """Path of the archive of `package` (default: the installed `pushdown_spark`), built once per content.
 
     `cache` is the directory to keep archives in; by default a directory of this user below the temporary directory.
     Raises `PermissionError` if that directory belongs to somebody else, who could swap the code for other code.
@@ -57,7 +57,7 @@ def job_archive(cache: Path | None = None, package: Path | None = None) -> Path:
     _require_own(directory)
     package = package if package is not None else package_directory()
     files = _package_files(package)
-    target = directory / f"spark_jobs-{_digest(files)}.zip"
+    target = directory / f"pushdown_spark-{_digest(files)}.zip"
     if not _holds(target, files):
         _write_atomically(target, archive_bytes(package))
     return target
@@ -112,7 +112,7 @@ def _require_own(directory: Path) -> None:
 
 def _write_atomically(target: Path, content: bytes) -> None:
     """Write beside the target and rename, so that a concurrent task never sees half an archive."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".spark_jobs-")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".pushdown_spark-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
     Path(name).replace(target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.contract import JoinOptions, OrcOptions, RemoteSourceSpec
+from pushdown_spark.contract import JoinOptions, OrcOptions, RemoteSourceSpec
 
 SCAN = "PushdownScanOperator"
 LAZY_ORC = "LazyOrcScanOperator"

@@ -28,8 +28,8 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio, repeat
-from spark_jobs.readers.avro.provider import FILE_FORMAT
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.session import PushdownSession
 
 _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 _TWO = ("l_orderkey", "l_comment")

@@ -21,10 +21,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.vector import And, Compare, Node, OneOf, Op, Or, VectorFilter
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import And, Compare, Node, OneOf, Op, Or, VectorFilter
 
 _ROUNDS = 9
 _SECONDS = 0.02

@@ -26,16 +26,15 @@ from pyspark.sql import SparkSession
 
 from benchmarks.joins import prepare
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
-from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.join_spec import JoinTree
-from spark_jobs.joins.block import Block, blocks, owner
-from spark_jobs.joins.graph import Chain, JoinKind, extract
-from spark_jobs.joins.implied import implied
-from spark_jobs.joins.order import components
-from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import column_equality
-from spark_jobs.joins.text import parsed
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.joins.block import Block, blocks, owner
+from pushdown_spark.joins.graph import Chain, JoinKind, extract
+from pushdown_spark.joins.implied import implied
+from pushdown_spark.joins.order import components
+from pushdown_spark.joins.outputs import OutputNames
+from pushdown_spark.joins.push import column_equality
+from pushdown_spark.joins.text import parsed
+from pushdown_spark.session import PushdownSession
 
 Names = frozenset[str]
 _MOST = 500_000_000

@@ -41,10 +41,10 @@ from benchmarks.ssb import ssb
 from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
 from benchmarks.workloads import Workload as Made
-from spark_jobs.contract import JoinOptions
-from spark_jobs.joins.measure import JoinWatch
-from spark_jobs.joins.text import named_tables, parsed, written
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.joins.measure import JoinWatch
+from pushdown_spark.joins.text import named_tables, parsed, written
+from pushdown_spark.session import PushdownSession
 
 _ANALYSED = "analysed"
 _COST_MODEL = ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled")

@@ -19,7 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from benchmarks.workloads import Workload
-from spark_jobs.joins.text import parsed
+from pushdown_spark.joins.text import parsed
 
 _REFERENCES = {
     "movie_id": "title",

@@ -23,7 +23,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio, repeat
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 
 _SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
 _SEARCHED = ("c0", "c1", "c8")

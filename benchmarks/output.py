@@ -18,8 +18,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
-from spark_jobs.contract import OutputMode, OutputSpec
-from spark_jobs.output.files import open_output
+from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.output.files import open_output
 
 _ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 _WARM_UP = 4

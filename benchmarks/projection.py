@@ -19,8 +19,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
-from spark_jobs.readers.avro.provider import FILE_FORMAT
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.session import PushdownSession
 
 COLUMNS = 120
 _FORMATS = ("csv", "json", "avro", "orc", "parquet")

@@ -32,10 +32,10 @@ from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
-from spark_jobs.readers.remote.jdbc import DRIVERS
-from spark_jobs.readers.remote.model import Dialect
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.remote.jdbc import DRIVERS
+from pushdown_spark.readers.remote.model import Dialect
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 _TYPES = (
     ("l_orderkey", "bigint"),

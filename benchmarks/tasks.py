@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from airflow_pushdown.packaging import job_archive
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.rounds import Measured, measure, ratio
-from spark_jobs.contract import JobResult
+from pushdown_spark.contract import JobResult
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CUTS = (25, 100, 200)
@@ -90,7 +90,9 @@ class Tasks:
         return 0
 
     def _submit_ours(self, program: str, *arguments: str, jvm: str) -> None:
-        self._submit("--py-files", self._modules, str(_ROOT / "spark_jobs" / program), *arguments, jvm=jvm)
+        self._submit(
+            "--py-files", self._modules, str(_ROOT / "spark_jobs" / "pushdown_spark" / program), *arguments, jvm=jvm
+        )
 
     def _submit(self, *arguments: str, jvm: str = "") -> None:
         command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "2g"]

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.rounds import repeat
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))

@@ -11,7 +11,7 @@ from random import Random
 import duckdb
 from sqlglot import exp
 
-from spark_jobs.joins.text import parsed, written
+from pushdown_spark.joins.text import parsed, written
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
-from spark_jobs.contract import JobResult
-from spark_jobs.report import render_text
+from pushdown_spark.contract import JobResult
+from pushdown_spark.contract.report_text import render_text
 
 SAMPLE_ROWS = 3
 DERIVED_FIELDS = ("pushed", "residual")

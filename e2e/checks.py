@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from e2e.api import AirflowApi
 from e2e.expected import Expected, Row, as_row, expectations
 from e2e.processes import E2eError, wait_for
-from spark_jobs.contract import JobResult
+from pushdown_spark.contract import JobResult
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 REPORT_LINK = "Pushdown report"

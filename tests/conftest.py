@@ -54,12 +54,14 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of a run: quiet, local, two cores, in UTC, its Python workers can import `spark_jobs`."""
+    """The Spark session of all tests: quiet, local, two cores, in UTC. Its workers can import `pushdown_spark`."""
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(ROOT), str(ROOT / "spark_jobs"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     # Every error that a test expects would be logged with the whole stack of Spark's: half of what it costs.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True

@@ -8,7 +8,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.parameters import serialise
-from spark_jobs.contract import SecretValues
+from pushdown_spark.contract import SecretValues
 
 _ACCESS_KEY = "fs.s3a.access.key"
 _SECRET_KEY = "fs.s3a.secret.key"  # noqa: S105 - the name of a Hadoop entry

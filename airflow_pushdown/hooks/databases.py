@@ -10,7 +10,7 @@ from airflow.sdk.log import mask_secret
 from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import config_error
-from spark_jobs.remote_spec import DatabaseKind, RemoteConnection, Tls, TlsMode
+from pushdown_spark.contract import DatabaseKind, RemoteConnection, Tls, TlsMode
 
 _POSTGRES_MODES = {**{mode.value: mode for mode in TlsMode}, "allow": TlsMode.PREFER}
 _POSTGRES = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "options", "connect_timeout"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_pushdown.exceptions import FinalPushdownError, config_error
-from spark_jobs.contract import ErrorCode, JobError
+from pushdown_spark.contract import ErrorCode, JobError
 
 SPARK_PYTHON_VARIABLE = "AIRFLOW_PUSHDOWN_SPARK_PYTHON"
 

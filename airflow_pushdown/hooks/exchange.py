@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import config_error
-from spark_jobs.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 

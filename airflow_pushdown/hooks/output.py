@@ -40,8 +40,8 @@ _REFUSALS = (
     (re.compile(r"Executor memory must be"), "executor_memory: {cause}; give a size such as '2g'"),
     (
         re.compile(r"^(?:ModuleNotFoundError|ImportError): "),
-        "spark_python: the job cannot run in its Python environment ({cause}); install the libraries of "
-        "spark_jobs/requirements.txt there, and pyspark rather than pyspark-client",
+        "spark_python: the job cannot run in its Python environment ({cause}); install "
+        '"pushdown-spark[spark]" there, and remove pyspark-client',
     ),
 )
 """Causes that another try would meet again, and what to do about them."""

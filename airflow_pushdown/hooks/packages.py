@@ -11,8 +11,8 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.environment import SparkInstallation
-from spark_jobs.contract import JobSpec, ReaderChoice, SourceFormat, SourceSpec
-from spark_jobs.versions import unsupported_spark
+from pushdown_spark.contract import JobSpec, ReaderChoice, SourceFormat, SourceSpec
+from pushdown_spark.contract.versions import unsupported_spark
 
 _AVRO = "spark-avro"
 _AVRO_CLASS = "org/apache/spark/sql/avro/AvroFileFormat.class"

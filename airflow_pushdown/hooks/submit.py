@@ -32,7 +32,7 @@ from airflow_pushdown.hooks.packages import GivenJars, packages_for, require_sup
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialise_all
-from spark_jobs.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
+from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
 
 _KNOWN_EXTRAS = frozenset(
     {
@@ -70,7 +70,7 @@ class Submission:
 
 
 class PushdownSubmitHook(SparkSubmitHook):
-    """Submits `spark_jobs/run.py` for one `JobSpec` and reads the `JobResult` it leaves.
+    """Submits `pushdown_spark/run.py` for one `JobSpec` and reads the `JobResult` it leaves.
 
     On top of the provider's hook: a missing connection raises instead of meaning YARN, nothing secret is on the command
     line, the child does not inherit the worker's secrets, and a kill reaches every process of the job.

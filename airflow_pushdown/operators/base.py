@@ -27,7 +27,7 @@ from airflow_pushdown.parameters import (
     template_fields_for,
 )
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
-from spark_jobs.contract import (
+from pushdown_spark.contract import (
     AnySourceSpec,
     ErrorCode,
     JobResult,
@@ -37,7 +37,7 @@ from spark_jobs.contract import (
     RemoteSourceSpec,
     SecretValues,
 )
-from spark_jobs.report import render_text
+from pushdown_spark.contract.report_text import render_text
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
-from spark_jobs.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
+from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
 
 
 class PushdownFilesOperator(PushdownBaseOperator):

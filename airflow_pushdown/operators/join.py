@@ -14,7 +14,7 @@ from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import entries, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
-from spark_jobs.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
+from pushdown_spark.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
 _CONNECTION = "source_conn_id"

@@ -10,7 +10,7 @@ from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
-from spark_jobs.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
+from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
 
 
 class RemoteScanOperator(PushdownBaseOperator):

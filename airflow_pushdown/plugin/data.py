@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from airflow_pushdown.hooks.application import is_web_address
 from airflow_pushdown.plugin.links import SparkApplicationLink
-from spark_jobs.contract import JobResult
+from pushdown_spark.contract import JobResult
 
 HISTORY_LENGTH = 30
 """Runs that a history shows."""

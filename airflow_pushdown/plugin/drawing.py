@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_pushdown.plugin.data import PastRun, Place
 from airflow_pushdown.plugin.links import report_path
 from airflow_pushdown.plugin.model import Stage
-from spark_jobs.report import human_bytes
+from pushdown_spark.contract.report_text import human_bytes
 
 FUNNEL_WIDTH = 720
 CHART_WIDTH = 720

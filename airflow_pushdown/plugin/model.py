@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.contract import ConjunctReport, Exactness, FileReport, SourceReport
-from spark_jobs.report import human_bytes, human_share
+from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, SourceReport
+from pushdown_spark.contract.report_text import human_bytes, human_share
 
 _BYTES = "bytes "
 

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from airflow_pushdown.plugin import drawing, model
 from airflow_pushdown.plugin.data import TaskRun
-from spark_jobs.contract import JoinReport
-from spark_jobs.joins.picture import joins_svg, joins_text
-from spark_jobs.report import human_bytes
+from airflow_pushdown.plugin.join_drawing import joins_svg
+from pushdown_spark.contract import JoinReport
+from pushdown_spark.contract.report_text import human_bytes, joins_text
 
 REFRESH_SECONDS = 10
 """How often the page of a task that runs looks for news."""

@@ -15,7 +15,7 @@ from airflow_pushdown.exceptions import (
     config_error,
     exception_for,
 )
-from spark_jobs.contract import ErrorCode, JobError
+from pushdown_spark.contract import ErrorCode, JobError
 
 
 def failure(code: ErrorCode, **changes: object) -> JobError:

@@ -16,16 +16,17 @@ from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
 from airflow_pushdown.hooks.submit import Submission
 from airflow_pushdown.lineage import Origin, column_origins
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator, RemoteScanOperator
-from spark_jobs.contract import (
+from pushdown_spark.contract import (
+    DatabaseKind,
     JobResult,
     OutputFormat,
     OutputMode,
     OutputSummary,
     QuerySpec,
+    RemoteConnection,
     SecretValues,
     SourceReport,
 )
-from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SHOP = RemoteConnection(

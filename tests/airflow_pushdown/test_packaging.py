@@ -69,7 +69,7 @@ def test_a_directory_that_others_may_write_to_is_refused(package: Path, tmp_path
 
 def imported(python: str, archive: Path, expression: str) -> str:
     """What an expression gives in a Python that has nothing of ours but the archive; `c` is the contract."""
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.contract as c; print({expression})"
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import pushdown_spark.contract as c; print({expression})"
     run = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=archive.parent)
     return run.stdout.strip()
 
@@ -80,7 +80,7 @@ def test_the_job_can_be_imported_from_the_archive_alone(tmp_path: Path, spark_py
 
 
 def test_a_python_of_this_release_imports_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
-    assert imported(spark_python, job_archive(tmp_path / "cache"), "c.__file__").endswith("contract.pyc")
+    assert imported(spark_python, job_archive(tmp_path / "cache"), "c.__file__").endswith("contract/__init__.pyc")
 
 
 def test_a_python_of_another_release_imports_the_source(
@@ -88,13 +88,13 @@ def test_a_python_of_another_release_imports_the_source(
 ) -> None:
     monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x01\x02\r\n")
     archive = job_archive(tmp_path / "cache")
-    assert imported(spark_python, archive, "c.__file__").endswith("contract.py")
+    assert imported(spark_python, archive, "c.__file__").endswith("contract/__init__.py")
 
 
 def test_a_traceback_shows_the_lines_of_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
     code = (
         f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
-        "from spark_jobs import run\n"
+        "from pushdown_spark import run\n"
         "try: run.read_spec(run.Path('nowhere'))\n"
         "except Exception: print(traceback.format_exc())"
     )

@@ -7,12 +7,15 @@ import shutil
 import subprocess
 import sys
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from airflow._shared.providers_discovery import _create_provider_info_schema_validator
 from jsonschema import ValidationError
 
+import airflow_pushdown
+import pushdown_spark
 from airflow_pushdown.provider import get_provider_info
 
 
@@ -57,11 +60,11 @@ def test_importing_it_imports_nothing_else(project: Path) -> None:
 def test_the_wheel_installs_into_an_empty_environment_and_its_entry_point_loads(project: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for package in ("airflow_pushdown", "spark_jobs"):
-        shutil.copytree(project / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(project / "pyproject.toml", source)
-    readme = project / "README.md"
-    (source / "README.md").write_text(readme.read_text("utf-8") if readme.exists() else "", encoding="utf-8")
+    shutil.copytree(
+        project / "airflow_pushdown", source / "airflow_pushdown", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(project / name, source)
     (wheel,) = build_wheel(source, tmp_path / "dist")
 
     environment = tmp_path / "environment"
@@ -79,12 +82,16 @@ def test_the_wheel_installs_into_an_empty_environment_and_its_entry_point_loads(
     assert name == "airflow-pushdown"
     assert plugin == "airflow_pushdown.plugin.plugin:PushdownPlugin"
     assert {
-        "spark_jobs/contract.py",
-        "spark_jobs/requirements.txt",
         "airflow_pushdown/operators/scan.py",
         "airflow_pushdown/plugin/templates/report.html",
         "airflow_pushdown/plugin/templates/style.css",
     } <= set(listing.split())
+    assert not [name for name in listing.split() if name.startswith(("spark_jobs", "pushdown_spark"))]
+
+
+def test_both_packages_have_one_version() -> None:
+    assert airflow_pushdown.__version__ == pushdown_spark.__version__
+    assert f"pushdown-spark=={pushdown_spark.__version__}" in (metadata.requires("airflow-pushdown") or [])
 
 
 def build_wheel(source: Path, target: Path) -> list[Path]:

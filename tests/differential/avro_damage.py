@@ -18,15 +18,15 @@ from pathlib import Path
 import pyarrow as pa
 from orc_damage import MEMORY, QUERIES, SECONDS, Outcome, plain, rows_as_text
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.readers.avro.blocks import blocks
-from spark_jobs.readers.avro.compiled import compiled_copy, compiled_walk
-from spark_jobs.readers.avro.counts import AvroCount
-from spark_jobs.readers.avro.decode import AvroQuery
-from spark_jobs.readers.avro.header import SYNC_SIZE, parse_header
-from spark_jobs.readers.avro.scan import Decoders, opened
-from spark_jobs.readers.avro.stream import Stream
-from spark_jobs.readers.storage import LOCAL
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.readers.avro.blocks import blocks
+from pushdown_spark.readers.avro.compiled import compiled_copy, compiled_walk
+from pushdown_spark.readers.avro.counts import AvroCount
+from pushdown_spark.readers.avro.decode import AvroQuery
+from pushdown_spark.readers.avro.header import SYNC_SIZE, parse_header
+from pushdown_spark.readers.avro.scan import Decoders, opened
+from pushdown_spark.readers.avro.stream import Stream
+from pushdown_spark.readers.storage import LOCAL
 
 _MAGIC = 4
 

@@ -24,11 +24,11 @@ from random_predicates import Leaf, leaves, quoted
 from random_predicates import predicate as pooled_predicate
 from session_settings import session_settings
 
-from spark_jobs.contract import SourceFormat
-from spark_jobs.errors import PushdownError
-from spark_jobs.failures import classify
-from spark_jobs.readers.avro.provider import format_name
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.failures import classify
+from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.session import PushdownSession
 
 MOST_BYTES = 450_000
 """Larger files are left out: what matters is how many kinds of files there are."""

@@ -19,7 +19,7 @@ from json_lines import line as json_line
 from json_lines import random_schema as json_schema
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import SourceFormat
+from pushdown_spark.contract import SourceFormat
 
 _CODECS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
 _LINES = 250

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from spark_jobs.contract import SourceFormat
+from pushdown_spark.contract import SourceFormat
 
 Choices = Mapping[str, Sequence[str]]
 

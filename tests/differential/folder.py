@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Fold, Scope
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Fold, Scope
 
 
 class Folder:

@@ -21,17 +21,17 @@ from pyspark.sql import types as t
 from random_predicates import leaves, predicate
 from session_settings import session_settings
 
-from spark_jobs.contract import SourceFormat
-from spark_jobs.predicates.csv_bytes import csv_patterns
-from spark_jobs.predicates.derive import Fold, Scope, derive
-from spark_jobs.predicates.json_bytes import json_patterns
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.pattern import BytePattern
-from spark_jobs.readers.candidates import Finder, LineSyntax
-from spark_jobs.readers.files import Compression, Split
-from spark_jobs.readers.lines import LineReader, Window
-from spark_jobs.readers.search import Searcher
-from spark_jobs.readers.text_options import TextOptions, text_options, why_unsafe
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.predicates.csv_bytes import csv_patterns
+from pushdown_spark.predicates.derive import Fold, Scope, derive
+from pushdown_spark.predicates.json_bytes import json_patterns
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.pattern import BytePattern
+from pushdown_spark.readers.candidates import Finder, LineSyntax
+from pushdown_spark.readers.files import Compression, Split
+from pushdown_spark.readers.lines import LineReader, Window
+from pushdown_spark.readers.search import Searcher
+from pushdown_spark.readers.text_options import TextOptions, text_options, why_unsafe
 
 
 class SparkGivesUpError(Exception):

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.readers.files import LOCAL
-from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.scan import OrcQuery, opened
-from spark_jobs.readers.orc.stripe import Stripe
-from spark_jobs.readers.orc.tail import read_tail
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.readers.files import LOCAL
+from pushdown_spark.readers.orc.counts import OrcCount
+from pushdown_spark.readers.orc.scan import OrcQuery, opened
+from pushdown_spark.readers.orc.stripe import Stripe
+from pushdown_spark.readers.orc.tail import read_tail
 
 SECONDS = 60
 """A file that takes longer hangs."""

@@ -9,7 +9,7 @@ from functools import partial
 from projection_cases import Case, case
 from projection_tables import FLAT, HIVE
 
-from spark_jobs.contract import ErrorCode
+from pushdown_spark.contract import ErrorCode
 
 nested = partial(case, "nested", spark="")
 fields = partial(case, "fields", spark="")

@@ -10,7 +10,7 @@ from oracle import Case, byte_patterns, judge, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.contract import SourceFormat
+from pushdown_spark.contract import SourceFormat
 
 JSON_LINES = (b'{"key":"abc","i":5}', b'{"key":"a?c"}')
 CSV_LINES = (b"abc,5,1995-01-05", b'"a?c","5","1995-01-05"')

@@ -24,19 +24,19 @@ from session_settings import session_settings
 from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
 from test_vector_filters import BATCHES, SEEDS
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.avro.counts import AvroCount, Fate, total
-from spark_jobs.readers.avro.decode import AvroQuery, refusal
-from spark_jobs.readers.avro.header import read_header
-from spark_jobs.readers.avro.plan import containers, wanted_schema
-from spark_jobs.readers.avro.scan import AvroScan
-from spark_jobs.readers.files import Packing, local_files, pack
-from spark_jobs.readers.storage import LOCAL
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.avro.counts import AvroCount, Fate, total
+from pushdown_spark.readers.avro.decode import AvroQuery, refusal
+from pushdown_spark.readers.avro.header import read_header
+from pushdown_spark.readers.avro.plan import containers, wanted_schema
+from pushdown_spark.readers.avro.scan import AvroScan
+from pushdown_spark.readers.files import Packing, local_files, pack
+from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.session import PushdownSession
 
 NIGHTLY_CASES = 200
 PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"

@@ -9,8 +9,8 @@ import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.readers.avro.provider import format_name
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.session import PushdownSession
 
 WORDS = ("zeta", "alpha", "mid", "ä", "Ω", "日本", "🦆", "", "a b", "Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")
 """Keys: some of them have the same hash in Java."""

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from test_avro import pushdown_off
 from test_orc import shown
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.session import PushdownSession
 
 ROWS = 400
 OUTDATED = -200_000

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from test_avro import Tally, case_over, check_scans, rows_of
 from test_vector_filters import BATCHES, SEEDS
 
-from spark_jobs.errors import PushdownError, UnsafeInputError
-from spark_jobs.readers.avro.decode import AvroQuery
-from spark_jobs.readers.avro.plan import wanted_schema
-from spark_jobs.readers.avro.schema import parse_schema
-from spark_jobs.readers.avro.types import spark_schema
+from pushdown_spark.errors import PushdownError, UnsafeInputError
+from pushdown_spark.readers.avro.decode import AvroQuery
+from pushdown_spark.readers.avro.plan import wanted_schema
+from pushdown_spark.readers.avro.schema import parse_schema
+from pushdown_spark.readers.avro.types import spark_schema
 
 ROWS = 200
 SCHEMAS = 4

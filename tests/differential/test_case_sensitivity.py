@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from session_settings import session_settings
 from typed_results import rows_of, shown
 
-from spark_jobs.errors import PushdownError, SchemaConflictError, UnknownColumnError
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError, SchemaConflictError, UnknownColumnError
+from pushdown_spark.session import PushdownSession
 
 NESTING = ("json", "avro", "orc", "parquet")
 READINGS = [

@@ -19,7 +19,7 @@ from corpus import Comparison, CorpusFile, Setting, Tally, corpus_files
 from corpus_files import write_corpus
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import SourceFormat
+from pushdown_spark.contract import SourceFormat
 
 FORMATS = (SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.JSON, SourceFormat.CSV)
 PREDICATES = 40

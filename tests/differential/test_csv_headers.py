@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from thirds import third
 from typed_results import rows_of, shown
 
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown")
 DECLARED = "id int, name string, more string"

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tally import Tally
 from text_scans import Scans, compared
 
-from spark_jobs.contract import SourceFormat
+from pushdown_spark.contract import SourceFormat
 
 LINES = 60
 SCANS = 7

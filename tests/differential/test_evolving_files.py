@@ -15,9 +15,9 @@ from pyspark.sql import types as t
 from thirds import third
 from typed_results import rows_of, shown
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 CASES = (*COLUMNS, *MEMBERS, *WIDER, *CONFLICTS)
 TURNS = [(case, case.formats[number % len(case.formats)]) for number, case in enumerate(CASES)]

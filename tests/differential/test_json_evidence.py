@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from thirds import third
 from typed_results import rows_of
 
-from spark_jobs.errors import KindMismatchError, SchemaConflictError
-from spark_jobs.projection.paths import quote_name
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import KindMismatchError, SchemaConflictError
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.session import PushdownSession
 
 LOOKED = "no schema is declared, so the texts of all files were read once more to see whether their types agree"
 ALIKE = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.readers.json_lines import same_as_bytes
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.json_lines import same_as_bytes
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id INT, a ARRAY<SMALLINT>, b INT, c INT, s STRUCT<x: DOUBLE, l: ARRAY<DOUBLE>>, m MAP<STRING, INT>"
 FRAMES = (

@@ -12,8 +12,8 @@ from oracle import Case, configured
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.contract import SourceFormat
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.session import PushdownSession
 
 FOUR = "a string, b string, c int, d int"
 

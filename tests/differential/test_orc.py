@@ -29,16 +29,16 @@ from session_settings import session_settings
 from test_vector_filters import BATCHES, SEEDS
 from typed_rows import random_predicate
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.files import Packing, local_files, pack
-from spark_jobs.readers.orc.counts import Fate, OrcCount, total
-from spark_jobs.readers.orc.plan import wanted_schema
-from spark_jobs.readers.orc.scan import OrcQuery, OrcScan
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.files import Packing, local_files, pack
+from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
+from pushdown_spark.readers.orc.plan import wanted_schema
+from pushdown_spark.readers.orc.scan import OrcQuery, OrcScan
+from pushdown_spark.session import PushdownSession
 
 PREDICATES = 60
 NIGHTLY_CASES = 150

@@ -23,16 +23,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.gateway import java_class
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.orc.counts import Fate, OrcCount, total
-from spark_jobs.readers.orc.plan import jvm_zone, wanted_schema
-from spark_jobs.readers.orc.scan import OrcQuery
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.gateway import java_class
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
+from pushdown_spark.readers.orc.plan import jvm_zone, wanted_schema
+from pushdown_spark.readers.orc.scan import OrcQuery
+from pushdown_spark.session import PushdownSession
 
 ZONES = (
     "Europe/Berlin",

@@ -11,7 +11,7 @@ from oracle import Case, byte_patterns, candidates, judge, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.contract import SourceFormat
+from pushdown_spark.contract import SourceFormat
 
 JSON_SCHEMA = (
     "b tinyint, i int, l bigint, f float, x double, dec decimal(10,2), whole decimal(5,0), s string, u string, d date, "

@@ -15,8 +15,8 @@ from pyspark.sql import types as t
 from session_settings import session_settings
 from typed_results import rows_of, shown
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.session import PushdownSession
 
 CASES = (*NAMES_AND_MEMBERS, *ARRAYS, *MAPS, *FLATS, *QUOTED, *FILE_COLUMNS, *PARTITIONS, *LINES)
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from random_trees import ROW, random_path, random_row, random_schema
 from typed_results import rows_of
 
-from spark_jobs.projection.alignment import ddl
-from spark_jobs.session import PushdownSession
+from pushdown_spark.projection.alignment import ddl
+from pushdown_spark.session import PushdownSession
 
 HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 TREES = given(st.sampled_from(NESTING), st.randoms(use_true_random=False))

@@ -13,9 +13,9 @@ from oracle import Case, configured
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.contract import SourceFormat, SourceReport
-from spark_jobs.predicates.parse import parse_predicate, read_alike
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import SourceFormat, SourceReport
+from pushdown_spark.predicates.parse import parse_predicate, read_alike
+from pushdown_spark.session import PushdownSession
 
 LONG = "x" * 20_000
 WIDE = "\u00e9" * 5_000

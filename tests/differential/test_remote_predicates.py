@@ -39,12 +39,12 @@ from sqlglot import exp
 from test_vector_filters import BATCHES, SEEDS, settings_of
 from typed_rows import ROW, random_predicate
 
-from spark_jobs.contract import Exactness
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.readers.remote.classify import Classified, classify
-from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
-from spark_jobs.readers.remote.query import remote_query
-from spark_jobs.readers.remote.rules import SparkRules
+from pushdown_spark.contract import Exactness
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.readers.remote.classify import Classified, classify
+from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.readers.remote.query import remote_query
+from pushdown_spark.readers.remote.rules import SparkRules
 
 ROWS = 50
 PREDICATES = 60

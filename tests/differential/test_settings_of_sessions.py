@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 
-from spark_jobs.errors import BadSpecError
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.session import PushdownSession
 
 READERS = ("pushdown", "spark")
 

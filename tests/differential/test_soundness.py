@@ -12,8 +12,8 @@ from oracle import Case, SparkGivesUpError, Verdicts, byte_patterns, candidates,
 from pyspark.sql import SparkSession
 from tally import Tally
 
-from spark_jobs.contract import SourceFormat
-from spark_jobs.predicates.pattern import BytePattern
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.predicates.pattern import BytePattern
 
 LINES = 60
 PREDICATES = 60

@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.session import PushdownSession
 
 FLIPS = int(os.environ.get("PUSHDOWN_CORPUS_FLIPS", "200"))
 CUTS = 20

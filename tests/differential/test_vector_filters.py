@@ -26,11 +26,11 @@ from random_predicates import Leaf, leaves
 from session_settings import session_settings
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.statistics import ColumnBounds, can_match, may_contain, probes
-from spark_jobs.predicates.vector import Path, Rows, Value, VectorFilter
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.statistics import ColumnBounds, can_match, may_contain, probes
+from pushdown_spark.predicates.vector import Path, Rows, Value, VectorFilter
 
 ROWS = 120
 PREDICATES = 120

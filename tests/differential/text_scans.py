@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.contract import ErrorCode, SourceReport
-from spark_jobs.failures import classify
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import ErrorCode, SourceReport
+from pushdown_spark.failures import classify
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 Rows = Counter[str]
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from airflow_pushdown.packed import environment_archive
-from spark_jobs.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 

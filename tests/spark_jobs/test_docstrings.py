@@ -8,13 +8,13 @@ import pkgutil
 
 import pytest
 
-import spark_jobs
+import pushdown_spark
 
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 
 
 def examples() -> list[doctest.DocTest]:
-    modules = (each.name for each in pkgutil.walk_packages(spark_jobs.__path__, "spark_jobs."))
+    modules = (each.name for each in pkgutil.walk_packages(pushdown_spark.__path__, "spark_jobs."))
     return [
         found
         for name in modules

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
-from spark_jobs.contract import ErrorCode, JobError, JobSpec
-from spark_jobs.errors import (
+from pushdown_spark.contract import ErrorCode, JobError, JobSpec
+from pushdown_spark.errors import (
     BadSchemaError,
     BadSpecError,
     OutputExistsError,
@@ -22,8 +22,8 @@ from spark_jobs.errors import (
     UnreadableFileError,
     UnsafeInputError,
 )
-from spark_jobs.failures import MAX_TRACEBACK, classify, pushdown_error, typed
-from spark_jobs.filesystem import HadoopFiles
+from pushdown_spark.failures import MAX_TRACEBACK, classify, pushdown_error, typed
+from pushdown_spark.filesystem import HadoopFiles
 
 
 def failure(action: Callable[[], object]) -> BaseException:
@@ -271,7 +271,7 @@ def test_a_disk_that_fills_up_while_writing(spark: SparkSession, small_disk: Pat
 LOST_DRIVER = """
 import os, signal
 from pyspark.sql import SparkSession
-from spark_jobs.failures import classify
+from pushdown_spark.failures import classify
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
@@ -307,7 +307,7 @@ def test_an_error_of_ours_is_found_behind_a_wrapper() -> None:
     error = classified(wrap)
     assert (error.code, error.message, error.retryable) == (ErrorCode.UNSAFE_SETTING, "conf: unsafe", False)
     assert pushdown_error(UnreadableFileError("x")) is not None
-    assert pushdown_error(ValueError("spark_jobs.errors.NoSuchError: x")) is None
+    assert pushdown_error(ValueError("pushdown_spark.errors.NoSuchError: x")) is None
 
 
 def test_an_invalid_spec_names_the_field_and_not_its_value() -> None:

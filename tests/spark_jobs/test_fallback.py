@@ -10,61 +10,61 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.errors import BadPredicateError, BadSpecError
-from spark_jobs.readers.files import Task
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import BadPredicateError, BadSpecError
+from pushdown_spark.readers.files import Task
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, day date"
 FORMATS = ("json", "csv", "orc", "avro")
 WHERE = "id >= 10 AND id < 12 AND part = 1"
 
 EVERY = (
-    "spark_jobs.scans.with_directories",
-    "spark_jobs.scans.folding",
-    "spark_jobs.readers.directories._values",
-    "spark_jobs.readers.partitions.constant_columns",
-    "spark_jobs.readers.partitions.packing",
+    "pushdown_spark.scans.with_directories",
+    "pushdown_spark.scans.folding",
+    "pushdown_spark.readers.directories._values",
+    "pushdown_spark.readers.partitions.constant_columns",
+    "pushdown_spark.readers.partitions.packing",
 )
 """Steps of planning that all readers have in common."""
 TEXT = (
-    "spark_jobs.scans.plan_text",
-    "spark_jobs.readers.text.storage_for",
-    "spark_jobs.readers.text.listed_files",
-    "spark_jobs.readers.text.text_options",
-    "spark_jobs.readers.text.unsafe_settings",
-    "spark_jobs.readers.text.derive",
-    "spark_jobs.readers.text.Searcher",
-    "spark_jobs.readers.text.sample",
-    "spark_jobs.readers.text.TextScan.__init__",
-    "spark_jobs.readers.text.with_constants",
+    "pushdown_spark.scans.plan_text",
+    "pushdown_spark.readers.text.storage_for",
+    "pushdown_spark.readers.text.listed_files",
+    "pushdown_spark.readers.text.text_options",
+    "pushdown_spark.readers.text.unsafe_settings",
+    "pushdown_spark.readers.text.derive",
+    "pushdown_spark.readers.text.Searcher",
+    "pushdown_spark.readers.text.sample",
+    "pushdown_spark.readers.text.TextScan.__init__",
+    "pushdown_spark.readers.text.with_constants",
 )
-COLUMNAR = ("spark_jobs.readers.columnar.compile_filter", "spark_jobs.readers.columnar.misread")
+COLUMNAR = ("pushdown_spark.readers.columnar.compile_filter", "pushdown_spark.readers.columnar.misread")
 STEPS = {
-    "json": (*EVERY, *TEXT, "spark_jobs.readers.text.json_patterns", "spark_jobs.readers.text.odd_json"),
-    "csv": (*EVERY, *TEXT, "spark_jobs.readers.text.csv_patterns", "spark_jobs.readers.text.odd_csv"),
+    "json": (*EVERY, *TEXT, "pushdown_spark.readers.text.json_patterns", "pushdown_spark.readers.text.odd_json"),
+    "csv": (*EVERY, *TEXT, "pushdown_spark.readers.text.csv_patterns", "pushdown_spark.readers.text.odd_csv"),
     "orc": (
         *EVERY,
         *COLUMNAR,
-        "spark_jobs.readers.orc.plan.storage_for",
-        "spark_jobs.readers.orc.plan.listed_files",
-        "spark_jobs.readers.orc.plan.wanted_schema",
-        "spark_jobs.readers.orc.driver.OrcScan",
-        "spark_jobs.readers.orc.driver.with_constants",
+        "pushdown_spark.readers.orc.plan.storage_for",
+        "pushdown_spark.readers.orc.plan.listed_files",
+        "pushdown_spark.readers.orc.plan.wanted_schema",
+        "pushdown_spark.readers.orc.driver.OrcScan",
+        "pushdown_spark.readers.orc.driver.with_constants",
     ),
     "avro": (
         *EVERY,
         *COLUMNAR,
-        "spark_jobs.readers.avro.plan.avro_settings",
-        "spark_jobs.readers.avro.plan.storage_for",
-        "spark_jobs.readers.avro.plan.read_header",
-        "spark_jobs.readers.avro.plan.refusal",
-        "spark_jobs.readers.avro.plan.searches",
-        "spark_jobs.readers.avro.driver.with_constants",
+        "pushdown_spark.readers.avro.plan.avro_settings",
+        "pushdown_spark.readers.avro.plan.storage_for",
+        "pushdown_spark.readers.avro.plan.read_header",
+        "pushdown_spark.readers.avro.plan.refusal",
+        "pushdown_spark.readers.avro.plan.searches",
+        "pushdown_spark.readers.avro.driver.with_constants",
     ),
 }
 ESTIMATES = {
-    "orc": ("spark_jobs.readers.orc.plan.estimate", "spark_jobs.readers.orc.cost.opened"),
-    "avro": ("spark_jobs.readers.avro.plan.estimate", "spark_jobs.readers.avro.cost.opened"),
+    "orc": ("pushdown_spark.readers.orc.plan.estimate", "pushdown_spark.readers.orc.cost.opened"),
+    "avro": ("pushdown_spark.readers.avro.plan.estimate", "pushdown_spark.readers.avro.cost.opened"),
 }
 """Steps that are taken for reader='auto' alone."""
 
@@ -72,7 +72,7 @@ ESTIMATES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """The same rows in every format, in two partitions."""
-    from spark_jobs.readers.avro.provider import format_name
+    from pushdown_spark.readers.avro.provider import format_name
 
     folder = tmp_path_factory.mktemp("fallback")
     rows = [(number, f"name {number}", date(2024, 1, 1 + number % 28), number % 2) for number in range(40)]
@@ -120,7 +120,7 @@ def test_spark_takes_the_scan_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
     driver = {"orc": "orc.driver", "avro": "avro.driver"}.get(source_format, "text")
-    monkeypatch.setattr(f"spark_jobs.readers.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
+    monkeypatch.setattr(f"pushdown_spark.readers.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
     result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
     assert result.report()["data"].reader == "pushdown"
     assert result.run(_rows) == ["Row(id=11)"]
@@ -139,7 +139,7 @@ def test_mistakes_of_the_user_and_signals_are_raised(
         def fails(*_: object, kind: type[BaseException] = kind) -> None:
             raise kind("as it is")
 
-        monkeypatch.setattr("spark_jobs.scans.plan_text", fails)
+        monkeypatch.setattr("pushdown_spark.scans.plan_text", fails)
         with pytest.raises(kind, match="as it is"):
             session.scan("data", where="id = 3")
 

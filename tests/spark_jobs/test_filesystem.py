@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.filesystem import HadoopFiles, local_path
+from pushdown_spark.filesystem import HadoopFiles, local_path
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 import sqlglot
 from pyspark.sql import SparkSession
 
-from spark_jobs.folding import folding, value_of
-from spark_jobs.predicates.derive import whole_number
+from pushdown_spark.folding import folding, value_of
+from pushdown_spark.predicates.derive import whole_number
 
 CONSTANTS = {
     "1200 + 1": 1201,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_jobs.gateway import arrow_frame, java_class, text_of, texts_of
+from pushdown_spark.gateway import arrow_frame, java_class, text_of, texts_of
 
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import Exactness
-from spark_jobs.readers.avro.provider import FILE_FORMAT
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import Exactness
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.session import PushdownSession
 
 PARTS = """
     SELECT id AS a, concat('text ', id % 5) AS b, CAST(id % 3 AS INT) AS k,

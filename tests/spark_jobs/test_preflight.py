@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.contract import SourceSpec
-from spark_jobs.preflight import Versions, check_executors, differences, here, needs_python
+from pushdown_spark.contract import SourceSpec
+from pushdown_spark.preflight import Versions, check_executors, differences, here, needs_python
 
 pytestmark = pytest.mark.spark
 
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
-from spark_jobs.errors import ExecutorMismatchError
-from spark_jobs.preflight import begin_check
+from pushdown_spark.errors import ExecutorMismatchError
+from pushdown_spark.preflight import begin_check
 
 builder = SparkSession.builder.master("local-cluster[1,1,512]").config("spark.executor.memory", "512m")
 builder = builder.config("spark.executor.cores", sys.argv[1]).config("spark.log.level", "OFF")
@@ -65,7 +65,7 @@ def test_executors_without_the_libraries_are_refused_with_what_to_do(project: Pa
     assert "no pyarrow on " in said
     assert "no hyperscan on " in said
     assert "no pyspark" not in said, "the executor's own installation brings it"
-    assert "spark_jobs/requirements.txt" in said
+    assert "pip install pushdown-spark[spark]" in said
     assert "archives" in said
 
 

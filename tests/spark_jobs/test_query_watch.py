@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.query_watch import QueryWatch, query_number
+from pushdown_spark.query_watch import QueryWatch, query_number
 
 _REPETITIONS = 200
 """Spark's status store lagged behind a short query in about one of forty repetitions."""

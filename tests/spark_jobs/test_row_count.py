@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.row_count import RowCount
-from spark_jobs.session import PushdownSession
+from pushdown_spark.row_count import RowCount
+from pushdown_spark.session import PushdownSession
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.contract import ErrorCode, JobResult
-from spark_jobs.errors import BadSpecError
-from spark_jobs.run import main, read_secrets, write_result
+from pushdown_spark.contract import ErrorCode, JobResult
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.run import main, read_secrets, write_result
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
@@ -60,7 +60,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "spark_jobs", command, "--spec", str(saved(spec, tmp_path))]
+    call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(saved(spec, tmp_path))]
     return subprocess.run(call, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, capture_output=True, text=True)
 
 
@@ -74,10 +74,10 @@ def test_a_submitted_job_writes_output_and_result_and_shows_no_secret(tmp_path: 
     assert submit is not None
     library = tmp_path / "library.zip"
     with zipfile.ZipFile(library, "w") as archive:
-        for path in (ROOT / "spark_jobs").rglob("*.py"):
-            archive.write(path, path.relative_to(ROOT))
+        for path in (ROOT / "spark_jobs" / "pushdown_spark").rglob("*.py"):
+            archive.write(path, path.relative_to(ROOT / "spark_jobs"))
     program = tmp_path / "run.py"
-    shutil.copy(ROOT / "spark_jobs" / "run.py", program)
+    shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "run.py", program)
     settings = [part for key, value in LOCAL.items() for part in ("--conf", f"{key}={value}")]
     del job["conf"]
     call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(saved(job, tmp_path))]
@@ -157,7 +157,7 @@ def test_an_ignored_output_stays_and_nothing_is_read(tmp_path: Path, job: dict[s
 def test_a_terminated_job_leaves_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
     endless = "aggregate(transform(sequence(1, 90000), x -> size(filter(sequence(1, 90000), y -> y > x + id))), 0L, "
     job["query"]["where"] = f"t = 'y' AND {endless} (a, b) -> a + b) > 0"
-    call = [sys.executable, "-m", "spark_jobs", "run", "--spec", str(saved(job, tmp_path))]
+    call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(saved(job, tmp_path))]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = subprocess.Popen(
         call, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, start_new_session=True, **quiet
@@ -235,7 +235,7 @@ def test_a_result_replaces_an_older_one_at_once(tmp_path: Path) -> None:
 def test_another_release_of_spark_is_refused_before_a_session_starts(
     tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.run.pyspark_version", "4.0.1")
+    monkeypatch.setattr("pushdown_spark.run.pyspark_version", "4.0.1")
     assert main(["--spec", str(saved(job, tmp_path))]) == 1
     result = result_of(job)
     assert result.application_id is None

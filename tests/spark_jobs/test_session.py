@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 
-from spark_jobs.contract import SourceReport
-from spark_jobs.errors import (
+from pushdown_spark.contract import SourceReport
+from pushdown_spark.errors import (
     BadPredicateError,
     BadSchemaError,
     BadSpecError,
@@ -21,9 +21,9 @@ from spark_jobs.errors import (
     UnknownColumnError,
     UnreadableFileError,
 )
-from spark_jobs.failures import classify
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.failures import classify
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 OFF = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in ("json", "csv")}
 SCHEMA = "id bigint, name string, at timestamp, day date, price decimal(10,2), place struct<city: string, zip: int>"

@@ -16,7 +16,7 @@ from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
-from spark_jobs.contract import JobSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 

@@ -11,8 +11,7 @@ from airflow.sdk.log import redact
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.databases import database_connection
-from spark_jobs.contract import SecretValues
-from spark_jobs.remote_spec import DatabaseKind, RemoteConnection, Tls, TlsMode
+from pushdown_spark.contract import DatabaseKind, RemoteConnection, SecretValues, Tls, TlsMode
 
 
 def connection(conn_type: str, extra: object = None, **fields: object) -> Connection:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.exchange import Exchange
-from spark_jobs.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",

@@ -11,7 +11,7 @@ from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.environment import SparkInstallation
 from airflow_pushdown.hooks.packages import GivenJars, packages_for, spark_jars
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
-from spark_jobs.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 
 AVRO = "org.apache.spark:spark-avro_2.13:4.3.9"
 OTHER = "org.example:other:1.0"

@@ -11,7 +11,7 @@ import pytest
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks.environment import SparkSubmitNotFoundError
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
-from spark_jobs.contract import JobResult, JobSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SourceSpec
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",

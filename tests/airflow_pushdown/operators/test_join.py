@@ -6,7 +6,7 @@ import pytest
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import PushdownJoinOperator
-from spark_jobs.contract import (
+from pushdown_spark.contract import (
     ErrorCode,
     JobSpec,
     JoinOptions,

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
 from airflow_pushdown.operators.base import PushdownBaseOperator
-from spark_jobs.contract import ErrorCode, JobSpec, OrcOptions, ReaderChoice, SourceFormat, SourceSpec
+from pushdown_spark.contract import ErrorCode, JobSpec, OrcOptions, ReaderChoice, SourceFormat, SourceSpec
 
 SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"
 USE_SELECTED = "spark.hadoop.orc.filter.use.selected"

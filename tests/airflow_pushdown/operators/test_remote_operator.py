@@ -8,8 +8,15 @@ import pytest
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import RemoteScanOperator
-from spark_jobs.contract import ErrorCode, JobSpec, QuerySpec, RemoteSourceSpec
-from spark_jobs.remote_spec import DatabaseKind, Transport, WideNumbers
+from pushdown_spark.contract import (
+    DatabaseKind,
+    ErrorCode,
+    JobSpec,
+    QuerySpec,
+    RemoteSourceSpec,
+    Transport,
+    WideNumbers,
+)
 
 
 def operator(**parameters: object) -> RemoteScanOperator:

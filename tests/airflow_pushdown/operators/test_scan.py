@@ -12,7 +12,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.operators import PushdownScanOperator
-from spark_jobs.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat, SourceSpec
+from pushdown_spark.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat, SourceSpec
 
 
 def spec(**parameters: object) -> JobSpec:

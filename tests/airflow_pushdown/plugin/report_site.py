@@ -19,9 +19,10 @@ from urllib.request import Request, urlopen
 
 from airflow.sdk import DAG, Context
 
+import airflow_pushdown
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator
 from e2e.ports import free_port
-from spark_jobs.contract import (
+from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,
     ErrorCode,
@@ -30,12 +31,12 @@ from spark_jobs.contract import (
     JobError,
     JobResult,
     JoinReport,
+    JoinTree,
     OutputFormat,
     OutputMode,
     OutputSummary,
     SourceReport,
 )
-from spark_jobs.join_spec import JoinTree
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 READER, STRANGER = "viewer", "guest"
@@ -102,10 +103,10 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
 def _installed(root: Path, scratch: Path) -> Path:
     """The description of an installed package, made of the project's own: plugins are found by it."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    described = scratch / "site" / f"airflow_pushdown-{project['version']}.dist-info"
+    described = scratch / "site" / f"airflow_pushdown-{airflow_pushdown.__version__}.dist-info"
     described.mkdir(parents=True)
     (described / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {airflow_pushdown.__version__}\n"
     )
     points = [
         line

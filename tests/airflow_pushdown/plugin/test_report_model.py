@@ -13,7 +13,7 @@ from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
 from airflow_pushdown.plugin.links import report_path
 from airflow_pushdown.plugin.model import funnel, skipped, unit_fates
 from airflow_pushdown.plugin.page import render_report
-from spark_jobs.contract import ConjunctReport, Exactness, JobResult, SourceReport
+from pushdown_spark.contract import ConjunctReport, Exactness, JobResult, SourceReport
 
 COUNTS = st.none() | st.integers(0, 10**15)
 

@@ -17,7 +17,7 @@ def _strike() -> None:
 
 
 def _strike_at_work(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "import" and str(arguments[0]).startswith("spark_jobs"):
+    if event == "import" and str(arguments[0]).startswith("pushdown_spark"):
         _strike()
 
 

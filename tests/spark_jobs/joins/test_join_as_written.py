@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.joins.helper import reorder_joins
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.joins.helper import reorder_joins
+from pushdown_spark.session import PushdownSession
 
 TABLES = {
     "a": "SELECT CAST(id AS INT) AS k, CAST(id % 7 AS INT) AS x, concat('text ', id % 3) AS t, "

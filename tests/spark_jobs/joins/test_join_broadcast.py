@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.joins.broadcast import is_small, threshold_bytes
-from spark_jobs.joins.order import CostModel, cheapest
+from pushdown_spark.joins.broadcast import is_small, threshold_bytes
+from pushdown_spark.joins.order import CostModel, cheapest
 
 
 @pytest.mark.parametrize("text", ["10MB", "10485760", "10485760b", "10m", " 10MiB ", "1g", "20kb", "-1", "-1b"])

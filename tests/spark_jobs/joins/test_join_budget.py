@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
-from spark_jobs.contract import ReaderChoice, SourceFormat
-from spark_jobs.joins.budget import AnalysisClock, Outlook, query_seconds
-from spark_jobs.joins.figures import SampleCache
-from spark_jobs.readers.files import InputFile, local_files
-from spark_jobs.readers.protocol import Source
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.joins.budget import AnalysisClock, Outlook, query_seconds
+from pushdown_spark.joins.figures import SampleCache
+from pushdown_spark.readers.files import InputFile, local_files
+from pushdown_spark.readers.protocol import Source
 
 TABLE = Source("t", SourceFormat.PARQUET, (), None, {}, ReaderChoice.SPARK, filter_pushdown=True)
 SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])

@@ -12,8 +12,8 @@ import pytest
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
-from spark_jobs.errors import BadSpecError
-from spark_jobs.joins.helper import reorder_joins
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.joins.helper import reorder_joins
 
 spark = SparkSession.builder.remote("local[1]").getOrCreate()
 spark.conf.set("spark.sql.shuffle.partitions", "1")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.joins.distinct import distinct_values
+from pushdown_spark.joins.distinct import distinct_values
 
 ROWS = 3_000_000
 PLACES, ROWS_OF_A_PLACE = 6, 6_000

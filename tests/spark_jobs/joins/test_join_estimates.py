@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.joins.cardinality import (
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.joins.cardinality import (
     ColumnFigures,
     Equality,
     Estimate,
@@ -21,7 +21,7 @@ from spark_jobs.joins.cardinality import (
     RelationFigures,
     within_limits,
 )
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 
 DAYS, FIRST, LAST = 20_000, 8_000, 9_827
 """A table of days of 55 years; sales have five of them, and of these one day a week."""

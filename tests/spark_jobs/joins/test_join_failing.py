@@ -7,8 +7,8 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.joins.failing import casts_may_fail, may_fail
-from spark_jobs.joins.places import ColumnTypes
+from pushdown_spark.joins.failing import casts_may_fail, may_fail
+from pushdown_spark.joins.places import ColumnTypes
 
 NUMBERS = "range(3) a"
 TEXTS = "(SELECT cast(id AS string) AS word, id FROM range(3)) t"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from spark_jobs.joins.graph import (
+from pushdown_spark.joins.graph import (
     Chain,
     Conjunct,
     Filter,
@@ -21,7 +21,7 @@ from spark_jobs.joins.graph import (
     flatten,
     places,
 )
-from spark_jobs.joins.rule import documented_order
+from pushdown_spark.joins.rule import documented_order
 
 T1, T2, T3 = Leaf("t1"), Leaf("t2"), Leaf("t3")
 INNER, CROSS = JoinKind.INNER, JoinKind.CROSS

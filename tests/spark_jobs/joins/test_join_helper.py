@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.joins.helper import reorder_joins
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.joins.helper import reorder_joins
 
 SIZES = {"orders": 4_000, "customers": 200, "nations": 20, "regions": 4}
 QUERY = """SELECT * FROM orders o, customers c, nations n, regions r

@@ -11,16 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.join_spec import JoinTree
-from spark_jobs.joins.block import blocks
-from spark_jobs.joins.cardinality import ColumnFigures, Equality, Estimate, Member, RelationFigures
-from spark_jobs.joins.graph import extract
-from spark_jobs.joins.hints import with_hints
-from spark_jobs.joins.leaving import Leaving
-from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.text import parsed
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions, JoinTree
+from pushdown_spark.joins.block import blocks
+from pushdown_spark.joins.cardinality import ColumnFigures, Equality, Estimate, Member, RelationFigures
+from pushdown_spark.joins.graph import extract
+from pushdown_spark.joins.hints import with_hints
+from pushdown_spark.joins.leaving import Leaving
+from pushdown_spark.joins.outputs import OutputNames
+from pushdown_spark.joins.text import parsed
+from pushdown_spark.session import PushdownSession
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 ALWAYS = JoinOptions(min_bytes=0)

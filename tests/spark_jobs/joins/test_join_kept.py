@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlglot.parsers.spark import SparkParser
 
-from spark_jobs.errors import BadSpecError
-from spark_jobs.joins.same import is_same_query
-from spark_jobs.joins.text import parsed, written
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.joins.same import is_same_query
+from pushdown_spark.joins.text import parsed, written
 
 EXPRESSIONS = {
     "negations": """v IS NOT NULL|NOT v IS NULL|NOT (v IS NOT NULL)|(v IS NULL) IS NOT NULL|(v = 1) IS NOT TRUE|

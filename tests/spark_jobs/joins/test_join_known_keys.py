@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.joins import planner
-from spark_jobs.joins.cardinality import ColumnFigures, KeyValues, Member, RelationFigures
-from spark_jobs.joins.known_keys import KnownKeys, reduced_by_keys
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.joins import planner
+from pushdown_spark.joins.cardinality import ColumnFigures, KeyValues, Member, RelationFigures
+from pushdown_spark.joins.known_keys import KnownKeys, reduced_by_keys
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 ROWS, IDS = 120_000, 1_000
 ALWAYS, NEVER = JoinOptions(min_bytes=0), JoinOptions(reorder=False)

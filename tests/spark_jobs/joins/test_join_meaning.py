@@ -12,9 +12,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.joins.helper import reorder_joins
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.joins.helper import reorder_joins
+from pushdown_spark.session import PushdownSession
 
 TABLES = {
     "a": "SELECT id AS k, id % 5 AS x, id % 3 AS z, DATE '2020-05-06' AS current_date, 'month' AS u, "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from spark_jobs.joins.order import Branch, CostModel, Shape, bits, cheapest, components, mask_of, pairs
+from pushdown_spark.joins.order import Branch, CostModel, Shape, bits, cheapest, components, mask_of, pairs
 
 Edges = list[int]
 

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
-from spark_jobs.contract import JoinOptions, JoinReport
-from spark_jobs.joins import known_keys
-from spark_jobs.joins.cardinality import ColumnFigures, RelationFigures
-from spark_jobs.joins.ordering import Ordering
-from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import Untyped
-from spark_jobs.joins.text import ReadQuery
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.joins import known_keys
+from pushdown_spark.joins.cardinality import ColumnFigures, RelationFigures
+from pushdown_spark.joins.ordering import Ordering
+from pushdown_spark.joins.outputs import OutputNames
+from pushdown_spark.joins.push import Untyped
+from pushdown_spark.joins.text import ReadQuery
+from pushdown_spark.session import PushdownSession
 
 FORMATS = {"ta": "json", "tb": "orc", "tc": "parquet", "td": "csv", "te": "json", "tf": "parquet"}
 COLUMNS = {name: frozenset(column.split()[0] for column in ddl.split(", ")) for name, ddl in TABLES.items()}

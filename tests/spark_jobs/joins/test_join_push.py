@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.errors import BadSpecError
-from spark_jobs.joins.block import Block, blocks
-from spark_jobs.joins.graph import extract
-from spark_jobs.joins.outputs import OutputNames
-from spark_jobs.joins.push import reaching
-from spark_jobs.joins.text import named_tables, parsed, swapped, written
-from spark_jobs.joins.used import Used
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.joins.block import Block, blocks
+from pushdown_spark.joins.graph import extract
+from pushdown_spark.joins.outputs import OutputNames
+from pushdown_spark.joins.push import reaching
+from pushdown_spark.joins.text import named_tables, parsed, swapped, written
+from pushdown_spark.joins.used import Used
 
 COLUMNS = {
     "a": frozenset({"k", "x", "s"}),

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 EVENTS = "id int, device string, kind int, note string"
 DEVICES = "device string, owner string, place int"

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
-from spark_jobs.contract import SourceFormat
-from spark_jobs.joins import sample
-from spark_jobs.joins.sample import Sample, look
-from spark_jobs.readers.files import InputFile
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.joins import sample
+from pushdown_spark.joins.sample import Sample, look
+from pushdown_spark.readers.files import InputFile
 
 SCHEMA = t.StructType().add("Day", "long").add("v", "long")
 

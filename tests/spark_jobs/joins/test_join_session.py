@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import source
-from spark_jobs.contract import JoinOptions
-from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.joins import budget
-from spark_jobs.joins.budget import AnalysisClock
-from spark_jobs.readers.protocol import AnySource
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
-from spark_jobs.source import OpenedSource, open_source
+from pushdown_spark import source
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.joins import budget
+from pushdown_spark.joins.budget import AnalysisClock
+from pushdown_spark.readers.protocol import AnySource
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
+from pushdown_spark.source import OpenedSource, open_source
 
 SCHEMAS = {
     "orders": "id int, customer int, day date, total double, note string",

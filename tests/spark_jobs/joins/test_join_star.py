@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.joins.cardinality import ColumnFigures, Equality, RelationFigures
-from spark_jobs.joins.order import CostModel, cheapest
-from spark_jobs.joins.star import around, star
+from pushdown_spark.joins.cardinality import ColumnFigures, Equality, RelationFigures
+from pushdown_spark.joins.order import CostModel, cheapest
+from pushdown_spark.joins.star import around, star
 
 FACTS, DATES, STORES, OTHER = range(4)
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from spark_jobs.joins.views import PrivateViews
-from spark_jobs.session import PushdownSession
+from pushdown_spark.joins.views import PrivateViews
+from pushdown_spark.session import PushdownSession
 
 
 def test_each_name_stands_for_its_frame_while_it_lasts(spark: SparkSession) -> None:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.movies import movies
 from benchmarks.ssb import QUERIES, ssb
 from benchmarks.workloads import TPCDS, TPCH, Workload, most_relations, permuted, without_limit
-from spark_jobs.contract import JoinOptions
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.session import PushdownSession
 
 pytestmark = pytest.mark.nightly
 

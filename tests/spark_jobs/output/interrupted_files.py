@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import OutputMode, OutputSpec
-from spark_jobs.filesystem import LocalFiles, local_path
-from spark_jobs.output.files import FileOutput, open_output
+from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.filesystem import LocalFiles, local_path
+from pushdown_spark.output.files import FileOutput, open_output
 
 Tree = dict[str, list[str]]
 """The contents of the data files of an output by partition, each list in order."""

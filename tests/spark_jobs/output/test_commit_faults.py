@@ -25,8 +25,8 @@ from interrupted_files import (
 )
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import OutputMode
-from spark_jobs.errors import OutputTakenError, PushdownError
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.errors import OutputTakenError, PushdownError
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}

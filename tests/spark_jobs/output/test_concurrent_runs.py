@@ -11,9 +11,9 @@ import pytest
 from interrupted_files import KilledError, hidden, killed_at, opened, stage, tree, write
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import OutputMode
-from spark_jobs.errors import OutputConflictError
-from spark_jobs.output.files import FileOutput
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.errors import OutputConflictError
+from pushdown_spark.output.files import FileOutput
 
 ROUNDS = 50
 PARTITIONS = OutputMode.OVERWRITE_PARTITIONS

@@ -13,9 +13,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import OutputMode, OutputSpec
-from spark_jobs.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
-from spark_jobs.output.files import FileOutput, open_output
+from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
+from pushdown_spark.output.files import FileOutput, open_output
 
 Frame = Callable[..., DataFrame]
 
@@ -322,8 +322,8 @@ SLOW_JOB = """
 import sys, time
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
-from spark_jobs.contract import OutputSpec
-from spark_jobs.output.files import FileOutput, open_output
+from pushdown_spark.contract import OutputSpec
+from pushdown_spark.output.files import FileOutput, open_output
 
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "ERROR").getOrCreate())

@@ -19,8 +19,8 @@ DAYS = 30
 DRIVER = """
 import sys
 from pyspark.sql import SparkSession
-from spark_jobs.contract import OutputSpec
-from spark_jobs.output.files import open_output
+from pushdown_spark.contract import OutputSpec
+from pushdown_spark.output.files import open_output
 
 path, mode, days = sys.argv[1], sys.argv[2], sys.argv[3:]
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import OutputChecks, OutputMode, OutputSpec
-from spark_jobs.errors import CheckFailedError, UnknownColumnError
-from spark_jobs.output.files import FileOutput, open_output
+from pushdown_spark.contract import OutputChecks, OutputMode, OutputSpec
+from pushdown_spark.errors import CheckFailedError, UnknownColumnError
+from pushdown_spark.output.files import FileOutput, open_output
 
 ROWS = """SELECT * FROM VALUES
     (1, 'a', struct(1 AS y), DATE'2026-01-01'), (2, 'a', struct(2 AS y), DATE'2026-01-01'),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from spark_jobs.contract import OutputFormat, OutputSpec
+from pushdown_spark.contract import OutputFormat, OutputSpec
 
 
 @pytest.mark.parametrize("name", ["parquet", "ORC", "avro", "Json", "csv", "text", "xml"])

@@ -16,10 +16,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
-from spark_jobs.contract import OutputMode, OutputSpec
-from spark_jobs.errors import OutputConflictError
-from spark_jobs.filesystem import HadoopFiles
-from spark_jobs.output.files import FileOutput, open_output
+from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.errors import OutputConflictError
+from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.output.files import FileOutput, open_output
 
 pytestmark = pytest.mark.nightly
 OLD = {1: [10], 2: [20], 3: [30]}

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.predicates.avro_bytes import block_patterns
-from spark_jobs.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
-from spark_jobs.predicates.varint import interval, zigzag
-from spark_jobs.predicates.vector import (
+from pushdown_spark.predicates.avro_bytes import block_patterns
+from pushdown_spark.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
+from pushdown_spark.predicates.varint import interval, zigzag
+from pushdown_spark.predicates.vector import (
     And,
     Column,
     Compare,
@@ -33,10 +33,10 @@ from spark_jobs.predicates.vector import (
     TextTest,
     VectorFilter,
 )
-from spark_jobs.readers.avro.places import locate
-from spark_jobs.readers.avro.resolve import Names
-from spark_jobs.readers.avro.schema import parse_schema
-from spark_jobs.readers.avro.search import BlockSearch
+from pushdown_spark.readers.avro.places import locate
+from pushdown_spark.readers.avro.resolve import Names
+from pushdown_spark.readers.avro.schema import parse_schema
+from pushdown_spark.readers.avro.search import BlockSearch
 
 LONGS = st.one_of(st.integers(-200, 200), st.integers(-(2**63), 2**63 - 1))
 WORDS = st.sampled_from(["", "a", "ab", "abc", "needle in a haystack", "x" * 70, "é", "\n"])

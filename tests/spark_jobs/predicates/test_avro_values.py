@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from spark_jobs.predicates.avro_values import Encoding, Place, plain, spellings
+from pushdown_spark.predicates.avro_values import Encoding, Place, plain, spellings
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as t
 
-from spark_jobs.predicates.derive import Scope, derive
-from spark_jobs.predicates.facts import AnyOf, Between, Contains, Fact, OneOf, Present
-from spark_jobs.predicates.parse import conjuncts, parse_predicate
+from pushdown_spark.predicates.derive import Scope, derive
+from pushdown_spark.predicates.facts import AnyOf, Between, Contains, Fact, OneOf, Present
+from pushdown_spark.predicates.parse import conjuncts, parse_predicate
 
 SCHEMA = t.StructType(
     [

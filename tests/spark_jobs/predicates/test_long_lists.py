@@ -8,8 +8,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from spark_jobs.predicates.long_lists import LongLists, shortened
-from spark_jobs.predicates.parse import parse_predicate
+from pushdown_spark.predicates.long_lists import LongLists, shortened
+from pushdown_spark.predicates.parse import parse_predicate
 
 MANY = ", ".join(str(number * 7) for number in range(150))
 LARGE = ", ".join(str(number * 987_654_321_987) for number in range(3, 153))

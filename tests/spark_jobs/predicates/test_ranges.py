@@ -6,7 +6,7 @@ import random
 import re
 from datetime import date, timedelta
 
-from spark_jobs.predicates.ranges import fixed_width_regex, magnitude_regex, periods, widened
+from pushdown_spark.predicates.ranges import fixed_width_regex, magnitude_regex, periods, widened
 
 
 def test_digits_match_exactly_the_interval() -> None:

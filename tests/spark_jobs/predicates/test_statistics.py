@@ -9,11 +9,11 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as t
 
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.statistics import ColumnBounds, Probe, can_match, may_contain, probes
-from spark_jobs.predicates.vector import Path, Value, VectorFilter
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.statistics import ColumnBounds, Probe, can_match, may_contain, probes
+from pushdown_spark.predicates.vector import Path, Value, VectorFilter
 
 SCHEMA = t.StructType(
     [

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from spark_jobs.predicates.compile import all_of, compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.lookup import Lookup
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.vector import And, Compare, OneOf, Or, Pattern, Text, VectorFilter
+from pushdown_spark.predicates.compile import all_of, compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.lookup import Lookup
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import And, Compare, OneOf, Or, Pattern, Text, VectorFilter
 
 SCHEMA = t.StructType(
     [
@@ -389,7 +389,9 @@ def test_filters_are_pickled_without_what_they_have_computed() -> None:
 
 
 def test_workers_need_neither_spark_nor_the_parser(project: Path) -> None:
-    code = "import sys, spark_jobs.predicates.vector, spark_jobs.predicates.statistics; print(sorted(sys.modules))"
+    code = (
+        "import sys, pushdown_spark.predicates.vector, pushdown_spark.predicates.statistics; print(sorted(sys.modules))"
+    )
     run = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     assert "'pyarrow.compute'" in run.stdout
     assert not [name for name in ("'pyspark'", "'sqlglot'", "'pydantic'") if name in run.stdout]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
 
-from spark_jobs.errors import BadSpecError, KindMismatchError
-from spark_jobs.projection.catalog import (
+from pushdown_spark.errors import BadSpecError, KindMismatchError
+from pushdown_spark.projection.catalog import (
     BUILT_IN,
     BuiltInColumns,
     FileFacts,
@@ -16,9 +16,9 @@ from spark_jobs.projection.catalog import (
     ImplicitValue,
     catalog_of,
 )
-from spark_jobs.projection.paths import parse_paths
-from spark_jobs.projection.resolve import ColumnKind, resolve
-from spark_jobs.projection.scan_level import ScanTag, scan_level
+from pushdown_spark.projection.paths import parse_paths
+from pushdown_spark.projection.resolve import ColumnKind, resolve
+from pushdown_spark.projection.scan_level import ScanTag, scan_level
 
 FACTS = FileFacts("/in/2026/shop-12.json", ("2026",), 77, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
 

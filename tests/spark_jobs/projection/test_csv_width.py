@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 
 LINES = "10,foo,bar\n20\n30,x,y,z\n"
 

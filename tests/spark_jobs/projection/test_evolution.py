@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.contract import OnSchemaConflict
-from spark_jobs.errors import SchemaConflictError
-from spark_jobs.projection.alignment import conforming, ddl, missing, parts, parts_by_position
-from spark_jobs.projection.evolution import FileSchema, Rules, unified
-from spark_jobs.projection.widening import coerced, lossless
+from pushdown_spark.contract import OnSchemaConflict
+from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.projection.alignment import conforming, ddl, missing, parts, parts_by_position
+from pushdown_spark.projection.evolution import FileSchema, Rules, unified
+from pushdown_spark.projection.widening import coerced, lossless
 
 ERROR = Rules(OnSchemaConflict.ERROR, case_sensitive=False)
 WIDEN = Rules(OnSchemaConflict.WIDEN, case_sensitive=False)

@@ -9,8 +9,8 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.projection.catalog import BuiltInColumns, FileFacts
-from spark_jobs.projection.implicit import (
+from pushdown_spark.projection.catalog import BuiltInColumns, FileFacts
+from pushdown_spark.projection.implicit import (
     FILE_COLUMNS,
     directories,
     implicit_references,

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
-from spark_jobs.errors import BadSpecError, UnknownColumnError
-from spark_jobs.projection.catalog import FileFacts, ImplicitColumn, ImplicitColumns, ImplicitValue
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.projection.catalog import FileFacts, ImplicitColumn, ImplicitColumns, ImplicitValue
+from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown")
 ALL = "id IN (1, 2, 3)"

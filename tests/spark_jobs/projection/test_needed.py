@@ -5,7 +5,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_jobs.projection.needed import needed
+from pushdown_spark.projection.needed import needed
 
 SCHEMA = (
     "id int, event struct<type:string,detail:struct<code:int,text:string>>, items array<struct<sku:string,n:int>>, "

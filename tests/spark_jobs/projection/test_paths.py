@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import BadSpecError
-from spark_jobs.projection.paths import ColumnPath, Elements, Entry, Group, Member, Wildcard, parse_path, parse_paths
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.projection.paths import (
+    ColumnPath,
+    Elements,
+    Entry,
+    Group,
+    Member,
+    Wildcard,
+    parse_path,
+    parse_paths,
+)
 
 
 def path(*steps: object) -> ColumnPath:

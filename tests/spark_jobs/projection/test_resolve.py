@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType
 
-from spark_jobs.errors import BadSpecError, KindMismatchError, UnknownColumnError
-from spark_jobs.projection.resolve import ColumnKind, resolve
+from pushdown_spark.errors import BadSpecError, KindMismatchError, UnknownColumnError
+from pushdown_spark.projection.resolve import ColumnKind, resolve
 
 DETAIL = StructType().add("code", IntegerType()).add("text", StringType())
 EVENT = StructType().add("type", StringType()).add("Detail", DETAIL)

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.projection.alignment import ddl
-from spark_jobs.projection.paths import quote_name, sql_text, sql_type
+from pushdown_spark.projection.alignment import ddl
+from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 
 SCHEMA = t.StructType(
     [

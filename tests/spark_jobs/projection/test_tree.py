@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.projection.paths import parse_paths
-from spark_jobs.projection.tree import merge_paths
+from pushdown_spark.projection.paths import parse_paths
+from pushdown_spark.projection.tree import merge_paths
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.predicates.pattern import BytePattern, Fields
-from spark_jobs.readers.candidates import CandidateScan, Finder, LineSyntax
-from spark_jobs.readers.files import Compression, Split, Task
-from spark_jobs.readers.lines import LineReader, Window
-from spark_jobs.readers.search import Searcher
-from spark_jobs.readers.text_counts import TextTask, total
-from spark_jobs.readers.text_options import unquoted_strings
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.predicates.pattern import BytePattern, Fields
+from pushdown_spark.readers.candidates import CandidateScan, Finder, LineSyntax
+from pushdown_spark.readers.files import Compression, Split, Task
+from pushdown_spark.readers.lines import LineReader, Window
+from pushdown_spark.readers.search import Searcher
+from pushdown_spark.readers.text_counts import TextTask, total
+from pushdown_spark.readers.text_options import unquoted_strings
 
 PATTERN = BytePattern(("x[^0-9]",))
 

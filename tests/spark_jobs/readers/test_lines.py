@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.errors import MissingPathError, UnsafeInputError
-from spark_jobs.readers import lines
-from spark_jobs.readers.files import Compression, Split
-from spark_jobs.readers.lines import LineReader
+from pushdown_spark.errors import MissingPathError, UnsafeInputError
+from pushdown_spark.readers import lines
+from pushdown_spark.readers.files import Compression, Split
+from pushdown_spark.readers.lines import LineReader
 
 
 def _windows(split: Split, *, returns: bool = True) -> bytes:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import JobSpec, SourceSpec
-from spark_jobs.run import JobRun
-from spark_jobs.session import PushdownResult, PushdownSession
+from pushdown_spark.contract import JobSpec, SourceSpec
+from pushdown_spark.run import JobRun
+from pushdown_spark.session import PushdownResult, PushdownSession
 
 SCHEMA = "id int, t string, s struct<x: int>"
 JSON_LINES = [

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import Exactness
-from spark_jobs.readers.avro.provider import format_name
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import Exactness
+from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "k bigint, word string"
 ROWS = 2_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import FileReport
-from spark_jobs.readers.avro.provider import FILE_FORMAT
-from spark_jobs.readers.metrics import MOST_FILES, by_file, most_read
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import FileReport
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.readers.metrics import MOST_FILES, by_file, most_read
+from pushdown_spark.session import PushdownSession
 
 _SPARK_S = {"avro": FILE_FORMAT}
 """Formats that the session writes by another name."""

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from s3_server import REGION, ROOT, ObjectStore
 
-from spark_jobs.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
-from spark_jobs.readers.files import Compression, InputFile, Split
-from spark_jobs.readers.lines import LineReader
-from spark_jobs.readers.object_store import AHEAD, FIRST_AHEAD, ObjectFile, Proxy, S3Settings
-from spark_jobs.readers.storage import Storage
+from pushdown_spark.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.readers.files import Compression, InputFile, Split
+from pushdown_spark.readers.lines import LineReader
+from pushdown_spark.readers.object_store import AHEAD, FIRST_AHEAD, ObjectFile, Proxy, S3Settings
+from pushdown_spark.readers.storage import Storage
 
 SECRETS = (ROOT.access_key, ROOT.secret_key, ROOT.token)
 

@@ -14,8 +14,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import PushdownError
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.session import PushdownSession
 
 ALL_KINDS = """
     SELECT 1Y AS a, 2S AS b, 3 AS c, 4L AS d, 5.5F AS e, 6.5D AS f, true AS g, 'text' AS h, X'00ff' AS i, 1.25BD AS j,

@@ -15,10 +15,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Row, SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
-from spark_jobs.contract import SourceReport
-from spark_jobs.failures import classify
-from spark_jobs.filesystem import HadoopFiles
-from spark_jobs.session import PushdownResult, PushdownSession
+from pushdown_spark.contract import SourceReport
+from pushdown_spark.failures import classify
+from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.session import PushdownResult, PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"
 IMPLICIT = ["filename", "filepath", "fqn", "suffix", "dir0", "dir1"]

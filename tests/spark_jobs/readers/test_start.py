@@ -11,9 +11,9 @@ import pytest
 from databases import wait_until
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import SourceFormat
-from spark_jobs.readers.start import begin
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.readers.start import begin
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
 LINES = 100_000
@@ -79,6 +79,6 @@ def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
 
 @pytest.mark.parametrize("module", ["metrics", "candidates", "orc.scan", "avro.scan", "worker"])
 def test_workers_load_no_more_than_reading_takes(module: str) -> None:
-    code = f"import sys, spark_jobs.readers.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
+    code = f"import sys, pushdown_spark.readers.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import SourceReport
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import SourceReport
+from pushdown_spark.session import PushdownSession
 
 ROWS = [(str(number), "kept" if number % 2 else "dropped") for number in range(20)]
 SCHEMA = "k string, word string"

@@ -17,12 +17,12 @@ import fastavro
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_jobs.predicates.varint import zigzag
-from spark_jobs.predicates.vector import VectorFilter
-from spark_jobs.readers.avro.counts import AvroCount
-from spark_jobs.readers.avro.decode import AvroQuery
-from spark_jobs.readers.avro.scan import Decoders, opened
-from spark_jobs.readers.storage import LOCAL
+from pushdown_spark.predicates.varint import zigzag
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.avro.counts import AvroCount
+from pushdown_spark.readers.avro.decode import AvroQuery
+from pushdown_spark.readers.avro.scan import Decoders, opened
+from pushdown_spark.readers.storage import LOCAL
 
 SYNC = bytes(range(100, 116))
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")

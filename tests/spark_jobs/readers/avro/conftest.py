@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.readers.avro import gather, machine
-from spark_jobs.readers.avro.compiled import compiled_walk
+from pushdown_spark.readers.avro import gather, machine
+from pushdown_spark.readers.avro.compiled import compiled_walk
 
 
 @pytest.fixture(params=["matched", "interpreted", "compiled"])

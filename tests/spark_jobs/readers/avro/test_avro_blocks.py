@@ -12,10 +12,10 @@ from avro_samples import CODECS, SYNC, block, encoded, header, read, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.errors import MissingPathError, PushdownError, UnreadableFileError
-from spark_jobs.predicates.varint import zigzag
-from spark_jobs.readers.avro.header import read_header
-from spark_jobs.readers.storage import LOCAL
+from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError
+from pushdown_spark.predicates.varint import zigzag
+from pushdown_spark.readers.avro.header import read_header
+from pushdown_spark.readers.storage import LOCAL
 
 SCHEMA = {
     "type": "record",

@@ -7,9 +7,9 @@ from avro_samples import packed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.predicates.avro_bytes import BlockPattern
-from spark_jobs.readers.avro.codecs import AvroCodec, Unpacker
-from spark_jobs.readers.avro.search import BlockSearch
+from pushdown_spark.predicates.avro_bytes import BlockPattern
+from pushdown_spark.readers.avro.codecs import AvroCodec, Unpacker
+from pushdown_spark.readers.avro.search import BlockSearch
 
 CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda size: b"0123456789" * (size // 10)))
 

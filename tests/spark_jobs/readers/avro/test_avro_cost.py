@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spark_jobs.readers.avro.cost import MARGIN, Sample, Seconds, costs_of
+from pushdown_spark.readers.avro.cost import MARGIN, Sample, Seconds, costs_of
 
 SIZE, ROWS, BLOCKS = 672_000_000, 6_001_215, 10_500
 WORKERS = 2

@@ -10,8 +10,8 @@ from avro_samples import CODECS, Namer, block, encoded, header, read, records, w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.predicates.vector import Column, Compare, Kind, Op, VectorFilter
-from spark_jobs.readers.avro.counts import Fate
+from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFilter
+from pushdown_spark.readers.avro.counts import Fate
 
 ID = Column(("id",), Kind.INTEGER, pa.int64())
 ROWS = {

@@ -12,12 +12,12 @@ from avro_samples import SINGLE, Namer, encoded, named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.readers.avro import machine
-from spark_jobs.readers.avro.flat import stretches, walk_flat
-from spark_jobs.readers.avro.machine import Machine, Runs, WalkError
-from spark_jobs.readers.avro.program import Program, compile_program
-from spark_jobs.readers.avro.resolve import Names
-from spark_jobs.readers.avro.schema import parse_schema
+from pushdown_spark.readers.avro import machine
+from pushdown_spark.readers.avro.flat import stretches, walk_flat
+from pushdown_spark.readers.avro.machine import Machine, Runs, WalkError
+from pushdown_spark.readers.avro.program import Program, compile_program
+from pushdown_spark.readers.avro.resolve import Names
+from pushdown_spark.readers.avro.schema import parse_schema
 
 TEXT = {"type": "record", "name": "T", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
 LONG = "x" * 9_000

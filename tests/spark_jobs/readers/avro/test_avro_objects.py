@@ -10,12 +10,12 @@ import pytest
 from avro_samples import write
 from s3_server import ObjectStore
 
-from spark_jobs.errors import MissingPathError, UnreadableFileError
-from spark_jobs.predicates.vector import Column, Compare, Kind, Op, VectorFilter
-from spark_jobs.readers.avro.counts import AvroCount, Fate
-from spark_jobs.readers.avro.decode import AvroQuery
-from spark_jobs.readers.avro.scan import Decoders, opened
-from spark_jobs.readers.storage import Storage
+from pushdown_spark.errors import MissingPathError, UnreadableFileError
+from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFilter
+from pushdown_spark.readers.avro.counts import AvroCount, Fate
+from pushdown_spark.readers.avro.decode import AvroQuery
+from pushdown_spark.readers.avro.scan import Decoders, opened
+from pushdown_spark.readers.storage import Storage
 
 SCHEMA = {
     "type": "record",

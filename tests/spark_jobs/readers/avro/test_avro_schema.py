@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import BadSchemaError
-from spark_jobs.readers.avro.schema import parse_schema
+from pushdown_spark.errors import BadSchemaError
+from pushdown_spark.readers.avro.schema import parse_schema
 
 SYMBOLS = {"type": "enum", "name": "e", "symbols": ["p", "q"]}
 PAIR = {"type": "fixed", "name": "f", "size": 2}

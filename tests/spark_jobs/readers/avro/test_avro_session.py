@@ -9,13 +9,13 @@ import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from spark_jobs.contract import ErrorCode, OutputSpec, SourceReport
-from spark_jobs.errors import BadSpecError, PushdownError
-from spark_jobs.failures import classify
-from spark_jobs.output.files import open_output
-from spark_jobs.readers.avro.provider import FILE_FORMAT, format_name
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
+from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.failures import classify
+from pushdown_spark.output.files import open_output
+from pushdown_spark.readers.avro.provider import FILE_FORMAT, format_name
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 ROWS = 6_000
 SCHEMA = {

@@ -12,13 +12,13 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from spark_jobs.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
 
 SCRIPT = """
 import json, sys
 from pyspark.sql import SparkSession
-from spark_jobs.readers.avro.provider import format_name
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.session import PushdownSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 native = spark.read.format("avro").load(sys.argv[1]).where("k = 77")
 found = {"name": format_name(spark), "native": [row.k for row in native.collect()]}

@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.errors import BadSchemaError
-from spark_jobs.readers.avro.provider import FILE_FORMAT
-from spark_jobs.readers.avro.schema import parse_schema
-from spark_jobs.readers.avro.types import spark_schema
+from pushdown_spark.errors import BadSchemaError
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.readers.avro.schema import parse_schema
+from pushdown_spark.readers.avro.types import spark_schema
 
 _DECIMAL = {"logicalType": "decimal", "precision": 9, "scale": 2}
 _RECORD = {"type": "record", "name": "r", "namespace": "x.y", "fields": [{"name": "a", "type": ["int", "null"]}]}

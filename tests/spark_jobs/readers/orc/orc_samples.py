@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import orc
 
-from spark_jobs.readers.orc.counts import OrcCount
-from spark_jobs.readers.orc.cut import CutFile, Groups, Selection, cuttings
-from spark_jobs.readers.orc.messages import footer_bytes, post_script_bytes, stripe_footer_bytes
-from spark_jobs.readers.orc.scan import OrcFile, OrcQuery
-from spark_jobs.readers.orc.stripe import Stripe
-from spark_jobs.readers.orc.tail import FileTail, ReadRange, read_tail
+from pushdown_spark.readers.orc.counts import OrcCount
+from pushdown_spark.readers.orc.cut import CutFile, Groups, Selection, cuttings
+from pushdown_spark.readers.orc.messages import footer_bytes, post_script_bytes, stripe_footer_bytes
+from pushdown_spark.readers.orc.scan import OrcFile, OrcQuery
+from pushdown_spark.readers.orc.stripe import Stripe
+from pushdown_spark.readers.orc.tail import FileTail, ReadRange, read_tail
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 

@@ -13,10 +13,10 @@ import pytest
 from orc_samples import Sample, SparkFile
 from pyspark.sql import SparkSession
 
-from spark_jobs.predicates.vector import Value
-from spark_jobs.readers.orc.bloom import Hashed, trustworthy
-from spark_jobs.readers.orc.messages import parse_bloom_filters, parse_footer
-from spark_jobs.readers.orc.tail import Kind
+from pushdown_spark.predicates.vector import Value
+from pushdown_spark.readers.orc.bloom import Hashed, trustworthy
+from pushdown_spark.readers.orc.messages import parse_bloom_filters, parse_footer
+from pushdown_spark.readers.orc.tail import Kind
 
 ROWS = 2000
 STRIDE = 1000

@@ -14,11 +14,11 @@ from orc_samples import Sample, SparkFile, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.predicates.statistics import ColumnBounds
-from spark_jobs.readers.orc.bounds import are_consistent, are_merged_rightly, column_bounds
-from spark_jobs.readers.orc.messages import ColumnStatistics
-from spark_jobs.readers.orc.tail import FileTail
-from spark_jobs.readers.orc.zones import UTC, Zone
+from pushdown_spark.predicates.statistics import ColumnBounds
+from pushdown_spark.readers.orc.bounds import are_consistent, are_merged_rightly, column_bounds
+from pushdown_spark.readers.orc.messages import ColumnStatistics
+from pushdown_spark.readers.orc.tail import FileTail
+from pushdown_spark.readers.orc.zones import UTC, Zone
 
 Write = Callable[[pa.Table], Sample]
 INSTANTS, CLOCKS = pa.timestamp("us", "UTC"), pa.timestamp("us")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from orc_samples import CODECS, written
 
-from spark_jobs.readers.orc.chunks import HEADER, Codec, Compression, spans
+from pushdown_spark.readers.orc.chunks import HEADER, Codec, Compression, spans
 
 BLOCK = 4096
 TEXT = b"".join(b"row %d;" % number for number in range(400))

@@ -10,8 +10,8 @@ import pyorc
 import pytest
 from orc_samples import Sample, written
 
-from spark_jobs.errors import SchemaConflictError, UnsafeInputError
-from spark_jobs.readers.orc.columns import PADDED, Reading, conformed, has_times, matched
+from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.readers.orc.columns import PADDED, Reading, conformed, has_times, matched
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 ANY_CASE, EXACT = Reading(case_sensitive=False), Reading(case_sensitive=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from spark_jobs.predicates.vector import And, Column, Compare, Kind, Not, OneOf, Op, VectorFilter
-from spark_jobs.readers.orc.cost import Sample, Verdict, costs_of
+from pushdown_spark.predicates.vector import And, Column, Compare, Kind, Not, OneOf, Op, VectorFilter
+from pushdown_spark.readers.orc.cost import Sample, Verdict, costs_of
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from orc_samples import CODECS, Sample, SparkFile, cut, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.readers.orc.cut import Groups, Selection, cuttings
-from spark_jobs.readers.orc.stripe import StreamKind
-from spark_jobs.readers.orc.tail import Kind
+from pushdown_spark.readers.orc.cut import Groups, Selection, cuttings
+from pushdown_spark.readers.orc.stripe import StreamKind
+from pushdown_spark.readers.orc.tail import Kind
 
 ROWS = 1200
 

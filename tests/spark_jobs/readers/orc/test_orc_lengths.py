@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from orc_runs import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.readers.orc.lengths import MOST, check_lengths
-from spark_jobs.readers.orc.runs import Coding
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.readers.orc.lengths import MOST, check_lengths
+from pushdown_spark.readers.orc.runs import Coding
 
 Run = tuple[bytes, list[int]]
 """A run's bytes and its values, as the file means them: negative ones too."""

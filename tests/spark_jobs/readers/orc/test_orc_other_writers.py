@@ -9,11 +9,11 @@ import pytest
 from orc_samples import Sample
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.codes import ErrorCode
-from spark_jobs.failures import classify
-from spark_jobs.readers.orc.messages import RowIndex, footer_bytes, post_script_bytes, stripe_footer_bytes
-from spark_jobs.readers.orc.stripe import StreamKind
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import ErrorCode
+from pushdown_spark.failures import classify
+from pushdown_spark.readers.orc.messages import RowIndex, footer_bytes, post_script_bytes, stripe_footer_bytes
+from pushdown_spark.readers.orc.stripe import StreamKind
+from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown", "auto")
 NONE, LZO = b"\x10\x00", b"\x10\x03"
@@ -121,8 +121,8 @@ def test_spark_reads_what_we_do_not_understand(
     def fails(*_: object) -> RowIndex:
         raise ValueError("it has something new")
 
-    monkeypatch.setattr("spark_jobs.readers.orc.tail.read_tail", fails)
-    monkeypatch.setattr("spark_jobs.readers.orc.scan.read_tail", fails)
+    monkeypatch.setattr("pushdown_spark.readers.orc.tail.read_tail", fails)
+    monkeypatch.setattr("pushdown_spark.readers.orc.scan.read_tail", fails)
     assert _all_agree(spark, tmp_path, where)["auto"] == "spark"
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.readers.orc.ranges import Purpose, Ranges
+from pushdown_spark.readers.orc.ranges import Purpose, Ranges
 
 CONTENT = bytes(random.Random(1).randbytes(10_000))
 

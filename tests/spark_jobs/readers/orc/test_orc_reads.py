@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from spark_jobs.readers.orc.cut import Groups
-from spark_jobs.readers.orc.reads import BRIDGED_GROUPS, pieces, plan_reads
+from pushdown_spark.readers.orc.cut import Groups
+from pushdown_spark.readers.orc.reads import BRIDGED_GROUPS, pieces, plan_reads
 
 
 def spread(runs: tuple[Groups, ...]) -> list[int]:

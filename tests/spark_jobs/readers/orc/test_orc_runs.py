@@ -12,8 +12,8 @@ import pytest
 from orc_runs import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint, zigzag
 from orc_samples import of_streams, written
 
-from spark_jobs.readers.orc.runs import Coding, Start, realigned
-from spark_jobs.readers.orc.stripe import StreamKind
+from pushdown_spark.readers.orc.runs import Coding, Start, realigned
+from pushdown_spark.readers.orc.stripe import StreamKind
 
 V1, V2 = "0.11", "0.12"
 

@@ -16,16 +16,16 @@ from orc_samples import Sample, written
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_jobs.errors import PushdownError, SchemaConflictError, UnreadableFileError, UnsafeInputError
-from spark_jobs.predicates.compile import compile_filter
-from spark_jobs.predicates.derive import Scope
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.predicates.vector import Constant, VectorFilter
-from spark_jobs.readers.orc import lazy
-from spark_jobs.readers.orc.counts import Fate, OrcCount, total
-from spark_jobs.readers.orc.ranges import Purpose
-from spark_jobs.readers.orc.scan import OrcQuery
-from spark_jobs.readers.orc.stripe import StreamKind
+from pushdown_spark.errors import PushdownError, SchemaConflictError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import Constant, VectorFilter
+from pushdown_spark.readers.orc import lazy
+from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
+from pushdown_spark.readers.orc.ranges import Purpose
+from pushdown_spark.readers.orc.scan import OrcQuery
+from pushdown_spark.readers.orc.stripe import StreamKind
 
 ROWS = 10_000
 STRIDE = 1000

@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.contract import ErrorCode
-from spark_jobs.errors import BadSpecError, PushdownError, UnreadableFileError
-from spark_jobs.failures import classify
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import ErrorCode
+from pushdown_spark.errors import BadSpecError, PushdownError, UnreadableFileError
+from pushdown_spark.failures import classify
+from pushdown_spark.session import PushdownSession
 
 ROWS = 20_000
 USE_SELECTED = "orc.filter.use.selected"

@@ -7,11 +7,11 @@ import pytest
 from orc_runs import varint
 from orc_samples import CODECS, Sample, written
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.readers.orc.chunks import LARGEST_BLOCK
-from spark_jobs.readers.orc.messages import footer_bytes
-from spark_jobs.readers.orc.stripe import StreamKind
-from spark_jobs.readers.orc.tail import Kind, read_tail
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.readers.orc.chunks import LARGEST_BLOCK
+from pushdown_spark.readers.orc.messages import footer_bytes
+from pushdown_spark.readers.orc.stripe import StreamKind
+from pushdown_spark.readers.orc.tail import Kind, read_tail
 
 TABLE = pa.table(
     {

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_jobs.errors import UnsafeInputError
-from spark_jobs.readers.orc.zones import UTC, Zone
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.readers.orc.zones import UTC, Zone
 
 BERLIN = Zone("Europe/Berlin", 1_420_066_800)
 NEW_YORK = Zone("America/New_York", 1_420_088_400)

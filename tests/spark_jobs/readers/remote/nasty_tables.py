@@ -15,7 +15,7 @@ from databases import Server
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 
 Record = tuple[object, ...]
 INTS = (1, 2, 5, 7, -7, 10, 0, -1, 2147483647, -2147483648, None, 3, 100, -8)

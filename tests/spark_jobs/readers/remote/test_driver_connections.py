@@ -6,8 +6,8 @@ import pytest
 from databases import Server, wait_until
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.readers.remote import connections
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.remote import connections
+from pushdown_spark.session import PushdownSession
 
 OPEN = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'",

@@ -11,7 +11,7 @@ import pyarrow.csv as csv
 import pymysql
 import pytest
 
-from spark_jobs.readers.remote.mysql_rows import TooLongRowError, row_lines
+from pushdown_spark.readers.remote.mysql_rows import TooLongRowError, row_lines
 
 END = b"\x07\x00\x00\x05\xfe\x00\x00\x02\x00\x00\x00"
 LARGEST = 0xFFFFFF

@@ -15,9 +15,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from thirds import somewhere
 
-from spark_jobs.readers.remote.query import Aggregate, AggregateFunction, Ordering, remote_query
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.readers.remote.query import Aggregate, AggregateFunction, Ordering, remote_query
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 COLLATIONS = {
     "mariadb ci": "utf8mb4_general_ci",

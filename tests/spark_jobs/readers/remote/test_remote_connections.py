@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from databases import HOST, Server
 
-from spark_jobs.errors import LostConnectionError
-from spark_jobs.readers.remote.address import Address, Settings, address_of
-from spark_jobs.readers.remote.tasks import RemoteCount, RemoteReader
-from spark_jobs.remote_spec import RemoteConnection
+from pushdown_spark.contract import RemoteConnection
+from pushdown_spark.errors import LostConnectionError
+from pushdown_spark.readers.remote.address import Address, Settings, address_of
+from pushdown_spark.readers.remote.tasks import RemoteCount, RemoteReader
 
 ROWS = 400_000
 FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))

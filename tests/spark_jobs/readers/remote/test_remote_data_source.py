@@ -11,8 +11,8 @@ from every_type import loaded, sqlite_file
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from spark_jobs.errors import BadSpecError
-from spark_jobs.readers.remote.data_source import FORMAT, register
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.readers.remote.data_source import FORMAT, register
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 NUMBERS = (

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_jobs.contract import ErrorCode
-from spark_jobs.errors import SchemaConflictError
-from spark_jobs.failures import classify
-from spark_jobs.readers.remote.arrow import spark_batch
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import ErrorCode
+from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.failures import classify
+from pushdown_spark.readers.remote.arrow import spark_batch
+from pushdown_spark.session import PushdownSession
 
 BEYOND = "731726635537760757507.6"
 """Times 10^18, cut off at 128 bits, this is a number of 38 digits."""

@@ -21,23 +21,22 @@ from pyspark.sql import SparkSession
 from semantics_rows import GROUPS
 from sqlglot import exp
 
-from spark_jobs.contract import ErrorCode, RemoteSourceSpec
-from spark_jobs.errors import BadSpecError, RemoteFailedError
-from spark_jobs.failures import classify
-from spark_jobs.gateway import java_class
-from spark_jobs.readers.remote import scan as scan_of_table
-from spark_jobs.readers.remote import slices
-from spark_jobs.readers.remote.address import Settings, address_of
-from spark_jobs.readers.remote.catalog import described
-from spark_jobs.readers.remote.classify import Classified
-from spark_jobs.readers.remote.client import connect
-from spark_jobs.readers.remote.connections import Connections
-from spark_jobs.readers.remote.jdbc import DRIVERS, JdbcRoute, has_class, jdbc_route
-from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
-from spark_jobs.readers.remote.scan import RemotePlan, RemoteScan
-from spark_jobs.remote_spec import DatabaseKind, RemoteConnection, Transport
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
+from pushdown_spark.errors import BadSpecError, RemoteFailedError
+from pushdown_spark.failures import classify
+from pushdown_spark.gateway import java_class
+from pushdown_spark.readers.remote import scan as scan_of_table
+from pushdown_spark.readers.remote import slices
+from pushdown_spark.readers.remote.address import Settings, address_of
+from pushdown_spark.readers.remote.catalog import described
+from pushdown_spark.readers.remote.classify import Classified
+from pushdown_spark.readers.remote.client import connect
+from pushdown_spark.readers.remote.connections import Connections
+from pushdown_spark.readers.remote.jdbc import DRIVERS, JdbcRoute, has_class, jdbc_route
+from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.readers.remote.scan import RemotePlan, RemoteScan
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")
 MYSQLS = KINDS[1:]
@@ -67,7 +66,7 @@ ENCRYPTED = {
 SHOWING = """
 import json, sys, time, urllib.request
 from pyspark.sql import SparkSession
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 given = json.load(sys.stdin)
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
 for key, value in given["conf"].items():

@@ -10,10 +10,10 @@ import pytest
 from databases import Server
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.contract import JoinOptions
-from spark_jobs.readers.protocol import TableStatistics
-from spark_jobs.remote_source import OpenedRemote
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.readers.protocol import TableStatistics
+from pushdown_spark.remote_source import OpenedRemote
+from pushdown_spark.session import PushdownSession
 
 SALES, SHOPS, CITIES = 30_000, 500, 50
 FETCHED = "the driver fetched the few rows"

@@ -14,12 +14,11 @@ import pytest
 from databases import Server, wait_until
 from every_type import sqlite_file
 
-from spark_jobs.contract import RemoteSourceSpec
-from spark_jobs.readers.remote.address import Address, Settings, address_of
-from spark_jobs.readers.remote.catalog import described
-from spark_jobs.readers.remote.client import connect
-from spark_jobs.readers.remote.slices import MOST_CONNECTIONS, slices
-from spark_jobs.remote_spec import DatabaseKind, RemoteConnection
+from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
+from pushdown_spark.readers.remote.address import Address, Settings, address_of
+from pushdown_spark.readers.remote.catalog import described
+from pushdown_spark.readers.remote.client import connect
+from pushdown_spark.readers.remote.slices import MOST_CONNECTIONS, slices
 
 ROWS, WIDTH = 30_000, 1000
 FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
@@ -36,8 +35,8 @@ OPEN = {
 WORKER = """
 import json, sys
 import pyarrow as pa
-from spark_jobs.readers.remote.address import Address, Settings
-from spark_jobs.readers.remote.client import connect
+from pushdown_spark.readers.remote.address import Address, Settings
+from pushdown_spark.readers.remote.client import connect
 address, statement = json.load(sys.stdin)
 fields = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
 for _ in connect(Address(**address), Settings()).batches(statement, fields):

@@ -11,7 +11,7 @@ from databases import Server
 from every_type import sqlite_file
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import PushdownSession
+from pushdown_spark.session import PushdownSession
 
 Connection = dict[str, object]
 Rows = list[tuple[object, ...]]

@@ -10,9 +10,9 @@ from databases import Server
 from every_type import sqlite_file
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.errors import BadSpecError, KindMismatchError, PushdownError, UnknownColumnError
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import BadSpecError, KindMismatchError, PushdownError, UnknownColumnError
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 Scan = Callable[..., PushdownResult]
 TABLE = (

@@ -15,11 +15,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
-from spark_jobs.contract import Exactness
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.readers.remote.classify import Classified, classify
-from spark_jobs.readers.remote.query import remote_query
-from spark_jobs.readers.remote.rules import SparkRules
+from pushdown_spark.contract import Exactness
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.readers.remote.classify import Classified, classify
+from pushdown_spark.readers.remote.query import remote_query
+from pushdown_spark.readers.remote.rules import SparkRules
 
 Tables = list[tuple[int, NastyTable]]
 Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from spark_jobs.errors import PushdownError, RemoteFailedError
-from spark_jobs.readers.remote import run
-from spark_jobs.readers.remote.stand_in import StandIn
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.readers.remote import run
+from pushdown_spark.readers.remote.stand_in import StandIn
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 FETCHED = "the driver fetched the few rows"
 ROWS = 1000

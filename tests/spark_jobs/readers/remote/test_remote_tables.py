@@ -12,11 +12,11 @@ from every_type import EveryType, loaded, sqlite_file
 from pyspark.sql import DataFrame, SparkSession
 from thirds import somewhere
 
-from spark_jobs.contract import ErrorCode
-from spark_jobs.errors import BadSpecError, PushdownError, UnknownColumnError
-from spark_jobs.failures import classify
-from spark_jobs.result import PushdownResult
-from spark_jobs.session import PushdownSession
+from pushdown_spark.contract import ErrorCode
+from pushdown_spark.errors import BadSpecError, PushdownError, UnknownColumnError
+from pushdown_spark.failures import classify
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 KINDS = ("postgresql", "mariadb", "mysql", "sqlite")
 SERVERS = ("postgresql", "mariadb", "mysql")

@@ -9,12 +9,12 @@ from contextlib import closing
 import pytest
 from pyspark.sql import types as t
 
-from spark_jobs.contract import Exactness
-from spark_jobs.predicates.parse import parse_predicate
-from spark_jobs.readers.remote.classify import classify
-from spark_jobs.readers.remote.model import Dialect, RemoteColumn, RemoteTable
-from spark_jobs.readers.remote.render import to_sql
-from spark_jobs.readers.remote.rules import SparkRules
+from pushdown_spark.contract import Exactness
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.readers.remote.classify import classify
+from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.readers.remote.render import to_sql
+from pushdown_spark.readers.remote.rules import SparkRules
 
 HELD = [
     *range(-6, 7),

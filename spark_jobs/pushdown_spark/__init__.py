@@ -1,0 +1,3 @@
+"""The Spark side of airflow_pushdown: the job that a task submits, and the library that the job uses."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,26 @@
+"""The command line: `pushdown explain|run --spec job.json`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from pushdown_spark.run import explain, run
+
+
+def main() -> int:
+    """Runs the command that the arguments name; its exit code."""
+    parser = argparse.ArgumentParser(prog="pushdown", description="Scans that read less, without Airflow.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for command, text in (("explain", "print the plan without running it"), ("run", "run the job")):
+        commands.add_parser(command, help=text).add_argument("--spec", required=True, type=Path, help="a JSON file")
+    arguments = parser.parse_args()
+    # Workers must run the driver's Python, not whichever comes first on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return explain(arguments.spec) if arguments.command == "explain" else run(arguments.spec)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The contract between the two sides: a `JobSpec` goes in, a `JobResult` comes out, both as JSON.
+
+The package imports neither Airflow nor Spark. The Airflow side writes a `JobSpec`, `pushdown_spark.run` reads it, does
+the work and writes a `JobResult`, on success and on failure. A small, versioned message in each direction, with errors
+as data, follows dagster-pipes.
+"""
+
+from pushdown_spark.contract.connections import DatabaseKind, RemoteConnection, SecretValues, Tls, TlsMode
+from pushdown_spark.contract.job_result import (
+    MOST_PARTITIONS,
+    CheckReport,
+    ConjunctReport,
+    Exactness,
+    FileReport,
+    JobError,
+    JobResult,
+    OutputSummary,
+    SourceReport,
+)
+from pushdown_spark.contract.job_spec import JobSpec, OutputChecks, OutputFormat, OutputMode, OutputSpec, QuerySpec
+from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.contract.sources import (
+    ONLY_SOURCE,
+    AnySourceSpec,
+    OnMissingColumn,
+    OnSchemaConflict,
+    OrcOptions,
+    ReaderChoice,
+    RemoteSourceSpec,
+    SourceFormat,
+    SourceSpec,
+    Transport,
+    WideNumbers,
+)
+from pushdown_spark.contract.versions import CONTRACT_VERSION
+from pushdown_spark.errors import ErrorCode
+
+__all__ = [
+    "CONTRACT_VERSION",
+    "MOST_PARTITIONS",
+    "ONLY_SOURCE",
+    "AnySourceSpec",
+    "CheckReport",
+    "ConjunctReport",
+    "DatabaseKind",
+    "ErrorCode",
+    "Exactness",
+    "FileReport",
+    "JobError",
+    "JobResult",
+    "JobSpec",
+    "JoinOptions",
+    "JoinReport",
+    "JoinTree",
+    "OnMissingColumn",
+    "OnSchemaConflict",
+    "OrcOptions",
+    "OutputChecks",
+    "OutputFormat",
+    "OutputMode",
+    "OutputSpec",
+    "OutputSummary",
+    "QuerySpec",
+    "ReaderChoice",
+    "RemoteConnection",
+    "RemoteSourceSpec",
+    "SecretValues",
+    "SourceFormat",
+    "SourceReport",
+    "SourceSpec",
+    "Tls",
+    "TlsMode",
+    "Transport",
+    "WideNumbers",
+]

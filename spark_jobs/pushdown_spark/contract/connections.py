@@ -1,0 +1,71 @@
+"""Connections to databases, and the secrets, which travel separately from the job spec."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from pushdown_spark.contract.message import Message
+
+
+class DatabaseKind(StrEnum):
+    """Supported databases. MySQL includes MariaDB."""
+
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+    SQLITE = "sqlite"
+
+
+class TlsMode(StrEnum):
+    """TLS verification, with libpq's names and meanings."""
+
+    DISABLE = "disable"
+    PREFER = "prefer"
+    REQUIRE = "require"
+    VERIFY_CA = "verify-ca"
+    VERIFY_FULL = "verify-full"
+
+
+class Tls(Message):
+    """TLS of a connection. The files must exist at these paths on the driver and on every executor."""
+
+    mode: TlsMode = TlsMode.PREFER
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+
+class RemoteConnection(Message):
+    """Address and credentials of a database. It travels in the secrets file, not in the job spec.
+
+    For SQLite, `database` is the path of the file. `options` are libpq session settings (`-c name=value`).
+    `connect_timeout` is in seconds.
+    """
+
+    kind: DatabaseKind
+    database: str
+    host: str | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    user: str | None = None
+    password: Annotated[str | None, Field(repr=False)] = None
+    tls: Tls = Tls()
+    options: str | None = None
+    connect_timeout: Annotated[int, Field(ge=1)] = 15
+
+    @model_validator(mode="after")
+    def _has_host(self) -> Self:
+        if self.kind is not DatabaseKind.SQLITE and not self.host:
+            raise ValueError("host: required for a database server")
+        return self
+
+
+class SecretValues(Message):
+    """Content of the secrets file. Only the driver process reads it.
+
+    `hadoop` are Hadoop configuration entries with credentials. `remote` maps names of remote sources to connections.
+    """
+
+    hadoop: dict[str, str] = Field(default_factory=dict)
+    remote: dict[str, RemoteConnection] = Field(default_factory=dict)

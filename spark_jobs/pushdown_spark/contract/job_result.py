@@ -1,0 +1,189 @@
+"""The job result: rows, output, one report for each source, and the error if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, field_validator
+
+from pushdown_spark.contract.job_spec import OutputFormat, OutputMode
+from pushdown_spark.contract.join_tree import JoinReport
+from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.versions import CONTRACT_VERSION
+from pushdown_spark.errors import ErrorCode
+
+LONGEST_CONJUNCT = 1_000
+"""Maximum length of a conjunct in a report, in characters."""
+MOST_PARTITIONS = 100
+"""Maximum number of output partitions in a result."""
+_DERIVED = frozenset({"pushed", "residual"})
+
+
+class Exactness(StrEnum):
+    """How far a source evaluates a conjunct: completely, as a prefilter, or not at all."""
+
+    EXACT = "exact"
+    INEXACT = "inexact"
+    UNSUPPORTED = "unsupported"
+
+
+class ConjunctReport(Message):
+    """One conjunct of the predicate: how far it was pushed down, as what, and why not further."""
+
+    sql: str
+    exactness: Exactness
+    pushed_as: str | None = None
+    reason: str | None = None
+
+    @field_validator("sql")
+    @classmethod
+    def _shorten(cls, sql: str) -> str:
+        """Shorten conjuncts such as lists of thousands of values."""
+        return sql if len(sql) <= LONGEST_CONJUNCT else f"{sql[: LONGEST_CONJUNCT - 3]}..."
+
+
+class FileReport(Message):
+    """One file: stored bytes read, rows parsed or decoded, and units by kind and outcome."""
+
+    path: str
+    bytes_read: int
+    rows_decoded: int
+    units: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
+class SourceReport(Message):
+    """The report of one source. Executors count; a count that the reader does not know is None.
+
+    `bytes_total` and `bytes_read` count stored (compressed) bytes. `bytes_searched` counts decompressed bytes that were
+    searched for a byte pattern. `skipped` counts files and bytes that were never read, by kind. `units` counts the
+    units of a format (stripes, row groups, blocks) by kind and outcome. `bytes_by_purpose` divides `bytes_read` by
+    purpose. `files` lists the files with the most bytes read, at most `MOST_FILES`. `statements` are the statements
+    sent to a database, without credentials. `malformed_lines` is None unless they were counted.
+    """
+
+    reader: str
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...] = ()
+    columns: tuple[str, ...] = ()
+    files_total: int = 0
+    files_read: int | None = None
+    bytes_total: int = 0
+    bytes_read: int | None = None
+    bytes_searched: int | None = None
+    rows_decoded: int | None = None
+    rows_returned: int | None = None
+    malformed_lines: int | None = None
+    skipped: dict[str, int] = Field(default_factory=dict)
+    units: dict[str, dict[str, int]] = Field(default_factory=dict)
+    bytes_by_purpose: dict[str, int] = Field(default_factory=dict)
+    files: tuple[FileReport, ...] = ()
+    statements: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_size(self) -> bool:
+        """Whether `bytes_total` is known. It is 0 where a database does not report the size of a table."""
+        return bool(self.bytes_total or self.files_total)
+
+    @property
+    def pushed(self) -> tuple[str, ...]:
+        """The conjuncts that were pushed down, exactly or inexactly, as SQL."""
+        return tuple(c.sql for c in self.conjuncts if c.exactness is not Exactness.UNSUPPORTED)
+
+    @property
+    def residual(self) -> tuple[str, ...]:
+        """The conjuncts that Spark evaluates or re-evaluates, as SQL."""
+        return tuple(c.sql for c in self.conjuncts if c.exactness is not Exactness.EXACT)
+
+
+class JobError(Message):
+    """A failure: one line that says what to do, then details."""
+
+    code: ErrorCode
+    message: str
+    retryable: bool
+    error_class: str | None = None
+    traceback: str | None = None
+
+
+class CheckReport(Message):
+    """One check of the staged output before its commit."""
+
+    check: str
+    required: str
+    found: str
+    passed: bool
+
+
+class OutputSummary(Message):
+    """The committed output of a job.
+
+    `mode` is the effective mode, including Spark's setting for dynamic overwrite. `columns` maps column names to Spark
+    types. `files` and `bytes` count the stored files of this run. `partitions` lists at most `MOST_PARTITIONS`
+    directories that the run wrote, relative to the output; `partitions_total` counts all of them.
+    """
+
+    mode: OutputMode
+    format: OutputFormat
+    columns: dict[str, str]
+    files: int
+    bytes: int
+    partitions: tuple[str, ...] = ()
+    partitions_total: int = 0
+
+
+class JobResult(Message):
+    """The result of a job, on success and on failure."""
+
+    version: int = CONTRACT_VERSION
+    rows: int | None = None
+    output: str | None = None
+    output_summary: OutputSummary | None = None
+    checks: tuple[CheckReport, ...] = ()
+    application_id: str | None = None
+    sources: dict[str, SourceReport] = Field(default_factory=dict)
+    joins: tuple[JoinReport, ...] = ()
+    seconds: float = 0.0
+    error: JobError | None = None
+
+    @property
+    def bytes_read(self) -> int | None:
+        """Bytes read by all sources, or None if one of them is unknown."""
+        return _total([source.bytes_read for source in self.sources.values()])
+
+    @property
+    def bytes_total(self) -> int | None:
+        """Bytes of all sources, or None if one of them is unknown."""
+        sizes = [source.bytes_total if source.has_size else None for source in self.sources.values()]
+        return _total(sizes)
+
+    def as_xcom(self) -> dict[str, object]:
+        """Return the result as a JSON dict, with the derived lists `pushed` and `residual` of each source."""
+        data = self.model_dump(mode="json")
+        for name, source in self.sources.items():
+            data["sources"][name]["pushed"] = list(source.pushed)
+            data["sources"][name]["residual"] = list(source.residual)
+        return data
+
+    @classmethod
+    def from_xcom(cls, data: Mapping[str, object]) -> Self:
+        """Return the result from a dict made by `as_xcom`. Raises `pydantic.ValidationError` for any other dict."""
+        sources = data.get("sources")
+        if isinstance(sources, Mapping):
+            sources = {name: _without_derived(source) for name, source in sources.items()}
+        return cls.model_validate({**data, "sources": sources})
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of the counts, or None if there are none or one is unknown."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _without_derived(source: object) -> object:
+    """Return the dict of a source report without its derived lists."""
+    if not isinstance(source, Mapping):
+        return source
+    return {name: value for name, value in source.items() if name not in _DERIVED}

@@ -1,0 +1,142 @@
+"""The job spec: named sources, one query, one output."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from pushdown_spark.contract.join_tree import JoinOptions
+from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.sources import AnySourceSpec
+from pushdown_spark.contract.versions import CONTRACT_VERSION
+
+
+class OutputFormat(StrEnum):
+    """Formats of plain files, which can be staged in a directory and renamed into place.
+
+    Staging would lose data in formats with their own log (Delta, Iceberg, Hudi) and without a directory (JDBC).
+    """
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    AVRO = "avro"
+    JSON = "json"
+    CSV = "csv"
+    TEXT = "text"
+    XML = "xml"
+
+
+class OutputMode(StrEnum):
+    """Action if the output exists, with Spark's names.
+
+    `overwrite` replaces the whole output, `overwrite_partitions` only the partitions that the run writes.
+    """
+
+    OVERWRITE = "overwrite"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
+    APPEND = "append"
+    IGNORE = "ignore"
+    ERROR_IF_EXISTS = "errorifexists"
+
+
+class QuerySpec(Message):
+    """A query: SQL over all sources, or columns, predicate and limit over one source.
+
+    `joins` sets how the optimizer may change the joins of the SQL.
+    """
+
+    sql: str | None = None
+    source: str | None = None
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    limit: Annotated[int, Field(ge=0)] | None = None
+    joins: JoinOptions = JoinOptions()
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        short_form = (self.source, self.columns, self.where, self.limit)
+        if self.sql is not None and any(part is not None for part in short_form):
+            raise ValueError("query: give either `sql` or `source` with `columns`, `where` and `limit`, not both")
+        if self.sql is None and self.source is None:
+            raise ValueError("query: give `sql`, or the name of a `source`")
+        return self
+
+
+class OutputChecks(Message):
+    """Conditions that staged rows must meet before they are committed.
+
+    `not_null` lists columns. Each element of `unique` is a key of one or more columns; as in SQL, rows with a NULL in
+    the key never violate it.
+    """
+
+    min_rows: Annotated[int | None, Field(ge=0)] = None
+    max_rows: Annotated[int | None, Field(ge=0)] = None
+    not_null: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+
+    @field_validator("unique", mode="before")
+    @classmethod
+    def _keys(cls, given: object) -> object:
+        if not isinstance(given, list | tuple):
+            return given
+        return tuple((key,) if isinstance(key, str) else key for key in given)
+
+    def __bool__(self) -> bool:
+        """Whether there is a condition to check."""
+        return self != OutputChecks()
+
+
+class OutputSpec(Message):
+    """The output of a job. It is committed completely or not at all."""
+
+    path: str
+    format: OutputFormat = OutputFormat.PARQUET
+    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    options: dict[str, str] = Field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    checks: OutputChecks = OutputChecks()
+
+    @model_validator(mode="after")
+    def _has_partitions(self) -> Self:
+        if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
+            raise ValueError("overwrite_partitions needs partition_by, the columns whose partitions it replaces")
+        return self
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _plain_files(cls, given: object) -> object:
+        name = given.lower() if isinstance(given, str) else given
+        if name not in set(OutputFormat):
+            raise ValueError(
+                f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
+                "tables of databases and of formats with a log of their own (Delta, Iceberg, Hudi) are not supported"
+            )
+        return name
+
+
+class JobSpec(Message):
+    """A job: named sources, one query over them, one output, and the path of the result.
+
+    `run_key` identifies the logical run and is the same for every retry, so that a retried append replaces the files of
+    earlier tries. `conf` holds session settings (`spark.sql.*`) from operator parameters. `secrets_path` is a file of
+    mode 0600 that the job reads once and deletes; the spec itself never contains secrets.
+    """
+
+    version: int = CONTRACT_VERSION
+    run_key: str
+    sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
+    query: QuerySpec
+    output: OutputSpec | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+    result_path: str | None = None
+    secrets_path: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.version != CONTRACT_VERSION:
+            raise ValueError(f"version: this job reads spec version {CONTRACT_VERSION}, the spec has {self.version}")
+        if self.query.source is not None and self.query.source not in self.sources:
+            raise ValueError(f"query.source: no source is named {self.query.source!r}")
+        return self

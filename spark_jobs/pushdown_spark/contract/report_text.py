@@ -1,0 +1,226 @@
+"""The text report of a job: what was pushed down, read, skipped and evaluated by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pushdown_spark.contract.job_result import CheckReport, ConjunctReport, Exactness, JobResult, SourceReport
+from pushdown_spark.contract.join_tree import JoinReport, JoinTree
+
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_INDENT = "  "
+_LONGEST_CONDITION = 120
+
+
+def render_text(result: JobResult) -> str:
+    """Return the report as plain text for logs and terminals, one fact per line."""
+    lines = [*_outcome(result)]
+    for name, source in result.sources.items():
+        lines += ["", f"Source {name}: reader {source.reader}, {source.reason}"]
+        lines += [_INDENT + line for line in _source(source)]
+    if result.joins:
+        lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
+    return "\n".join(lines)
+
+
+def human_bytes(count: int) -> str:
+    """Return a number of bytes in the largest binary unit of which there is at least one."""
+    size = float(count)
+    for unit in _BYTE_UNITS[:-1]:
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_BYTE_UNITS[-1]}"
+
+
+def human_share(part: int, whole: int) -> str:
+    """Return a part of a whole in percent. Only an exact 0 or 100 percent is shown as such."""
+    if whole <= 0 or part <= 0:
+        return "0 %"
+    percent = 100 * part / whole
+    if percent >= 100:
+        return "100 %"
+    return f"{min(max(percent, 0.01), 99.99):.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def _outcome(result: JobResult) -> Iterator[str]:
+    if result.error is not None:
+        advice = "a retry may succeed" if result.error.retryable else "a retry fails again unless the task is changed"
+        yield f"FAILED ({result.error.code.value}; {advice}): {result.error.message}"
+    if result.rows is not None:
+        target = f" written to {result.output}" if result.output else " returned; the job has no output"
+        yield f"{_count(result.rows, 'row')}{target}"
+    elif result.error is None:
+        yield f"nothing written: {result.output} exists already" if result.output else "nothing written"
+    yield from _summary_lines(result)
+    yield from _section("Checks", (check_line(check) for check in result.checks))
+    place = f" as {result.application_id}" if result.application_id else ""
+    yield f"ran for {result.seconds:.1f} s{place}"
+
+
+def check_line(check: CheckReport) -> str:
+    """Return one line about a check of the output."""
+    return f"{check.check}: {'passed' if check.passed else 'FAILED'}, required {check.required}, found {check.found}"
+
+
+def _summary_lines(result: JobResult) -> Iterator[str]:
+    summary = result.output_summary
+    if summary is None:
+        return
+    size = f"{_count(summary.files, 'file')} of {summary.format}, {human_bytes(summary.bytes)}"
+    yield f"Output: {size}, mode {summary.mode}"
+    yield f"Output columns: {', '.join(f'{name} {kind}' for name, kind in summary.columns.items())}"
+    if summary.partitions_total:
+        more = summary.partitions_total - len(summary.partitions)
+        rest = f" and {more:,} more" if more else ""
+        yield f"Output partitions: {', '.join(summary.partitions)}{rest}"
+
+
+def _source(source: SourceReport) -> Iterator[str]:
+    pushed = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
+    residual = [c for c in source.conjuncts if c.exactness is not Exactness.EXACT]
+    yield from _section(f"Pushed down to the {source.reader} reader", (_pushed_line(conjunct) for conjunct in pushed))
+    yield from _section("Evaluated by Spark", (_residual_line(conjunct) for conjunct in residual))
+    if not source.conjuncts:
+        yield "No predicate"
+    if source.columns:
+        yield f"Columns: {', '.join(source.columns)}"
+    yield from _section("SQL sent", source.statements)
+    if not source.statements:
+        yield _files_line(source)
+    yield from _bytes_lines(source)
+    yield from _purpose_lines(source)
+    yield from _units_lines(source)
+    yield from _rows_lines(source)
+    yield from _skipped_lines(source)
+    yield from _section("Notes", source.notes)
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    items = list(lines)
+    if items:
+        yield title
+        yield from (_INDENT + item for item in items)
+
+
+def _pushed_line(conjunct: ConjunctReport) -> str:
+    form = f" as {conjunct.pushed_as}" if conjunct.pushed_as else ""
+    return f"{conjunct.sql}{form} ({conjunct.exactness.value})"
+
+
+def _residual_line(conjunct: ConjunctReport) -> str:
+    default = "re-evaluated by Spark" if conjunct.exactness is Exactness.INEXACT else "cannot be pushed down"
+    return f"{conjunct.sql}: {conjunct.reason or default}"
+
+
+def _files_line(source: SourceReport) -> str:
+    if source.files_read is None:
+        return f"Files: {source.files_total:,} in total, number read unknown"
+    return f"Files: {source.files_read:,} of {source.files_total:,} read"
+
+
+def _bytes_lines(source: SourceReport) -> Iterator[str]:
+    total = human_bytes(source.bytes_total)
+    if source.bytes_read is not None and source.bytes_total == 0:
+        yield f"Bytes: {human_bytes(source.bytes_read)} read, total unknown"
+    elif source.bytes_read is None:
+        yield f"Bytes: {total} in total, number read unknown"
+    else:
+        skipped = human_share(source.bytes_total - source.bytes_read, source.bytes_total)
+        yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {skipped} skipped"
+    if source.bytes_searched is not None:
+        yield f"Searched for byte patterns: {human_bytes(source.bytes_searched)} (decompressed)"
+
+
+def _purposes(source: SourceReport) -> dict[str, int]:
+    """Return the bytes read for each purpose that has any."""
+    return {purpose: count for purpose, count in source.bytes_by_purpose.items() if count}
+
+
+def _purpose(purpose: str, count: int) -> str:
+    return f"{purpose} {human_bytes(count)}"
+
+
+def _purpose_lines(source: SourceReport) -> Iterator[str]:
+    purposes = _purposes(source)
+    if purposes:
+        yield f"Bytes read: {', '.join(_purpose(*entry) for entry in purposes.items())}"
+
+
+def _units_lines(source: SourceReport) -> Iterator[str]:
+    """Yield one line for each kind of unit (stripe, row group, block) with a count for each outcome."""
+    for kind, outcomes in source.units.items():
+        parts = [f"{outcome} {count:,}" for outcome, count in outcomes.items() if count]
+        if parts:
+            yield f"{kind.capitalize()}: {', '.join(parts)}"
+
+
+def _rows_lines(source: SourceReport) -> Iterator[str]:
+    parts = []
+    if source.rows_decoded is not None:
+        parts.append(f"{source.rows_decoded:,} decoded")
+    if source.rows_returned is not None:
+        parts.append(f"{source.rows_returned:,} returned")
+    if source.malformed_lines is not None:
+        parts.append(f"{source.malformed_lines:,} malformed lines")
+    if parts:
+        yield f"Rows: {', '.join(parts)}"
+
+
+def _skipped_lines(source: SourceReport) -> Iterator[str]:
+    """Yield the units that were neither read nor parsed, by kind; bytes with their share of the bytes searched."""
+    parts = []
+    for kind, count in source.skipped.items():
+        unit, _, what = kind.partition(" ")
+        if unit != "bytes":
+            parts.append(f"{count:,} {kind}")
+            continue
+        share = f" ({human_share(count, source.bytes_searched)})" if source.bytes_searched else ""
+        parts.append(f"{human_bytes(count)} {what}".rstrip() + share)
+    if parts:
+        yield f"Skipped: {', '.join(parts)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def joins_text(report: JoinReport) -> list[str]:
+    """Return the join trees of one SELECT, one node per line."""
+    lines = [f"{'Reordered' if report.reordered else 'Not reordered'}: {report.reason}"]
+    if report.star:
+        lines.append(f"star: {report.star[0]} with {', '.join(report.star[1:])}")
+    if not report.reordered:
+        return [*lines, *_tree_lines(report.after, "", "")]
+    return [*lines, "before", *_tree_lines(report.before, "  ", "  "), "after", *_tree_lines(report.after, "  ", "  ")]
+
+
+def _tree_lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:
+    yield first + describe_join(tree)
+    for place, side in enumerate(tree.sides):
+        is_last = place == len(tree.sides) - 1
+        yield from _tree_lines(side, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
+
+
+def describe_join(tree: JoinTree) -> str:
+    """Return one line about a node of a join tree."""
+    hint = f" [{tree.hint}]" if tree.hint else ""
+    if tree.relation is not None:
+        return f"{tree.relation}{hint}{row_counts(tree)}"
+    condition = f" ON {_shorten(tree.condition)}" if tree.condition else ""
+    return f"{tree.kind} JOIN{hint}{condition}{row_counts(tree)}"
+
+
+def row_counts(tree: JoinTree) -> str:
+    """Return the estimated and the actual rows of a node in parentheses, or an empty string."""
+    parts = []
+    if tree.estimated is not None:
+        parts.append(f"estimated {round(tree.estimated):,} rows")
+    if tree.actual is not None:
+        parts.append(f"actual {tree.actual:,}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _shorten(condition: str) -> str:
+    longest = _LONGEST_CONDITION
+    return condition if len(condition) <= longest else f"{condition[: longest - 3]}..."

@@ -1,0 +1,170 @@
+"""Error codes and typed errors. Each message is one line that says what is wrong, where, and what to do.
+
+Python workers import this module, so it does not depend on pydantic.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """What went wrong, coarse enough to decide whether to try again."""
+
+    BAD_SPEC = "bad_spec"
+    UNKNOWN_COLUMN = "unknown_column"
+    KIND_MISMATCH = "kind_mismatch"
+    BAD_PREDICATE = "bad_predicate"
+    BAD_SCHEMA = "bad_schema"
+    UNSAFE_SETTING = "unsafe_setting"
+    MISSING_PATH = "missing_path"
+    OUTPUT_EXISTS = "output_exists"
+    OUTPUT_CONFLICT = "output_conflict"
+    CHECK_FAILED = "check_failed"
+    UNREADABLE_FILE = "unreadable_file"
+    SCHEMA_CONFLICT = "schema_conflict"
+    UNSAFE_INPUT = "unsafe_input"
+    REMOTE_REFUSED = "remote_refused"
+    REMOTE_FAILED = "remote_failed"
+    DISK_FULL = "disk_full"
+    WORKER_KILLED = "worker_killed"
+    DRIVER_KILLED = "driver_killed"
+    SUBMIT_FAILED = "submit_failed"
+    SPARK = "spark"
+    INTERNAL = "internal"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same task, run again unchanged, could succeed."""
+        return self not in _FINAL_CODES
+
+
+_FINAL_CODES = frozenset(
+    {
+        ErrorCode.BAD_SPEC,
+        ErrorCode.UNKNOWN_COLUMN,
+        ErrorCode.KIND_MISMATCH,
+        ErrorCode.BAD_PREDICATE,
+        ErrorCode.BAD_SCHEMA,
+        ErrorCode.UNSAFE_SETTING,
+        ErrorCode.OUTPUT_EXISTS,
+        ErrorCode.OUTPUT_CONFLICT,
+        ErrorCode.CHECK_FAILED,
+        ErrorCode.SCHEMA_CONFLICT,
+        ErrorCode.REMOTE_REFUSED,
+    }
+)
+
+
+class PushdownError(Exception):
+    """A failure with a code that the Airflow side can act on.
+
+    `code` decides whether a retry makes sense; the message is one line and complete without a traceback.
+    """
+
+    code: ErrorCode = ErrorCode.INTERNAL
+
+    def __init__(self, message: str, *, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class BadSpecError(PushdownError):
+    """The job description is wrong; the message names the parameter."""
+
+    code = ErrorCode.BAD_SPEC
+
+
+class ExecutorMismatchError(BadSpecError):
+    """Executors have other versions than the driver; the message says which and what to change."""
+
+
+class AccessDeniedError(BadSpecError):
+    """Our reader's credentials may not read a file; those of Spark's reader may."""
+
+
+class UnknownColumnError(PushdownError):
+    """A column is not in the source; the message suggests the nearest names."""
+
+    code = ErrorCode.UNKNOWN_COLUMN
+
+
+class KindMismatchError(PushdownError):
+    """A path step does not fit the column's kind (a member of something that is no struct, an index into no array)."""
+
+    code = ErrorCode.KIND_MISMATCH
+
+
+class BadPredicateError(PushdownError):
+    """The predicate does not parse or does not type-check; the message shows where."""
+
+    code = ErrorCode.BAD_PREDICATE
+
+
+class BadSchemaError(PushdownError):
+    """A declared schema does not parse."""
+
+    code = ErrorCode.BAD_SCHEMA
+
+
+class MissingPathError(PushdownError):
+    """An input path or glob matches nothing."""
+
+    code = ErrorCode.MISSING_PATH
+
+
+class OutputExistsError(PushdownError):
+    """The output exists and the mode forbids touching it."""
+
+    code = ErrorCode.OUTPUT_EXISTS
+
+
+class OutputTakenError(OutputExistsError):
+    """Another try of the same run has begun to write the output; this one gives way."""
+
+
+class OutputConflictError(PushdownError):
+    """Another run has committed the same partition since this one began; the message names run and partition."""
+
+    code = ErrorCode.OUTPUT_CONFLICT
+
+
+class CheckFailedError(PushdownError):
+    """Rows failed a check, so that nothing was committed; the message names each check and what was found."""
+
+    code = ErrorCode.CHECK_FAILED
+
+
+class UnreadableFileError(PushdownError):
+    """A file cannot be read; the message names the file and the byte position."""
+
+    code = ErrorCode.UNREADABLE_FILE
+
+
+class UnsafeInputError(PushdownError):
+    """Bytes were met that Spark may read in a way byte search cannot follow; Spark's own reader must take the scan."""
+
+    code = ErrorCode.UNSAFE_INPUT
+
+
+class SchemaConflictError(PushdownError):
+    """Files do not agree with each other or with the declared schema; the message names column and types."""
+
+    code = ErrorCode.SCHEMA_CONFLICT
+
+
+class RemoteRefusedError(PushdownError):
+    """A database refuses what it is asked: credentials, TLS, a table that is not there, a right that is missing."""
+
+    code = ErrorCode.REMOTE_REFUSED
+
+
+class RemoteFailedError(PushdownError):
+    """A database cannot be reached, or a connection or statement broke off; another try may succeed."""
+
+    code = ErrorCode.REMOTE_FAILED
+
+
+class LostConnectionError(RemoteFailedError):
+    """The connection to a database was lost, or could not be made just now."""

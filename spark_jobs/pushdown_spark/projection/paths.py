@@ -1,0 +1,261 @@
+"""Parses column paths such as `m.b`, `arr[0,2]`, `tags['k']` and `a(b, c(d)) AS x` into immutable steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+
+from pushdown_spark.errors import BadSpecError
+
+_MAX_POSITION = 2**31 - 1
+_NAME = re.compile(r"[^\s.,*`()\[\]]+")
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_DIGITS = re.compile(r"[0-9]+")
+_TEXT = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
+_AS = re.compile(r"\s+AS\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A named step: a column of the table, or a member of the struct before it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Zero-based positions picked from the array before it, ascending and without repeats."""
+
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The value that a map has for a key, or an array of them where several keys are asked for."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Several members of the struct before it, kept together as a smaller struct."""
+
+    members: tuple[ColumnPath, ...]
+
+
+@dataclass(frozen=True)
+class Wildcard:
+    """All columns of the table."""
+
+
+Step = Member | Elements | Entry | Group | Wildcard
+
+
+@dataclass(frozen=True)
+class ColumnPath:
+    """One entry of `columns`: its steps, the first of which is a `Member` or the `Wildcard`.
+
+    `alias` is the name that the output is to have, None for the name that Spark would give.
+    """
+
+    steps: tuple[Step, ...]
+    alias: str | None = None
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the path stands for all columns of the table."""
+        return isinstance(self.steps[0], Wildcard)
+
+    @property
+    def head(self) -> str:
+        """Name of the first step; empty for the wildcard."""
+        first = self.steps[0]
+        return first.name if isinstance(first, Member) else ""
+
+    def __str__(self) -> str:
+        path = render_steps(self.steps)
+        return path if self.alias is None else f"{path} AS {plain_name(self.alias)}"
+
+
+def plain_name(name: str) -> str:
+    """The name as a path spells it: in backticks only where it needs them."""
+    return name if _NAME.fullmatch(name) else quote_name(name)
+
+
+def quote_name(name: str) -> str:
+    """The name in backticks, so that Spark and the path parser take it literally."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def sql_type(kind: t.DataType) -> str:
+    """The type as Spark's DDL: names in backticks, times what they are whatever `spark.sql.timestampType` is."""
+    match kind:
+        case t.StructType():
+            return f"struct<{', '.join(f'{quote_name(f.name)}: {sql_type(f.dataType)}' for f in kind.fields)}>"
+        case t.ArrayType():
+            return f"array<{sql_type(kind.elementType)}>"
+        case t.MapType():
+            return f"map<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+        case t.TimestampType():
+            return "timestamp_ltz"
+    return kind.simpleString()
+
+
+def sql_text(text: str) -> str:
+    """The text as a Spark SQL string expression that no parser setting or variable can change the meaning of."""
+    if "'" in text or "\\" in text or "${" in text:
+        return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"'{text}'"
+
+
+def render_steps(steps: Sequence[Step]) -> str:
+    """The text that parses to these steps, with backticks only where a name needs them."""
+    text = ""
+    for step in steps:
+        match step:
+            case Member(name):
+                text += f".{plain_name(name)}" if text else plain_name(name)
+            case Elements(positions):
+                text += f"[{','.join(map(str, positions))}]"
+            case Entry(keys):
+                text += f"[{','.join(map(_quoted_key, keys))}]"
+            case Group(members):
+                text += f"({', '.join(map(str, members))})"
+            case Wildcard():
+                text += "*"
+    return text
+
+
+def _quoted_key(key: str) -> str:
+    escaped = key.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def parse_path(text: str) -> ColumnPath:
+    """Parses one entry of `columns`.
+
+    Raises `BadSpecError` with the position (counted from 1) at which the text stops making sense.
+    """
+    parser = _Parser(text)
+    path = parser.path(nested=False)
+    parser.skip_blanks()
+    if not parser.at_end:
+        raise parser.error("expected `.`, `[`, `(`, ` AS name` or the end")
+    return path
+
+
+def parse_paths(columns: Sequence[str]) -> tuple[ColumnPath, ...]:
+    """Parses all entries of `columns`; entries with the same steps and output name merge into one."""
+    if isinstance(columns, str):
+        raise BadSpecError(f"columns: give a list of column paths, not the one text {columns!r}")
+    return tuple(dict.fromkeys(parse_path(text) for text in columns))
+
+
+class _Parser:
+    """Recursive descent over one text.
+
+    path = name {`.` name | `[` digits {`,` digits} `]` | `[` text {`,` text} `]`} [`(` path {`,` path} `)`] [AS name]
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._at >= len(self._text)
+
+    def error(self, problem: str) -> BadSpecError:
+        found = "the end" if self.at_end else f"{self._text[self._at]!r}"
+        return BadSpecError(f"columns: {self._text!r} at character {self._at + 1}: {problem}, found {found}")
+
+    def skip_blanks(self) -> None:
+        while not self.at_end and self._text[self._at].isspace():
+            self._at += 1
+
+    def path(self, *, nested: bool) -> ColumnPath:
+        self.skip_blanks()
+        if not nested and self._take("*"):
+            return ColumnPath((Wildcard(),))
+        steps: list[Step] = [Member(self._name())]
+        while (step := self._next_step()) is not None:
+            steps.append(step)
+            if isinstance(step, Group):
+                break
+        return ColumnPath(tuple(steps), self._alias())
+
+    def _next_step(self) -> Step | None:
+        if self._take("."):
+            return Member(self._name())
+        if self._take("["):
+            return self._selector()
+        return self._group() if self._take("(") else None
+
+    def _alias(self) -> str | None:
+        found = _AS.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return self._name()
+
+    def _name(self) -> str:
+        if quoted := _QUOTED.match(self._text, self._at):
+            self._at = quoted.end()
+            return quoted.group(1).replace("``", "`")
+        if plain := _NAME.match(self._text, self._at):
+            self._at = plain.end()
+            return plain.group()
+        raise self.error("expected a column name (put names with blanks or signs between backticks)")
+
+    def _selector(self) -> Elements | Entry:
+        self.skip_blanks()
+        if self._text.startswith(("'", '"'), self._at):
+            keys = dict.fromkeys([self._key()])
+            while self._separator("]"):
+                keys[self._key()] = None
+            return Entry(tuple(keys))
+        positions = {self._position()}
+        while self._separator("]"):
+            positions.add(self._position())
+        return Elements(tuple(sorted(positions)))
+
+    def _key(self) -> str:
+        self.skip_blanks()
+        found = _TEXT.match(self._text, self._at)
+        if found is None:
+            raise self.error("expected a key between quotes")
+        self._at = found.end()
+        single, double = found.groups()
+        return double.replace('""', '"') if single is None else single.replace("''", "'")
+
+    def _position(self) -> int:
+        self.skip_blanks()
+        digits = _DIGITS.match(self._text, self._at)
+        if digits is None or int(digits.group()) > _MAX_POSITION:
+            raise self.error(f"expected an array position from 0 to {_MAX_POSITION}, or a map's key between quotes")
+        self._at = digits.end()
+        return int(digits.group())
+
+    def _group(self) -> Group:
+        members = [self.path(nested=True)]
+        while self._separator(")"):
+            members.append(self.path(nested=True))
+        return Group(tuple(dict.fromkeys(members)))
+
+    def _separator(self, closing: str) -> bool:
+        """Whether a comma follows; False after the closing sign, an error for anything else."""
+        self.skip_blanks()
+        if self._take(closing):
+            return False
+        if self._take(","):
+            return True
+        raise self.error(f"expected `,` or `{closing}`")
+
+    def _take(self, sign: str) -> bool:
+        if self._text.startswith(sign, self._at):
+            self._at += len(sign)
+            return True
+        return False

@@ -1,0 +1,98 @@
+"""Asks Spark what the records of each JSON file hold, in one job over all files."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from pushdown_spark.projection.evolution import FileSchema
+from pushdown_spark.projection.implicit import location
+from pushdown_spark.readers.files import decoded, escaped, input_uris
+from pushdown_spark.readers.protocol import Source
+
+_UNCHECKED = ("primitivesasstring", "prefersdecimal", "dropfieldifallnull", "samplingratio", "encoding", "charset")
+_OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
+_LONGEST = 18
+"""Digits that every whole number of 64 bits has room for; what has more is no long, and a decimal in Spark's terms."""
+
+
+class NoSchemasError(Exception):
+    """The files cannot be asked one by one; the message says why."""
+
+
+def json_schemas(
+    spark: SparkSession, source: Source, native: DataFrame, texts: t.StructType | None
+) -> tuple[FileSchema, ...]:
+    """What the records of each file hold; of `texts` alone, as `texts_of` gives them, where these are given.
+
+    Records without keys hold nothing, and neither do those that are no JSON, but they are rows.
+    Raises NoSchemasError where options or the records allow no answer.
+    """
+    if unchecked := [option for option in _UNCHECKED if option in source.options]:
+        raise NoSchemasError(f"with the option {unchecked[0]} the types of one file cannot be told")
+    options = {**source.options, "mode": "PERMISSIVE"}
+    paths = [escaped(decoded(uri)) for uri in input_uris(native)]
+    reader = spark.read.format("json").options(**options)
+    try:
+        if texts is None:
+            records = reader.option("singleVariantColumn", "record").load(paths)
+        else:
+            records = reader.schema(texts).load(paths)
+        record = "record" if texts is None else "to_variant_object(struct(*))"
+        # A column of the records may be called like Spark's own of files.
+        file = records.metadataColumn("_metadata").getField("file_path").alias("file_path")
+        by_file = records.select(f.expr(record).alias("record"), file).groupBy("file_path")
+        rows = by_file.agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
+    except PySparkException as problem:
+        raise NoSchemasError(f"Spark cannot tell the types of one file: {str(problem).splitlines()[0]}") from problem
+    found = (FileSchema(location(decoded(row["file_path"])), _plain(row["schema"])) for row in rows)
+    return tuple(sorted(found, key=lambda file: file.file))
+
+
+def texts_of(table: t.StructType, corrupt: str) -> t.StructType:
+    """The places of a table in which Spark's inference may have made text of values of several types.
+
+    These are its texts; each is a variant here, which holds any value. `corrupt` names the column of corrupt records.
+    """
+    fields = ((field.name, _texts(field.dataType)) for field in table.fields if field.name != corrupt)
+    return t.StructType([t.StructField(name, kind) for name, kind in fields if kind is not None])
+
+
+def _texts(kind: t.DataType) -> t.DataType | None:
+    match kind:
+        case t.StringType():
+            return t.VariantType()
+        case t.StructType():
+            inner = texts_of(kind, "")
+            return inner if inner.fields else None
+        case t.ArrayType():
+            element = _texts(kind.elementType)
+            return None if element is None else t.ArrayType(element)
+    return None
+
+
+def _plain(text: str) -> t.StructType:
+    """The types of variants in the terms of Spark's JSON inference."""
+    ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), text)
+    kind = _inferred(t.DataType.fromDDL(ddl))
+    return kind if isinstance(kind, t.StructType) else t.StructType()
+
+
+def _inferred(kind: t.DataType) -> t.DataType:
+    match kind:
+        case t.StructType():
+            fields = [t.StructField(field.name, _inferred(field.dataType)) for field in kind.fields]
+            return t.StructType(fields) if fields else t.NullType()
+        case t.ArrayType():
+            return t.ArrayType(_inferred(kind.elementType))
+        case t.DecimalType():
+            # Variants drop zeros behind the point: 1.0 is a decimal of one digit.
+            return t.DoubleType() if kind.scale or kind.precision <= _LONGEST else kind
+        case t.VariantType():
+            # Spark's inference makes text of what is of several kinds within one file.
+            return t.StringType()
+    return kind

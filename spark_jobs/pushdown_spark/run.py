@@ -1,0 +1,309 @@
+"""The program that spark-submit starts: reads a job spec, does the work, writes the result."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from pydantic import ValidationError
+from pyspark import SparkConf, SparkContext
+from pyspark import __version__ as pyspark_version
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import (
+    CheckReport,
+    JobError,
+    JobResult,
+    JobSpec,
+    JoinReport,
+    SecretValues,
+    SourceReport,
+    SourceSpec,
+)
+from pushdown_spark.contract.report_text import render_text
+from pushdown_spark.contract.versions import unsupported_spark
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.failures import classify
+from pushdown_spark.filesystem import open_files
+from pushdown_spark.gateway import java_class
+from pushdown_spark.output.checks import refuse_failed
+from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.preflight import begin_check, needs_python
+from pushdown_spark.readers.start import begin
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
+
+_QUIET = {
+    "spark.app.name": "airflow_pushdown",
+    "spark.log.level": "WARN",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Settings of the session that the submission and the spec may change."""
+
+_LOOKS_FOR_METADATA = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+"""Looks for the metadata of a streaming query below each path, and warns with a stack trace that a glob does not exist.
+A path that does not exist fails the job anyway."""
+_SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
+_REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+_LOCAL_SCHEME = re.compile(r"^file:/+")
+
+
+class JobRun:
+    """One execution of a spec; keeps what is known so far, so that the result of a failure tells it too."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self._started = time.monotonic()
+        self._secrets = SecretValues()
+        self._application_id: str | None = None
+        self._sources: dict[str, SourceReport] = {}
+        self._joins: tuple[JoinReport, ...] = ()
+        self._output: FileOutput | None = None
+        self._checks: tuple[CheckReport, ...] = ()
+
+    def execute(self) -> JobResult:
+        """Does the work and writes the result where the spec wants it.
+
+        A failure, a stop from outside included, becomes the result's `error`. Raises only when the result cannot be
+        written.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                result = self._result(rows=self._work(stack.enter_context(self.session())))
+            except BaseException as exc:
+                result = self._result(error=_without_secrets(classify(exc), self._secrets))
+            # While Spark is up: the result may go to a file system that only Hadoop knows.
+            if self._spec.result_path is not None:
+                write_result(self._spec.result_path, result)
+        return result
+
+    @contextlib.contextmanager
+    def session(self, *, keep_secrets: bool = False) -> Iterator[SparkSession]:
+        """A Spark session with the spec's settings and, on its Hadoop configuration alone, the spec's secrets.
+
+        The file of secrets is gone before Spark starts, unless `keep_secrets`.
+        """
+        if problem := unsupported_spark(pyspark_version):
+            raise BadSpecError(f"spark_python: {problem}")
+        if self._spec.secrets_path is not None:
+            self._secrets = read_secrets(Path(self._spec.secrets_path), keep=keep_secrets)
+        spark = _start_spark(self._spec.conf)
+        try:
+            context = spark.sparkContext
+            self._application_id = context.applicationId
+            print(f"airflow_pushdown: application {context.applicationId}, UI {context.uiWebUrl or 'off'}", flush=True)
+            configuration = context._jsc.hadoopConfiguration()
+            for key, value in self._secrets.hadoop.items():
+                configuration.set(key, value)
+            yield spark
+        finally:
+            # A JVM that is gone cannot be stopped; that must not hide why it went.
+            with contextlib.suppress(Exception):
+                spark.stop()
+
+    def answer(self, spark: SparkSession) -> PushdownResult:
+        """The spec's query, planned over its sources; nothing has run yet."""
+        session = PushdownSession(spark, cold=True)
+        for name, source in self._spec.sources.items():
+            session.add(name, source, self._secrets.remote.get(name))
+        return session.query(self._spec.query)
+
+    def _work(self, spark: SparkSession) -> int | None:
+        """Runs the query into its output; the number of rows, or None where mode `ignore` leaves an output alone."""
+        if self._spec.output is None:
+            return self._rows(spark, _run_through)
+        self._output = open_output(spark, self._spec.output, self._spec.run_key)
+        if not self._output.prepare():
+            return None
+        with self._output.guarded():
+            return self._rows(spark, self._output.stage)
+
+    def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
+        in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
+        checked = begin_check(spark.sparkContext) if in_python else None
+        answer = self.answer(spark)
+        self._sources, self._joins = answer.report(), answer.joins()
+        readers = {report.reader for report in self._sources.values()}
+        if any("pushdown" in reader for reader in readers):
+            begin(spark, in_python)
+        if checked is not None and readers != {"spark"}:
+            checked()
+        try:
+            answer.run(action, as_they_come=True)
+        except KeyboardInterrupt:
+            # Tasks that went on writing would put files back that the clean-up has just deleted.
+            spark.sparkContext.cancelAllJobs()
+            raise
+        self._sources, self._joins = answer.report(), answer.joins()
+        self._checks = tuple(self._malformed_checks())
+        refuse_failed(self._checks)
+        return answer.rows
+
+    def _malformed_checks(self) -> Iterator[CheckReport]:
+        """The sources' own checks: how many of their lines may be malformed."""
+        for name, source in self._spec.sources.items():
+            limit = source.max_malformed if isinstance(source, SourceSpec) else None
+            if limit is not None:
+                count = self._sources[name].malformed_lines
+                yield CheckReport(
+                    check=f"max_malformed: {name}",
+                    required=f"at most {limit:,} malformed lines",
+                    found="a number that Spark did not report" if count is None else f"{count:,}",
+                    passed=count is not None and count <= limit,
+                )
+
+    def _result(self, *, rows: int | None = None, error: JobError | None = None) -> JobResult:
+        output = self._spec.output
+        return JobResult(
+            rows=rows,
+            output=output.path if output is not None and error is None else None,
+            output_summary=self._output.summary if self._output is not None and error is None else None,
+            checks=(*self._checks, *(self._output.checks if self._output is not None else ())),
+            application_id=self._application_id,
+            sources=self._sources,
+            joins=self._joins,
+            seconds=round(time.monotonic() - self._started, 3),
+            error=error,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the job that `--spec` names; 0 when it succeeded, else 1 with one line on stderr that says why."""
+    parser = argparse.ArgumentParser(prog="run.py", description="Runs one job of airflow_pushdown.")
+    parser.add_argument("--spec", required=True, type=Path, help="the job spec, a JSON file")
+    return run(parser.parse_args(arguments).spec)
+
+
+def run(spec_path: Path) -> int:
+    """Runs the job of a spec file; its report is printed when no result file was asked for."""
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        spec = read_spec(spec_path)
+        result = JobRun(spec).execute()
+    except BaseException as exc:
+        return _fail(classify(exc))
+    if spec.result_path is None:
+        print(render_text(result))
+    return 0 if result.error is None else _fail(result.error)
+
+
+def explain(spec_path: Path) -> int:
+    """Prints what a spec file's job would do, without running its query or using up its secrets."""
+    try:
+        job = JobRun(read_spec(spec_path))
+        with job.session(keep_secrets=True) as spark:
+            print(job.answer(spark).explain())
+    except BaseException as exc:
+        return _fail(classify(exc))
+    return 0
+
+
+def read_spec(path: Path) -> JobSpec:
+    """Reads a spec; one that is not valid still gets its result file, so that whoever waits for it learns why."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as problem:
+        result_path = raw.get("result_path") if isinstance(raw, dict) else None
+        if isinstance(result_path, str) and not _REMOTE.match(result_path):
+            write_result(result_path, JobResult(error=classify(problem)))
+        raise
+
+
+def read_secrets(path: Path, *, keep: bool = False) -> SecretValues:
+    """Reads the file of secrets and, unless `keep`, deletes it, readable or not."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if not keep:
+            path.unlink()
+    except OSError as problem:
+        raise BadSpecError(f"secrets_path: cannot use {path}: {problem.strerror}; it serves one run only") from problem
+    try:
+        return SecretValues.model_validate_json(text)
+    except ValidationError:
+        # Not chained: the problem's text would show what is in the file.
+        raise BadSpecError(f"secrets_path: {path} does not hold secrets in the expected form") from None
+
+
+def write_result(path: str, result: JobResult) -> None:
+    """Writes the result such that a reader sees all of it or nothing; to a local path even when Spark is gone."""
+    text = result.model_dump_json()
+    if _REMOTE.match(path):
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            raise BadSpecError(f"result_path: Spark is not running, so {path} cannot be written")
+        open_files(spark, path).write_text(path, text)
+        return
+    target = Path(_LOCAL_SCHEME.sub("/", path))
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as draft:
+        draft.write(text)
+    Path(draft.name).replace(target)
+
+
+def _start_spark(conf: dict[str, str]) -> SparkSession:
+    # What spark-submit was given is known to the JVM alone, so that has to run before anything is defaulted.
+    SparkContext._ensure_initialized()
+    submitted = SparkConf()
+    builder = SparkSession.builder
+    for key, value in _QUIET.items():
+        if not submitted.contains(key):
+            builder = builder.config(key, value)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    _silence(spark, _LOOKS_FOR_METADATA)
+    return spark
+
+
+def _silence(spark: SparkSession, logger: str) -> None:
+    """Let a logger of the JVM pass errors alone."""
+    level = java_class(spark, "org.apache.logging.log4j.Level").toLevel("ERROR")
+    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
+
+
+def _run_through(frame: DataFrame) -> None:
+    """Computes every row and keeps none."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
+    """The error without the values of credentials, should some library have put one into a message."""
+    message, traceback = error.message, error.traceback
+    hidden = [connection.password for connection in secrets.remote.values() if connection.password]
+    for key, value in secrets.hadoop.items():
+        if value and _SECRET_KEY.search(key):
+            hidden.append(value)
+    for value in hidden:
+        message = message.replace(value, "***")
+        traceback = traceback.replace(value, "***") if traceback is not None else None
+    return error.model_copy(update={"message": message, "traceback": traceback})
+
+
+def _fail(error: JobError) -> int:
+    print(f"Error: {error.message} ({error.code.value})", file=sys.stderr, flush=True)
+    return 1
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    """Ends the job as Ctrl-C would, so that what was staged is cleared and a result says what happened."""
+    # Whoever ends a job says so to each of its processes, and then again: that must not end the clearing up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Both wheels, in two environments without the checkout, run a DAG through a real spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+DAG = """
+import pendulum
+from airflow.sdk import DAG
+
+from airflow_pushdown.operators.scan import PushdownScanOperator
+
+with DAG("wheels", start_date=pendulum.datetime(2026, 1, 1, tz="UTC"), schedule=None):
+    PushdownScanOperator(
+        task_id="scan", path={path!r}, format="json", schema="id bigint, kind string", columns=["id"],
+        where="kind = 'needle'", output_path={output!r}, reader="pushdown",
+    )
+"""
+
+
+def build_wheel(source: Path, target: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(target), str(source)]
+    subprocess.run(command, check=True)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+def environment(directory: Path, libraries: str, *wheels: Path) -> Path:
+    """An environment with the wheels, which shares the libraries of another one but not what is installed editable."""
+    venv.create(directory, with_pip=False)
+    python = directory / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps"]
+    subprocess.run([*command, *map(str, wheels)], check=True)
+    site = next((directory / "lib").glob("python*/site-packages"))
+    # Python does not read the .pth files of a directory that another .pth file names.
+    (site / "libraries.pth").write_text(f"{libraries}\n")
+    return python
+
+
+def sources(project: Path, target: Path) -> Path:
+    """What the wheels are built from, copied: builds leave files behind."""
+    for name in ("airflow_pushdown", "spark_jobs"):
+        shutil.copytree(project / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(project / name, target)
+    return target
+
+
+def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python: str, tmp_path: Path) -> None:
+    code = sources(project, tmp_path / "sources")
+    spark_wheel = build_wheel(code / "spark_jobs", tmp_path / "spark-wheel")
+    airflow_wheel = build_wheel(code, tmp_path / "airflow-wheel")
+    shutil.rmtree(code)
+    find_libraries = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    run = subprocess.run([spark_python, "-I", "-c", find_libraries], capture_output=True, text=True, check=True)
+    spark = environment(tmp_path / "spark", run.stdout.strip(), spark_wheel)
+    (spark.parent / "spark-submit").symlink_to(Path(spark_python).with_name("spark-submit"))
+    airflow = environment(tmp_path / "airflow", sysconfig.get_path("purelib"), spark_wheel, airflow_wheel)
+    for python, package, place in ((airflow, "airflow_pushdown", "airflow"), (spark, "pushdown_spark", "spark")):
+        where = f"import {package}; print({package}.__file__)"
+        found = subprocess.run([python, "-c", where], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert found.startswith(str(tmp_path / place)), "the package comes from the checkout"
+
+    (tmp_path / "dags").mkdir()
+    output, rows = tmp_path / "output", tmp_path / "rows.json"
+    rows.write_text("".join(f'{{"id":{n},"kind":"{"needle" if n == 7 else "hay"}"}}\n' for n in range(20)))
+    (tmp_path / "dags" / "wheels.py").write_text(DAG.format(path=str(rows), output=str(output)))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON", "PYSPARK"))}
+    variables = kept | {
+        "AIRFLOW_HOME": str(tmp_path / "home"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(spark),
+    }
+    for arguments in (["db", "migrate"], ["dags", "test", "wheels", "2026-01-01"]):
+        command = [str(airflow), "-m", "airflow", *arguments]
+        done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
+    assert parquet.read_table(output).to_pylist() == [{"id": 7}]

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import pytest
+
+from pushdown_spark.contract import (
+    CheckReport,
+    ConjunctReport,
+    ErrorCode,
+    Exactness,
+    JobError,
+    JobResult,
+    JoinReport,
+    JoinTree,
+    OutputFormat,
+    OutputMode,
+    OutputSummary,
+    SourceReport,
+)
+from pushdown_spark.contract.report_text import human_bytes, human_share, render_text
+
+JOIN = JoinTree(
+    kind="INNER",
+    condition="o.id = c.id",
+    estimated=1200.4,
+    actual=1234,
+    left=JoinTree(relation="o", estimated=5e6),
+    right=JoinTree(relation="c", hint="BROADCAST", actual=7),
+)
+RESULT = JobResult(
+    rows=1234,
+    output="s3a://marts/refunds",
+    application_id="local-1",
+    seconds=12.34,
+    sources={
+        "events": SourceReport(
+            reader="pushdown",
+            reason="0.1 % of the sampled lines match",
+            conjuncts=(
+                ConjunctReport(sql="user_id = 42", exactness=Exactness.INEXACT, pushed_as='"user_id"\\s*:\\s*42\\b'),
+                ConjunctReport(sql="dir0 = '2026'", exactness=Exactness.EXACT, pushed_as="file pruning"),
+                ConjunctReport(sql="x IS NULL", exactness=Exactness.UNSUPPORTED, reason="a missing field matches too"),
+            ),
+            columns=("user_id", "event(type)"),
+            files_total=100,
+            files_read=12,
+            bytes_total=4 * 1024**3,
+            bytes_read=1024**3,
+            bytes_searched=2 * 1024**3,
+            rows_decoded=1300,
+            rows_returned=1234,
+            skipped={"files": 88, "bytes never parsed": 1536 * 1024**2},
+            notes=("filename is a column of the table",),
+        )
+    },
+    joins=(JoinReport(before=JOIN, after=JOIN, reason="two relations keep their order"),),
+)
+
+
+def test_the_report_shows_output_and_checks() -> None:
+    summary = OutputSummary(
+        mode=OutputMode.OVERWRITE_PARTITIONS,
+        format=OutputFormat.PARQUET,
+        columns={"id": "int", "day": "date"},
+        files=2,
+        bytes=2048,
+        partitions=("day=2026-01-01",),
+        partitions_total=1234,
+    )
+    checks = (
+        CheckReport(check="min_rows", required="at least 1", found="5", passed=True),
+        CheckReport(check="unique: id", required="no repeated key", found="2 repeated", passed=False),
+    )
+    source = SourceReport(reader="spark", reason="asked for", rows_decoded=7, malformed_lines=3)
+    result = JobResult(rows=5, output="/out", output_summary=summary, checks=checks, sources={"s": source})
+    lines = render_text(result).splitlines()
+    assert lines[:7] == [
+        "5 rows written to /out",
+        "Output: 2 files of parquet, 2.0 KiB, mode overwrite_partitions",
+        "Output columns: id int, day date",
+        "Output partitions: day=2026-01-01 and 1,233 more",
+        "Checks",
+        "  min_rows: passed, required at least 1, found 5",
+        "  unique: id: FAILED, required no repeated key, found 2 repeated",
+    ]
+    assert "  Rows: 7 decoded, 3 malformed lines" in lines
+    assert JobResult.from_xcom(result.as_xcom()) == result
+
+
+def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
+    assert render_text(RESULT).splitlines() == [
+        "1,234 rows written to s3a://marts/refunds",
+        "ran for 12.3 s as local-1",
+        "",
+        "Source events: reader pushdown, 0.1 % of the sampled lines match",
+        "  Pushed down to the pushdown reader",
+        '    user_id = 42 as "user_id"\\s*:\\s*42\\b (inexact)',
+        "    dir0 = '2026' as file pruning (exact)",
+        "  Left to Spark",
+        "    user_id = 42: checked again",
+        "    x IS NULL: a missing field matches too",
+        "  Columns: user_id, event(type)",
+        "  Files: 12 of 100 read",
+        "  Bytes: 1.0 GiB of 4.0 GiB read, 75 % skipped",
+        "  Searched for byte patterns: 2.0 GiB (decompressed)",
+        "  Rows: 1,300 decoded, 1,234 returned",
+        "  Skipped: 88 files, 1.5 GiB never parsed (75 %)",
+        "  Notes",
+        "    filename is a column of the table",
+        "",
+        "Joins",
+        "  Not reordered: two relations keep their order",
+        "  INNER JOIN ON o.id = c.id (about 1,200 rows, 1,234 counted)",
+        "  ├ o (about 5,000,000 rows)",
+        "  └ c [BROADCAST] (7 counted)",
+    ]
+
+
+ORC = SourceReport(
+    reader="pushdown",
+    reason="asked for",
+    files_total=4,
+    files_read=4,
+    bytes_total=64 * 1024**2,
+    bytes_read=16 * 1024**2,
+    units={
+        "stripes": {"total": 24, "pruned by statistics": 20, "filter columns read": 4, "select columns read": 1},
+        "row groups": {"total": 1200, "pruned by statistics": 1000, "pruned by bloom filter": 150},
+        "pages": {"total": 0},
+    },
+    bytes_by_purpose={"metadata": 2 * 1024**2, "index": 0, "filter columns": 10 * 1024**2, "select <columns>": 4 << 20},
+)
+
+
+def test_what_became_of_the_units_of_a_format_is_told_where_it_is_known() -> None:
+    lines = [line.strip() for line in render_text(JobResult(sources={"s": ORC})).splitlines()]
+    start = lines.index("Bytes: 16.0 MiB of 64.0 MiB read, 75 % skipped")
+    assert lines[start + 1 :] == [
+        "Bytes read: metadata 2.0 MiB, filter columns 10.0 MiB, select <columns> 4.0 MiB",
+        "Stripes: total 24, pruned by statistics 20, filter columns read 4, select columns read 1",
+        "Row groups: total 1,200, pruned by statistics 1,000, pruned by bloom filter 150",
+    ]
+
+
+def test_what_a_reader_cannot_know_is_said_so() -> None:
+    source = SourceReport(reader="spark", reason="asked for", files_total=3, bytes_total=10)
+    text = render_text(JobResult(rows=1, sources={"s": source}))
+    assert "1 row returned, no output asked for" in text
+    assert "No predicate" in text
+    assert "Files: 3 in all, how many were read is not known" in text
+    assert "Bytes: 10 B in all, how many were read is not known" in text
+
+
+def test_a_share_of_an_unknown_total_is_not_told() -> None:
+    source = SourceReport(reader="spark", reason="asked for", bytes_read=2048)
+    assert "Bytes: 2.0 KiB read, how many there are is not known" in render_text(JobResult(sources={"s": source}))
+
+
+def test_an_output_that_was_left_alone_is_told() -> None:
+    assert render_text(JobResult(output="/out")).startswith("nothing written: /out exists already")
+
+
+def test_a_failure_comes_first_and_tells_whether_to_try_again() -> None:
+    error = JobError(code=ErrorCode.DISK_FULL, message="no space left", retryable=True)
+    assert render_text(JobResult(error=error)).startswith(
+        "FAILED (disk_full, may succeed when tried again): no space left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536 * 1024, "1.5 MiB"), (3 * 1024**6, "3072.0 PiB")],
+)
+def test_bytes_in_human_units(count: int, text: str) -> None:
+    assert human_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (0, 0, "0 %"),
+        (0, 10, "0 %"),
+        (10, 10, "100 %"),
+        (1, 3, "33.33 %"),
+        (999_999_999, 10**9, "99.99 %"),
+        (1, 10**9, "0.01 %"),
+    ],
+)
+def test_shares_never_round_to_all_or_nothing(part: int, whole: int, text: str) -> None:
+    assert human_share(part, whole) == text
