@@ -92,8 +92,9 @@ def _settings_of_the_session(request: pytest.FixtureRequest) -> Iterator[None]:
     session, before = SparkSession.getActiveSession(), request.config.stash[SETTINGS]
     if session is None:
         return
+    after = session.conf.getAll
     left = {}
-    for key in sorted(before.keys() | session.conf.getAll.keys()):
+    for key in sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)):
         value = session.conf.get(key, "unset")
         session.conf.set(key, before[key]) if key in before else session.conf.unset(key)
         if session.conf.get(key, "unset") != value:
