@@ -14,8 +14,11 @@ from pushdown_spark.joins.places import no_source, source_named
 from pushdown_spark.joins.relations import relations_of
 from pushdown_spark.joins.result import JoinedResult, NamedScan, ViewQuery
 from pushdown_spark.joins.views import NamedViews, PrivateViews
-from pushdown_spark.readers.protocol import AnySource, spark_only
-from pushdown_spark.source import OpenedSource, open_sources
+from pushdown_spark.planner import plan_scan
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.open import open_relations
+from pushdown_spark.relations.request import spark_only
 
 
 class AsWritten:
@@ -34,8 +37,10 @@ class AsWritten:
         declared = self._declared(sql)
         if not declared:
             return None
-        opened = open_sources(self._spark, declared.values())
-        scans = [_scan(name, opened[source.name], source, sql, reason) for name, source in declared.items()]
+        opened = open_relations(self._spark, declared.values())
+        scans = [
+            _scan(self._spark, name, opened[source.name], source, sql, reason) for name, source in declared.items()
+        ]
         frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
         try:
             with self._views.over(frames):
@@ -61,10 +66,10 @@ class AsWritten:
         return found
 
 
-def _scan(name: str, opened: OpenedSource, source: AnySource, sql: str, reason: str) -> NamedScan:
+def _scan(spark: SparkSession, name: str, opened: Relation, source: AnySource, sql: str, reason: str) -> NamedScan:
     """A scan of all columns and rows of a source."""
     projection = opened.projection(None)
     request = opened.request(projection, None)
     request = replace(request, spark_only=request.spark_only or spark_only(sql))
-    planned = opened.planned(request, (*projection.notes, reason))
+    planned = plan_scan(spark, opened, request, (*projection.notes, reason))
     return NamedScan(source.name, name, planned, planned.scan)

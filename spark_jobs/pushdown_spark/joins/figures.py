@@ -27,8 +27,9 @@ from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.files import InputFile, input_files
-from pushdown_spark.readers.protocol import AnySource, CountedSource, Source
 from pushdown_spark.readers.storage import storage_for
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource, Source
 
 _TEXT_IN_MEMORY = 4
 """Bytes in memory for a byte of text, at most."""
@@ -148,7 +149,7 @@ class SourceFigures:
         """Figures of a source as one relation of a query; None where nothing is known without reading it."""
         files = self._listed(source, opened)
         if files is None or not isinstance(source, Source):
-            return _by_statistics(opened, wanted) if isinstance(opened, CountedSource) else None
+            return _by_statistics(opened, wanted) if isinstance(opened, Relation) else None
         try:
             return self._of_files(source, files, opened.schema, wanted)
         except (pa.ArrowException, PySparkException, KeyError, OverflowError):
@@ -292,7 +293,7 @@ def _has_plain_values(column: pa.ChunkedArray, kind: t.DataType) -> bool:
     return isinstance(kind, _PLAIN) and bool(stored == to_arrow_type(kind))
 
 
-def _by_statistics(opened: CountedSource, wanted: Wanted) -> RelationFigures | None:
+def _by_statistics(opened: Relation, wanted: Wanted) -> RelationFigures | None:
     """Figures of a source by its own statistics, which prove nothing."""
     where = " AND ".join(f"({written(each)})" for each in wanted.conditions)
     found = opened.statistics(where or None, sorted(wanted.keys))

@@ -13,8 +13,8 @@ from pushdown_spark.char_types import DECLARED_TYPE
 from pushdown_spark.joins.block import Block
 from pushdown_spark.joins.text import named_tables
 from pushdown_spark.predicates.parse import without_relation
-from pushdown_spark.readers.protocol import AnySource
-from pushdown_spark.source import OpenedSource
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource
 
 _SPELT_ONCE = (
     *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
@@ -32,11 +32,11 @@ class Place:
     key: str
     view: str
     table: exp.Table
-    source: OpenedSource
+    source: Relation
     declared: AnySource
 
 
-def places_of(tree: exp.Expr, declared: Mapping[str, AnySource], opened: Mapping[str, OpenedSource]) -> list[Place]:
+def places_of(tree: exp.Expr, declared: Mapping[str, AnySource], opened: Mapping[str, Relation]) -> list[Place]:
     """The references to sources, which are given by view as declared and by name as opened."""
     times = Counter(source.name for source in declared.values())
     keys: Counter[str] = Counter()

@@ -40,12 +40,14 @@ from pushdown_spark.joins.text import ReadQuery, UnreadError, expression_of, nam
 from pushdown_spark.joins.used import Used
 from pushdown_spark.joins.variables import SessionVariables
 from pushdown_spark.joins.views import PrivateViews
+from pushdown_spark.planner import plan_scan
 from pushdown_spark.predicates.parse import read_alike
 from pushdown_spark.projection.needed import lost_words
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.predicate_settings import hides_names, misread
-from pushdown_spark.readers.protocol import AnySource, Source, spark_only
-from pushdown_spark.source import open_sources
+from pushdown_spark.relations.declaration import AnySource, Source
+from pushdown_spark.relations.open import open_relations
+from pushdown_spark.relations.request import spark_only
 
 _OFTEN = 4
 """Places at which the code for reading a source may well differ. TPC-DS's Q88 reads its sales at eight."""
@@ -56,6 +58,7 @@ _LARGE = 32 << 20
 class _Request:
     """What a query wants of the source at a place, without conditions."""
 
+    spark: SparkSession
     place: Place
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
@@ -69,10 +72,10 @@ class _Request:
         request = place.source.request(projection, " AND ".join(parts) or None)
         implicit = tuple(sorted({*request.implicit, *self.implicit}))
         if implicit:
-            request = replace(request, implicit=implicit, fill=place.source.fill())
+            request = replace(request, implicit=implicit, fill=place.source.implicit_values())
         request = replace(request, spark_only=request.spark_only or self.spark_only)
         notes = tuple(reduction.note for reduction in reductions)
-        planned = place.source.planned(request, (*projection.notes, *notes))
+        planned = plan_scan(self.spark, place.source, request, (*projection.notes, *notes))
         return NamedScan(place.key, place.view, planned, planned.scan)
 
 
@@ -108,7 +111,7 @@ class JoinPlanner:
         query = ReadQuery.of(swapped(sql, tables, views.__getitem__))
         tree = query.tree
         # Once for each source, however often the query names it.
-        opened = open_sources(self._spark, {source.name: source for source in declared.values()}.values())
+        opened = open_relations(self._spark, {source.name: source for source in declared.values()}.values())
         places = places_of(tree, {views[number]: source for number, source in declared.items()}, opened)
         columns = {place.view: frozenset(map(str.lower, place.source.schema.fieldNames())) for place in places}
         names = OutputNames(columns)
@@ -212,7 +215,7 @@ class JoinPlanner:
             implicit: tuple[str, ...] = ()
             if isinstance(place.declared, Source):
                 implicit = used.implicit(place.table, names, columns, place.declared.catalog)
-            requests.append(_Request(place, used.columns(place.table, names), implicit, only))
+            requests.append(_Request(self._spark, place, used.columns(place.table, names), implicit, only))
         return requests
 
     def _conditions(self, sql: str, tree: exp.Expr, places: list[Place], names: OutputNames) -> dict[str, str]:

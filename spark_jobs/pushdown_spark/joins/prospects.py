@@ -10,7 +10,7 @@ from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.joins.budget import AnalysisClock, Outlook, query_seconds
 from pushdown_spark.joins.figures import SourceFigures
 from pushdown_spark.joins.places import Place
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 
 class Prospects:

@@ -19,7 +19,7 @@ from pushdown_spark.joins.push import column_equality, reaching
 from pushdown_spark.joins.result import NamedScan
 from pushdown_spark.joins.text import written
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.protocol import RemoteSource, Source
+from pushdown_spark.relations.declaration import RemoteSource, Source
 
 MAX_KEYS = 1_000
 """Keys that a condition lists at most."""

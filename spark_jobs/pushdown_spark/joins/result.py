@@ -15,10 +15,11 @@ from pushdown_spark.fallback import blamed_on, left_to_spark
 from pushdown_spark.joins.hints import with_hints
 from pushdown_spark.joins.measure import JoinWatch
 from pushdown_spark.joins.views import NamedViews, PrivateViews
-from pushdown_spark.readers.protocol import Scan
-from pushdown_spark.result import PushdownResult, Shape, explained
+from pushdown_spark.planner import PlannedScan
+from pushdown_spark.result import PushdownResult, explained
 from pushdown_spark.row_count import RowCount
-from pushdown_spark.source import PlannedScan
+from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.projected import ProjectedScan
 from pushdown_spark.task_metrics import StageWatch
 
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class JoinedResult(PushdownResult):
         """Run an action, and release afterwards what scans hold for their tasks."""
         with ExitStack() as stack:
             for scan in self._scans:
-                stack.enter_context(Shape(scan.scan, _as_it_is).held(self._query.spark))
+                stack.enter_context(ProjectedScan(scan.scan, _as_it_is).running(self._query.spark))
             return self._run_once(action, as_they_come=as_they_come)
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
@@ -116,8 +117,8 @@ class JoinedResult(PushdownResult):
 
     def _gathered(self) -> DataFrame:
         """The result over rows of now, where the driver fetches them by itself: Spark then knows how few they are."""
-        shapes = ((scan.view, Shape(scan.scan, _as_it_is)) for scan in self._scans)
-        rows = {view: (shape.gathered(None), shape) for view, shape in shapes}
+        shapes = ((scan.view, ProjectedScan(scan.scan, _as_it_is)) for scan in self._scans)
+        rows = {view: (shape.fetch_local(None), shape) for view, shape in shapes}
         return self._query.frame({view: shape.frame() if few is None else few for view, (few, shape) in rows.items()})
 
     def _completed(self, watch: StageWatch) -> dict[str, SourceReport]:
@@ -126,7 +127,7 @@ class JoinedResult(PushdownResult):
         silent = [scan for scan in self._scans if reports[scan.key].bytes_read is None]
         if len(silent) == 1:
             counted = watch.completed(reports[silent[0].key])
-            known = silent[0].scan.spark_counts_bytes
+            known = silent[0].scan.counts_bytes_in_spark
             reports[silent[0].key] = counted if known else counted.model_copy(update={"bytes_read": None})
         return reports
 

@@ -15,7 +15,7 @@ from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.joins.cardinality import RelationFigures
 from pushdown_spark.joins.figures import SourceFigures, Wanted
 from pushdown_spark.readers.files import decoded, input_uris, is_local
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 _BY_NAME = {
     "Parquet": SourceFormat.PARQUET,
