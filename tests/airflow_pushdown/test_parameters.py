@@ -33,10 +33,10 @@ from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
     effective_value,
+    parameters_of,
     refuse_unsafe_settings,
-    rows_for,
-    serialise,
-    serialise_all,
+    serialize,
+    serialize_all,
     session_conf,
 )
 
@@ -52,7 +52,7 @@ OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
     REMOTE: RemoteScanOperator,
     JOIN: PushdownJoinOperator,
 }
-OF_ALL = [(operator, row) for operator in OPERATORS for row in rows_for(operator)]
+OF_ALL = [(operator, row) for operator in OPERATORS for row in parameters_of(operator)]
 
 
 def own_parameters(operator: str) -> dict[str, inspect.Parameter]:
@@ -67,7 +67,7 @@ def own_parameters(operator: str) -> dict[str, inspect.Parameter]:
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_signature_has_exactly_the_parameters_of_the_table(operator: str) -> None:
-    assert set(own_parameters(operator)) == {row.name for row in rows_for(operator)}
+    assert set(own_parameters(operator)) == {row.name for row in parameters_of(operator)}
 
 
 @pytest.mark.parametrize(("operator", "row"), OF_ALL, ids=lambda part: getattr(part, "name", part))
@@ -80,7 +80,7 @@ def test_kind_type_and_default_agree_with_the_table(operator: str, row: Paramete
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_template_fields_are_those_of_the_table_and_of_the_spark_operator(operator: str) -> None:
-    ours = {row.field for row in rows_for(operator) if row.templated}
+    ours = {row.field for row in parameters_of(operator) if row.templated}
     fields = OPERATOR_CLASSES[operator].template_fields
     assert set(fields) == ours | set(SparkSubmitOperator.template_fields)
     assert len(set(fields)) == len(fields)
@@ -88,9 +88,9 @@ def test_template_fields_are_those_of_the_table_and_of_the_spark_operator(operat
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_template_fields_are_kept_as_they_are_given(operator: str) -> None:
-    given = {row.name: object() for row in rows_for(operator)}
+    given = {row.name: object() for row in parameters_of(operator)}
     task = OPERATOR_CLASSES[operator](task_id="scan", **given)  # type: ignore[arg-type]
-    for row in rows_for(operator):
+    for row in parameters_of(operator):
         assert getattr(task, row.field) is given[row.name]
 
 
@@ -98,7 +98,7 @@ def test_template_fields_are_kept_as_they_are_given(operator: str) -> None:
 def test_the_docstring_says_what_the_table_says(operator: str) -> None:
     text = " ".join((OPERATOR_CLASSES[operator].__doc__ or "").split())
     said = dict(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
-    expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in rows_for(operator)}
+    expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in parameters_of(operator)}
     assert said == expected
 
 
@@ -123,19 +123,19 @@ def test_names_and_keys_are_unique() -> None:
     keys += [setting.key for setting in FIXED_SETTINGS]
     assert len(set(keys)) == len(keys)
     for operator in OPERATORS:
-        assert len({row.name for row in rows_for(operator)}) == len(rows_for(operator))
+        assert len({row.name for row in parameters_of(operator)}) == len(parameters_of(operator))
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(True, "true"), (False, "false"), (None, None), (7, "7"), ("x", "x"), (1.5, "1.5")]
 )
 def test_values_are_written_as_spark_reads_them(value: object, text: str | None) -> None:
-    assert serialise(value) == text
+    assert serialize(value) == text
 
 
 def test_entries_without_a_value_are_dropped() -> None:
-    assert serialise_all({"a": None, "b": False, "c": 1}) == {"b": "false", "c": "1"}
-    assert serialise_all(None) == {}
+    assert serialize_all({"a": None, "b": False, "c": 1}) == {"b": "false", "c": "1"}
+    assert serialize_all(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_key_that_a_parameter_replaces_may_still_contradict_it() -> None:
 def test_an_unsafe_setting_is_refused_with_place_and_reason(
     conf: dict[str, str], options: dict[str, str], place: str
 ) -> None:
-    with pytest.raises(UnsafeSettingError, match=f"^{place}: .*returns no rows at all"):
+    with pytest.raises(UnsafeSettingError, match=f"^{place}: .*returns no rows"):
         refuse_unsafe_settings(conf, options, "orc")
     refuse_unsafe_settings(conf, options, "parquet")
 
