@@ -266,7 +266,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str",
         "error",
         "Action if two files have types for one column that no common type holds without loss. `error` fails. `widen`"
-        " applies Spark's type coercion. `null` keeps the type with the most values and returns NULL for the others.",
+        " applies Spark's type coercion. `null` keeps the type of the most files and returns NULL for the others.",
         operators=FILES,
     ),
     Parameter(

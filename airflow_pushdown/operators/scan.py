@@ -33,8 +33,8 @@ class PushdownScanOperator(PushdownFilesOperator):
     :param reader: Reader to use: `spark` for Spark's own reader, `pushdown` for the pushdown reader, `auto` to choose
         by estimated cost. (templated)
     :param on_schema_conflict: Action if two files have types for one column that no common type holds without loss.
-        `error` fails. `widen` applies Spark's type coercion. `null` keeps the type with the most values and returns
-        NULL for the others. (templated)
+        `error` fails. `widen` applies Spark's type coercion. `null` keeps the type of the most files and returns NULL
+        for the others. (templated)
     :param on_missing_column: Action if a file lacks a column that the schema or another file has: `null` returns NULL,
         `error` fails. (templated)
     :param max_malformed: Maximum number of malformed JSON or CSV lines before the task fails. Spark's reader then
