@@ -14,7 +14,7 @@ from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, Se
 
 
 class RemoteScanOperator(PushdownBaseOperator):
-    """Read a table of PostgreSQL, MySQL, MariaDB or SQLite; the database evaluates what has the same result there.
+    """Scan a table of PostgreSQL, MySQL, MariaDB or SQLite, with as much of the query as possible in the database.
 
     All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
     parameter of `SparkSubmitOperator`. The task returns a report of the SQL that was sent, the residual
