@@ -169,8 +169,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         "join_reorder_min_bytes",
         "int | None",
         None,
-        "Minimum total size of the sources in bytes for join reordering. 0 always plans the order. By default, joins "
-        "keep the written order if planning would take more than a twentieth of the estimated query time.",
+        "Minimum total size of the sources in bytes for join reordering. 0 always reorders if that is cheaper. By "
+        "default, joins keep the written order if collecting statistics would take more than a twentieth of the "
+        "estimated query time.",
         operators=(JOIN,),
     ),
     Parameter(

@@ -36,9 +36,9 @@ class PushdownJoinOperator(PushdownBaseOperator):
     :param join_reorder: Whether to reorder inner joins by estimated cost and to broadcast small relations. (templated)
     :param join_reorder_dp_threshold: Maximum number of relations for exhaustive enumeration of join orders. Larger
         joins use a greedy search. (templated)
-    :param join_reorder_min_bytes: Minimum total size of the sources in bytes for join reordering. 0 always plans the
-        order. By default, joins keep the written order if planning would take more than a twentieth of the estimated
-        query time. (templated)
+    :param join_reorder_min_bytes: Minimum total size of the sources in bytes for join reordering. 0 always reorders if
+        that is cheaper. By default, joins keep the written order if collecting statistics would take more than a
+        twentieth of the estimated query time. (templated)
     :param star_schema_detection: Whether to detect a fact table and its dimensions and to join them first. (templated)
     :param output: Directory for the rows. Without it, the rows are only counted. (templated)
     :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
