@@ -22,16 +22,16 @@ from random_predicates import leaves, predicate
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.line_filter import Finder, LineSyntax
+from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.formats.text.text_options import TextOptions, text_options, why_unsafe
 from pushdown_spark.predicates.csv_bytes import csv_patterns
 from pushdown_spark.predicates.derive import Fold, Scope, derive
 from pushdown_spark.predicates.json_bytes import json_patterns
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.pattern import BytePattern
-from pushdown_spark.readers.candidates import Finder, LineSyntax
-from pushdown_spark.readers.files import Compression, Split
-from pushdown_spark.readers.lines import LineReader, Window
-from pushdown_spark.readers.search import Searcher
-from pushdown_spark.readers.text_options import TextOptions, text_options, why_unsafe
+from pushdown_spark.relations.listing import Compression, Split
 
 
 class SparkGivesUpError(Exception):

@@ -26,10 +26,10 @@ from pushdown_spark.joins.text import written
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.files import InputFile, input_files
-from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
+from pushdown_spark.relations.listing import InputFile, input_files
+from pushdown_spark.relations.storage import storage_for
 
 _TEXT_IN_MEMORY = 4
 """Bytes in memory for a byte of text, at most."""

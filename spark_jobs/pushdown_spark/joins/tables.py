@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.joins.cardinality import RelationFigures
 from pushdown_spark.joins.figures import SourceFigures, Wanted
-from pushdown_spark.readers.files import decoded, input_uris, is_local
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import decoded, input_uris, is_local
 
 _BY_NAME = {
     "Parquet": SourceFormat.PARQUET,

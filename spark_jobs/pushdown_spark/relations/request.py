@@ -12,8 +12,8 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.predicates.parse import asks_of_its_file, needs_every_row
 from pushdown_spark.projection.fill import ImplicitFill
-from pushdown_spark.readers.malformed import MalformedLines
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.malformed_lines import MalformedLines
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.directories import constant_columns, place_of
-from pushdown_spark.readers.files import InputFile, Packing, Task, decoded, pack
+from pushdown_spark.relations.listing import InputFile, Packing, Task, decoded, pack
+from pushdown_spark.relations.partition_directories import constant_columns, place_of
 from pushdown_spark.relations.request import ScanRequest
 
 _LEAST_SHARE = 1 / 16

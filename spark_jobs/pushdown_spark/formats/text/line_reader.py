@@ -12,8 +12,8 @@ import pyarrow as pa
 from isal import igzip_lib
 
 from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.readers.files import Compression, Split
-from pushdown_spark.readers.storage import RangeFile
+from pushdown_spark.relations.listing import Compression, Split
+from pushdown_spark.relations.storage import RangeFile
 
 WINDOW = 1 << 20
 """Bytes of a window; small enough to stay in a core's cache between the searches over it."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.json_lines import same_as_bytes
+from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.formats.text.metrics import TextCount, TextTask
 from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.files import Split, Task
-from pushdown_spark.readers.json_lines import same_as_bytes
-from pushdown_spark.readers.lines import LineReader, Window
-from pushdown_spark.readers.search import Searcher
-from pushdown_spark.readers.text_counts import TextCount, TextTask
 from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.relations.listing import Split, Task
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20

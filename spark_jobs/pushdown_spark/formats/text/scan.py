@@ -16,24 +16,24 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.formats.columnar import listed_files
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.line_filter import CandidateScan
+from pushdown_spark.formats.text.line_sample import Sampled, sample
+from pushdown_spark.formats.text.metrics import TextTask, total
+from pushdown_spark.formats.text.text_options import TextOptions, odd_csv, odd_json, text_options, why_unsafe
+from pushdown_spark.formats.text.text_settings import current_dates, setting, unsafe_settings
 from pushdown_spark.predicates.csv_bytes import csv_patterns
 from pushdown_spark.predicates.derive import Fold, Scope, derive
 from pushdown_spark.predicates.facts import AllOf, Between, Target
 from pushdown_spark.predicates.json_bytes import json_patterns
 from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.predicates.pattern import BytePattern
-from pushdown_spark.readers.candidates import CandidateScan
-from pushdown_spark.readers.columnar import listed_files
-from pushdown_spark.readers.files import Compression, InputFile, Task, input_uris
-from pushdown_spark.readers.sample import Sampled, sample
-from pushdown_spark.readers.search import Searcher
 from pushdown_spark.readers.start import waiting
-from pushdown_spark.readers.storage import storage_for
-from pushdown_spark.readers.text_counts import TextTask, total
-from pushdown_spark.readers.text_options import TextOptions, odd_csv, odd_json, text_options, why_unsafe
-from pushdown_spark.readers.text_settings import current_dates, setting, unsafe_settings
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import Compression, InputFile, Task, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest, unsupported
+from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import batch_size
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read

@@ -15,11 +15,11 @@ from pushdown_spark.predicates.compile import all_of, compile_filter
 from pushdown_spark.predicates.derive import Fold, Scope
 from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.directories import in_directories
-from pushdown_spark.readers.files import InputFile, input_files
 from pushdown_spark.readers.predicate_settings import misread
-from pushdown_spark.readers.storage import Storage
+from pushdown_spark.relations.listing import InputFile, input_files
+from pushdown_spark.relations.partition_directories import in_directories
 from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.storage import Storage
 
 _ATOMS = (
     t.BooleanType,

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from pushdown_spark.projection.catalog import FileFacts
 from pushdown_spark.projection.implicit import directories, location, root_of
-from pushdown_spark.readers.files import InputFile, input_uris, is_local, listed, local_files
+from pushdown_spark.relations.listing import InputFile, input_uris, is_local, listed, local_files
 
 
 def facts_of(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, FileFacts]:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pushdown_spark.errors import MissingPathError, UnsafeInputError
+from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.readers import lines
-from pushdown_spark.readers.files import Compression, Split
-from pushdown_spark.readers.lines import LineReader
+from pushdown_spark.relations.listing import Compression, Split
 
 
 def _windows(split: Split, *, returns: bool = True) -> bytes:

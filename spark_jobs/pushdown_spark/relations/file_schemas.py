@@ -19,14 +19,17 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.formats.columnar import conf
+from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.evolution import FileSchema
 from pushdown_spark.projection.implicit import location
 from pushdown_spark.readers.avro.header import read_header
 from pushdown_spark.readers.avro.schema import parse_schema
 from pushdown_spark.readers.avro.settings import avro_settings
 from pushdown_spark.readers.avro.types import spark_schema as avro_schema
-from pushdown_spark.readers.columnar import conf
-from pushdown_spark.readers.files import (
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.json_schemas import NoSchemasError, json_schemas
+from pushdown_spark.relations.listing import (
     Compression,
     InputFile,
     Split,
@@ -36,10 +39,7 @@ from pushdown_spark.readers.files import (
     input_uris,
     is_local,
 )
-from pushdown_spark.readers.json_schemas import NoSchemasError, json_schemas
-from pushdown_spark.readers.lines import LineReader
-from pushdown_spark.readers.storage import storage_for
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.storage import storage_for
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from pushdown_spark.filesystem import FileEntry
 from pushdown_spark.gateway import texts_of
-from pushdown_spark.readers.storage import LOCAL, Storage
+from pushdown_spark.relations.storage import LOCAL, Storage
 
 
 class Compression(StrEnum):

@@ -13,9 +13,9 @@ from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, Sou
 from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.avro.rebase import rebase_mode
-from pushdown_spark.readers.files import decoded, input_files, input_uris
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.listing import decoded, input_files, input_uris
 from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
 _LONGEST_ASKED = 10_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.readers.object_store import KeyPair, Proxy, S3Settings
-from pushdown_spark.readers.s3_settings import HadoopKeys
-from pushdown_spark.readers.storage import LOCAL, Storage, storage_for
+from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
+from pushdown_spark.relations.s3_settings import HadoopKeys
+from pushdown_spark.relations.storage import LOCAL, Storage, storage_for
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 PROVIDER = "fs.s3a.aws.credentials.provider"

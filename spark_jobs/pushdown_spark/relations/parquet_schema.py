@@ -9,8 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameReader, SparkSession
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.columnar import conf
 from pushdown_spark.gateway import elements, indexed, java_class, scala_object
-from pushdown_spark.readers.columnar import conf
 from pushdown_spark.relations.declaration import Source
 
 _HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.readers.data_source import known_options, local_listing
+from pushdown_spark.formats.data_source_base import known_options, local_listing
 from pushdown_spark.readers.orc.data_source import FORMAT, register
 
 HERE = ["a.orc", "_k=1.orc"]

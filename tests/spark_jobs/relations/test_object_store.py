@@ -15,10 +15,10 @@ import pytest
 from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.readers.files import Compression, InputFile, Split
-from pushdown_spark.readers.lines import LineReader
-from pushdown_spark.readers.object_store import AHEAD, FIRST_AHEAD, ObjectFile, Proxy, S3Settings
-from pushdown_spark.readers.storage import Storage
+from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.relations.listing import Compression, InputFile, Split
+from pushdown_spark.relations.object_store import AHEAD, FIRST_AHEAD, ObjectFile, Proxy, S3Settings
+from pushdown_spark.relations.storage import Storage
 
 SECRETS = (ROOT.access_key, ROOT.secret_key, ROOT.token)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.readers.candidates import Finder, LineSyntax
-from pushdown_spark.readers.files import InputFile, Split
-from pushdown_spark.readers.lines import LineReader
-from pushdown_spark.readers.search import Searcher
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.line_filter import Finder, LineSyntax
+from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.relations.listing import InputFile, Split
 
 BLOCK = 256 << 10
 """Bytes read at each place."""

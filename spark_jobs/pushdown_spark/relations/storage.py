@@ -8,7 +8,7 @@ from io import FileIO
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pushdown_spark.readers.object_store import AHEAD, ObjectFile, S3Bucket, S3Settings
+from pushdown_spark.relations.object_store import AHEAD, ObjectFile, S3Bucket, S3Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
         if scheme not in S3_SCHEMES:
             return _foreign(scheme, netloc)
     # Loaded here: workers have no use for it.
-    from pushdown_spark.readers.s3_settings import HadoopKeys
+    from pushdown_spark.relations.s3_settings import HadoopKeys
 
     keys = HadoopKeys.of(spark, options or {})
     buckets: dict[str, S3Settings] = {}

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.line_filter import CandidateScan, Finder, LineSyntax
+from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.formats.text.metrics import TextTask, total
+from pushdown_spark.formats.text.text_options import unquoted_strings
 from pushdown_spark.predicates.pattern import BytePattern, Fields
-from pushdown_spark.readers.candidates import CandidateScan, Finder, LineSyntax
-from pushdown_spark.readers.files import Compression, Split, Task
-from pushdown_spark.readers.lines import LineReader, Window
-from pushdown_spark.readers.search import Searcher
-from pushdown_spark.readers.text_counts import TextTask, total
-from pushdown_spark.readers.text_options import unquoted_strings
+from pushdown_spark.relations.listing import Compression, Split, Task
 
 PATTERN = BytePattern(("x[^0-9]",))
 

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.projection.paths import ColumnPath, Elements
-from pushdown_spark.readers.files import decoded, escaped
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import decoded, escaped
 
 _FEW = 256
 """So many columns cost Spark nothing, whether the files have them or not."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pushdown_spark.readers.files import Compression, InputFile, Packing, decoded, is_local, local_files, pack
+from pushdown_spark.relations.listing import Compression, InputFile, Packing, decoded, is_local, local_files, pack
 
 
 @pytest.mark.parametrize(

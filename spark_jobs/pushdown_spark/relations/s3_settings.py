@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pushdown_spark.filesystem import HadoopSettings
-from pushdown_spark.readers.object_store import KeyPair, Proxy, S3Settings
+from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

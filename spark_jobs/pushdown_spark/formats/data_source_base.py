@@ -35,7 +35,7 @@ from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.files import InputFile
+from pushdown_spark.relations.listing import InputFile
 
 _COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
     EqualTo: exp.EQ,
