@@ -44,9 +44,14 @@ STEPS = {
         *EVERY,
         *TEXT,
         "pushdown_spark.formats.text.scan.json_patterns",
-        "pushdown_spark.formats.text.scan.odd_json",
+        "pushdown_spark.formats.text.scan.ambiguous_json",
     ),
-    "csv": (*EVERY, *TEXT, "pushdown_spark.formats.text.scan.csv_patterns", "pushdown_spark.formats.text.scan.odd_csv"),
+    "csv": (
+        *EVERY,
+        *TEXT,
+        "pushdown_spark.formats.text.scan.csv_patterns",
+        "pushdown_spark.formats.text.scan.ambiguous_csv",
+    ),
     "orc": (
         *EVERY,
         *COLUMNAR,

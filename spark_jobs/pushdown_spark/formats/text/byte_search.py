@@ -1,4 +1,4 @@
-"""Search bytes for a pattern with Hyperscan, on the driver and in Python workers."""
+"""Byte search with Hyperscan, on the driver and in Python workers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _State = tuple[BytePattern, tuple[bytes | None, ...]]
 
 
 class Searcher:
-    """A compiled byte pattern. It is compiled once, on the driver: pickling carries the compiled automata along.
+    """A compiled byte pattern. The driver compiles it, and pickling includes the compiled automata.
 
-    An automaton of no expressions is None: it finds nothing.
+    The automaton of an empty list of expressions is None and matches nothing.
     """
 
     def __init__(self, pattern: BytePattern) -> None:
@@ -32,11 +32,11 @@ class Searcher:
         try:
             self._automata = tuple(map(_loaded, dumped))
         except hyperscan.HyperscanError:
-            # Compiled for another kind of processor than this worker's.
+            # The driver has another kind of processor.
             self._automata = tuple(map(_compiled, _parts(self.pattern)))
 
     def hits(self, data: bytearray, length: int) -> list[int]:
-        """End offsets of matches in the first `length` bytes of `data`, ascending."""
+        """Return the end offsets of matches in the first `length` bytes of `data`, ascending."""
         always, on_backslash, on_non_ascii = self._automata
         window = memoryview(data)[:length]
         found: list[int] = []
@@ -44,7 +44,7 @@ class Searcher:
         extra: list[int] = []
         if on_backslash is not None and data.find(b"\\", 0, length) >= 0:
             _scan(on_backslash, window, extra)
-        # What stands behind the window was in one before; taking it for this window's costs a search, no line.
+        # Bytes after the window belong to an earlier window. Including them may cost a search, but never a line.
         if on_non_ascii is not None and not data.isascii():
             _scan(on_non_ascii, window, extra)
         window.release()

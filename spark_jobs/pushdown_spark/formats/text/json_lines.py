@@ -1,8 +1,8 @@
-"""Tells JSON lines that mean the same as a text and as bytes from those that may not.
+"""JSON lines that Spark parses alike as strings and as bytes.
 
-Spark parses lines of files as bytes, and lines that are given to it as texts by another parser of Jackson's. Both give
-the same for what is JSON. Where a token is none (`1.`, `nul`, a digit before a letter), Spark keeps what it has of an
-array, a map or a struct and asks for the next token; the two parsers then stand at different characters.
+Spark parses lines of files as bytes, and lines of a string column with another parser of Jackson. Both return the same
+for JSON. After a malformed token (`1.`, `nul`, a digit before a letter), Spark keeps the array, map or struct that it
+has and continues with the next token, and the two parsers continue at different characters.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TOKENS = re.compile(
 _DECODER = JSONDecoder()
 
 
-def same_as_bytes(line: bytes) -> bool:
-    """Whether Spark certainly makes the same of a line's text as of its bytes, whatever the schema."""
+def parses_alike(line: bytes) -> bool:
+    """Return whether Spark parses a line alike as a string and as bytes, for any schema."""
     text = line.decode("utf-8", "replace")
     try:
         _DECODER.raw_decode(text.lstrip(_BLANKS))

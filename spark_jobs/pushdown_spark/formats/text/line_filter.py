@@ -1,4 +1,4 @@
-"""Find the lines that may satisfy a predicate: runs in Python workers, and on the driver over a sample."""
+"""The line filter finds lines that may satisfy a predicate, in Python workers and, for samples, on the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.json_lines import same_as_bytes
+from pushdown_spark.formats.text.json_lines import parses_alike
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.metrics import TextCount, TextTask
 from pushdown_spark.readers.faults import faults_left_to_spark
@@ -21,15 +21,15 @@ _BATCH_BYTES = 2 << 20
 _BATCH_LINES = 16_384
 
 Report = Callable[[int, TextTask], None]
-"""Receives a task's number and its figures when the task is done."""
+"""Receives the number and the counts of a finished task."""
 
 
 @dataclass(frozen=True)
 class LineSyntax:
-    """What counts as a line: its terminators, a header in each file, comments, and whether it must be UTF-8.
+    """The syntax of lines: terminators, a header in each file, comments, and whether lines must be UTF-8.
 
-    `skips_blank` is set where a line of spaces and control characters is none. `nested` is set for JSON with arrays,
-    maps, structs or variants: its lines must mean the same as texts and as bytes.
+    `skips_blank`: lines of spaces and control characters are not rows. `nested`: JSON with arrays, maps, structs or
+    variants, whose lines must parse alike as strings and as bytes.
     """
 
     carriage_returns: bool = True
@@ -42,12 +42,11 @@ class LineSyntax:
 
 
 @dataclass(frozen=True)
-class CandidateScan:
-    """A scan's task list and what to look for. Called by Spark with the numbers of the tasks to run.
+class LineFilterTask:
+    """The tasks of a scan and their pattern. Spark calls it with the numbers of the tasks to run.
 
-    `wanted` finds lines; `forbidden` finds lines whose meaning may change on their way through strings. `skip` and
-    `cap` cut a task's candidates to those numbered skip .. skip + cap - 1, for scans that stop early; cap None takes
-    all.
+    `wanted` finds candidate lines. `forbidden` finds lines that may parse differently as strings. For incremental
+    scans, a task returns its candidates number skip to skip + cap - 1, or all with cap None.
     """
 
     tasks: tuple[Task, ...]
@@ -59,7 +58,7 @@ class CandidateScan:
     cap: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the candidate lines of the tasks whose numbers come in, as batches of one string column."""
+        """Yield the candidate lines of the tasks with these numbers, as batches of one string column."""
         spare_the_collector()
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -69,14 +68,14 @@ class CandidateScan:
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         count = _Counter(self.skip[number] if self.skip else 0, self.cap)
         for split in self.tasks[number].splits:
-            if count.full:
+            if count.is_full:
                 break
             yield from self._split(split, count)
         self.report(number, count.result())
 
     def _split(self, split: Split, count: _Counter) -> Iterator[pa.RecordBatch]:
         reader = LineReader(split, carriage_returns=self.syntax.carriage_returns)
-        find = Finder(self.wanted, self.forbidden, self.syntax)
+        find = LineMatcher(self.wanted, self.forbidden, self.syntax)
         lines: list[bytes] = []
         size = 0
         for window in reader.windows():
@@ -86,7 +85,7 @@ class CandidateScan:
             if size >= _BATCH_BYTES or len(lines) >= _BATCH_LINES:
                 yield find.batch(lines, split.path)
                 lines, size = [], 0
-            if count.full:
+            if count.is_full:
                 break
         count.add(split.path, reader)
         if lines:
@@ -94,7 +93,7 @@ class CandidateScan:
 
 
 class _Counter:
-    """Counts a task's work and cuts its candidates to the wanted slice."""
+    """The counts of a task, and the slice of its candidates."""
 
     def __init__(self, skip: int, cap: int | None) -> None:
         self._skip = skip
@@ -103,7 +102,7 @@ class _Counter:
         self._lines = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self._cap is not None and self._lines >= self._cap
 
     def take(self, path: str, lines: Sequence[bytes]) -> Sequence[bytes]:
@@ -123,14 +122,14 @@ class _Counter:
         count.bytes_searched += reader.bytes_searched
 
     def result(self) -> TextTask:
-        return TextTask(self._files, not self.full)
+        return TextTask(self._files, not self.is_full)
 
     def _of(self, path: str) -> TextCount:
         return self._files.setdefault(path, TextCount())
 
 
-class Finder:
-    """Finds candidate lines in the windows of one split, in order."""
+class LineMatcher:
+    """Finds candidate lines in the windows of one split, in file order."""
 
     def __init__(self, wanted: Searcher, forbidden: Searcher | None, syntax: LineSyntax) -> None:
         self._wanted = wanted
@@ -139,23 +138,23 @@ class Finder:
         self._header_pending = syntax.header
 
     def lines(self, window: Window, path: str, *, at_start: bool) -> list[bytes]:
-        """Candidate lines of a window, without their terminators.
+        """Return the candidate lines of a window, without terminators.
 
-        Raises UnsafeInputError where the window holds a NUL: Spark might read it as UTF-16 or UTF-32.
+        Raises UnsafeInputError if the window has a NUL byte, because Spark might read it as UTF-16 or UTF-32.
         """
         data, length = window.data, window.length
         if data.find(b"\x00", 0, length) >= 0:
-            raise UnsafeInputError(f"{path} holds a NUL byte, it may not be UTF-8; read it with reader='spark'")
+            raise UnsafeInputError(f"{path} has a NUL byte and may not be UTF-8; read it with reader='spark'")
         begin = self._header_end(window) if at_start and self._header_pending else 0
         hits = self._wanted.hits(data, length)
-        return self._around(hits, data, length, begin)
+        return self._lines_at(hits, data, length, begin)
 
-    def _around(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
+    def _lines_at(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
         returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
         fields = self._wanted.pattern.fields
-        found: list[bytes] = []
+        lines: list[bytes] = []
         done = begin
-        # A frequent pattern comes here a million times: the field test of `Fields` is written out for that.
+        # This loop runs a million times for a frequent pattern, so the field test of `Fields` is inlined.
         sep, guards, numbers = (fields.sep, tuple(fields.guards), fields.numbers) if fields else (b"", (), None)
         find, rfind, count = data.find, data.rfind, data.count
         for end in hits:
@@ -178,12 +177,12 @@ class Finder:
                 stop = early if early >= 0 else bound
             elif stop < 0:
                 stop = length
-            found.append(bytes(data[start:stop]))
+            lines.append(bytes(data[start:stop]))
             done = stop + 1
-        return found
+        return lines
 
     def _header_end(self, window: Window) -> int:
-        """Position behind the header: the first line that is neither blank nor a comment."""
+        """Return the position after the header, which is the first line that is neither blank nor a comment."""
         position = 0
         while position < window.length:
             stop = _line_end(window.data, position, window.length, self._syntax.carriage_returns)
@@ -196,7 +195,7 @@ class Finder:
         return position
 
     def batch(self, lines: Sequence[bytes], path: str) -> pa.RecordBatch:
-        """Lines as a batch for Spark. Raises UnsafeInputError for lines that would not survive as strings."""
+        """Return lines as a batch for Spark. Raises UnsafeInputError if one may parse differently as a string."""
         if self._syntax.strip_bom:
             lines = [line.removeprefix(_BOM) for line in lines]
         if self._syntax.skips_blank:
@@ -211,7 +210,7 @@ class Finder:
         try:
             return pa.RecordBatch.from_arrays([values.cast(pa.string())], ["value"])
         except pa.ArrowInvalid as problem:
-            raise UnsafeInputError(f"{path} holds bytes that are no UTF-8; read it with reader='spark'") from problem
+            raise UnsafeInputError(f"{path} has bytes that are not UTF-8; read it with reader='spark'") from problem
 
     def _check_forbidden(self, forbidden: Searcher, lines: Sequence[bytes], path: str) -> None:
         joined = bytearray(b"\n".join(lines) + b"\n")
@@ -221,23 +220,23 @@ class Finder:
             shown = joined[start : start + 60].partition(b"\n")[0].decode("utf-8", "replace")
             odd = " or ".join(forbidden.pattern.label.split(" | "))
             raise UnsafeInputError(
-                f"{path} has a line ({shown!r}...) of which Spark may make something else in a file, since it seems to "
-                f"have {odd}; read it with reader='spark'"
+                f"{path} has a line ({shown!r}...) that Spark may parse differently when it reads the file "
+                f"(found: {odd}); read it with reader='spark'"
             )
 
 
 def _check_tokens(lines: Sequence[bytes], path: str) -> None:
-    odd = next((line for line in lines if not same_as_bytes(line)), None)
+    odd = next((line for line in lines if not parses_alike(line)), None)
     if odd is not None:
         shown = odd[:60].decode("utf-8", "replace")
         raise UnsafeInputError(
-            f"{path} has a line that is no JSON ({shown!r}...), of which Spark keeps what its file reader can; read it "
-            "with reader='spark'"
+            f"{path} has a line that is not JSON ({shown!r}...), which Spark's file reader may parse in part; "
+            "read it with reader='spark'"
         )
 
 
 _JAVA_BLANKS = bytes(range(0x21))
-"""What Java's String.trim removes."""
+"""The characters that Java's String.trim removes."""
 
 
 def _line_end(data: bytearray, start: int, length: int, returns: bool) -> int:

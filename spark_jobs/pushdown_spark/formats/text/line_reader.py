@@ -1,4 +1,4 @@
-"""Read a split as windows of whole lines, never holding more than one window of a file in memory."""
+"""The line reader: reads a split as windows of whole lines, with one window in memory at a time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pushdown_spark.relations.listing import Compression, Split
 from pushdown_spark.relations.storage import RangeFile
 
 WINDOW = 1 << 20
-"""Bytes of a window; small enough to stay in a core's cache between the searches over it."""
+"""Size of a window in bytes. It fits the cache of a core, because several searches run over it."""
 MAX_LINE = 256 << 20
-"""Bytes of the longest line that is read; a longer one is taken for a file that has no lines."""
+"""Maximum length of a line in bytes. A file with a longer line is taken for a file without lines."""
 _GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
 _BOM = b"\xef\xbb\xbf"
 
 
 _STORED = 64 << 10
-"""Bytes of a compressed file that are read at a time."""
+"""Bytes of a compressed file that are read at once."""
 
 
 class _Stream(Protocol):
@@ -32,7 +32,7 @@ class _Stream(Protocol):
 
 
 class _Decompressor(Protocol):
-    """What the decompressors of the bz2 module and of igzip_lib have in common."""
+    """The common interface of the decompressors of the bz2 module and of igzip_lib."""
 
     @property
     def eof(self) -> bool: ...
@@ -50,9 +50,9 @@ _DECOMPRESSORS: Mapping[Compression, Callable[[], _Decompressor]] = {
     Compression.GZIP: partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP),
     Compression.BZIP2: bz2.BZ2Decompressor,
 }
-"""Makes what decompresses one member of a file, by how the file is compressed."""
+"""The decompressor of one member of a file, by compression."""
 _GZIP_FLAGS, _GZIP_RESERVED = 3, 0xE0
-"""Where the flags of a gzip member are (RFC 1952), and those that have no meaning."""
+"""The offset of the flags in a gzip member, and the reserved flags (RFC 1952)."""
 
 
 class Window:
@@ -78,11 +78,11 @@ class LineReader:
         self.bytes_searched = 0
 
     def windows(self) -> Iterator[Window]:
-        """Windows in file order; the same object each time, valid until the next one is asked for.
+        """Yield windows in file order. The same object is yielded each time and is valid until the next one.
 
-        Raises MissingPathError, AccessDeniedError where the file may not be read, and UnreadableFileError where the
-        storage fails. Raises UnsafeInputError for contents that only Spark's reader can judge: lines that are too long
-        for a window, and damaged compressed data.
+        Raises MissingPathError, AccessDeniedError without permission, and UnreadableFileError if the storage fails.
+        Raises UnsafeInputError for data that only Spark's reader can judge: lines beyond the maximum length, and
+        damaged compressed data.
         """
         split = self._split
         try:
@@ -114,7 +114,7 @@ class LineReader:
             self.bytes_read = raw.fetched
 
     def _plain(self) -> Iterator[Window]:
-        """A split that starts inside a line leaves that line to the split before it."""
+        """Read an uncompressed split. A line that starts in the split before belongs to that split."""
         split = self._split
         start = max(split.start - 1, 0)
         with split.storage.open(split.path, start, split.end) as raw:
@@ -136,10 +136,10 @@ def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]
 
 
 class _Members:
-    """The contents of compressed members that follow each other with nothing between them.
+    """The contents of adjacent compressed members.
 
-    The modules gzip and bz2 read less strictly than Spark: they skip zero bytes after a member of gzip, take any other
-    bytes after a member of bzip2 for the end of the file, and ignore the reserved flags of a gzip member.
+    Python's modules gzip and bz2 are less strict than Spark: they skip zero bytes after a gzip member, take any bytes
+    after a bzip2 member for the end of the file, and ignore the reserved flags of a gzip member.
     """
 
     def __init__(self, raw: RangeFile, compression: Compression) -> None:
@@ -149,7 +149,7 @@ class _Members:
         self._pending = b""
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill the buffer, or a part of it; 0 at the end of the file. Raises EOFError inside a member."""
+        """Fill the buffer or a part of it; return the number of bytes. Raises EOFError if the file ends in a member."""
         while True:
             if not self._pending and (self._member is None or self._member.needs_input):
                 self._pending = self._raw.read(_STORED)
@@ -177,7 +177,7 @@ class _Members:
 
 
 class _Filler:
-    """Cuts a stream into windows at line ends; `limit` is the number of bytes before the last line's rest."""
+    """Divides a stream into windows at line ends. `limit` is the split's length; its last line may end after it."""
 
     def __init__(self, stream: _Stream, limit: int | None, carriage_returns: bool, drop_first: bool = False) -> None:
         self._stream = stream
@@ -199,7 +199,7 @@ class _Filler:
         yield from self._rest(first)
 
     def _fill(self) -> bool:
-        """Read once; False at the end of the split or stream."""
+        """Read once, and return False at the end of the split or of the stream."""
         wanted = len(self._window.data) - self._filled
         if self._limit is not None:
             wanted = min(wanted, self._limit)
@@ -212,7 +212,7 @@ class _Filler:
         return count > 0
 
     def _read(self, wanted: int) -> int:
-        """Append up to `wanted` bytes of the stream; the window has room for them."""
+        """Append up to `wanted` bytes of the stream to the window, which has room for them."""
         return self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + wanted]) or 0
 
     def _grow(self) -> None:
@@ -224,7 +224,7 @@ class _Filler:
         data.extend(bytes(len(data)))
 
     def _emit(self, cut: int, first: bool) -> Iterator[Window]:
-        """Hand out the lines before `cut` and keep what follows."""
+        """Yield the lines before `cut` and keep the bytes after it."""
         window = self._window
         tail = bytes(memoryview(window.data)[cut : self._filled])
         window.length = cut
@@ -238,14 +238,14 @@ class _Filler:
         self._filled = len(tail)
 
     def _leading(self, cut: int, first: bool) -> int:
-        """Bytes at the window's start that are no line of this split: a foreign line's end, or a byte order mark."""
+        """Return the length of the end of another split's line, or of a byte order mark, at the start of the window."""
         if self._drop_first:
             self._drop_first = False
             return self._first_end(cut)
         return len(_BOM) if first and self._window.data.startswith(_BOM) else 0
 
     def _rest(self, first: bool) -> Iterator[Window]:
-        """The last line: complete it from behind the split's end, or give it the terminator it lacks."""
+        """Yield the last line: read its end after the split, or append a missing terminator."""
         if self._filled == 0:
             return
         while self._limit is not None:
@@ -269,14 +269,14 @@ class _Filler:
         yield from self._emit(filled, first)
 
     def _last_end(self, length: int) -> int:
-        """Position behind the last terminator, 0 if there is none."""
+        """Return the position after the last terminator, 0 if there is none."""
         newline = self._window.data.rfind(b"\n", 0, length) + 1
         if not self._carriage_returns:
             return newline
         return max(newline, self._window.data.rfind(b"\r", newline, length) + 1)
 
     def _first_end(self, length: int, start: int = 0) -> int:
-        """Position behind the first terminator at or after `start`, 0 if there is none."""
+        """Return the position after the first terminator at or after `start`, 0 if there is none."""
         newline = self._window.data.find(b"\n", start, length) + 1
         if not self._carriage_returns:
             return newline

@@ -1,4 +1,4 @@
-"""Estimate from a few blocks of the files how many lines a byte pattern lets through."""
+"""Selectivity of byte patterns, estimated from a sample of the files."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_filter import Finder, LineSyntax
+from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.listing import InputFile, Split
 
 BLOCK = 256 << 10
-"""Bytes read at each place."""
+"""Bytes that are read at each position."""
 PLACES = 8
-"""Places looked at, spread over all files."""
+"""Positions of the sample, spread over all files."""
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Lines seen, their average length in bytes, and for each pattern the share of lines that it lets through."""
+class LineSample:
+    """The number of sampled lines, their mean length in bytes, and the share of lines that each pattern matches.
+
+    `inflation` is the number of searched bytes per stored byte, above 1 for compressed files.
+    """
 
     lines: int
     line_bytes: float
@@ -28,13 +31,10 @@ class Sampled:
 
 def sample(
     files: Sequence[InputFile], searchers: Sequence[Searcher], forbidden: Searcher | None, syntax: LineSyntax
-) -> Sampled:
-    """Look at some blocks. Raises PushdownError where a block shows already that the files cannot be searched.
-
-    `inflation` is the number of searched bytes per stored byte (above 1 for compressed files).
-    """
+) -> LineSample:
+    """Sample some blocks of the files. Raises PushdownError if a block shows that the files cannot be searched."""
     lines = size = stored = 0
-    found = [0] * len(searchers)
+    matches = [0] * len(searchers)
     for split in _blocks(files):
         reader = LineReader(split, carriage_returns=syntax.carriage_returns)
         window = next(reader.windows(), None)
@@ -44,15 +44,15 @@ def sample(
         size += window.length
         lines += window.data.count(b"\n", 0, window.length) or window.data.count(b"\r", 0, window.length)
         for index, wanted in enumerate(searchers):
-            finder = Finder(wanted, forbidden, syntax)
+            finder = LineMatcher(wanted, forbidden, syntax)
             candidates = finder.lines(window, split.path, at_start=split.start == 0)
             finder.batch(candidates, split.path)
-            found[index] += len(candidates)
-    return Sampled(lines, size / max(lines, 1), tuple(n / max(lines, 1) for n in found), size / max(stored, 1))
+            matches[index] += len(candidates)
+    return LineSample(lines, size / max(lines, 1), tuple(n / max(lines, 1) for n in matches), size / max(stored, 1))
 
 
 def _blocks(files: Sequence[InputFile]) -> list[Split]:
-    """Evenly spread places, weighted by size: the start of compressed files, anywhere in others."""
+    """Return evenly spread blocks, weighted by file size. In compressed files they are at the start."""
     total = sum(file.size for file in files)
     step = max(total // PLACES, 1)
     blocks: list[Split] = []

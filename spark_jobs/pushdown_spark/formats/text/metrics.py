@@ -1,4 +1,4 @@
-"""What a search of text did, counted where it happened."""
+"""Counts of text scans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class TextCount:
-    """Figures of one file in one task; bytes as stored and as searched, lines handed to Spark's parser."""
+    """Counts of one file in one task: stored bytes, searched bytes, and lines passed to Spark's parser."""
 
     bytes_read: int = 0
     bytes_searched: int = 0
@@ -18,14 +18,14 @@ class TextCount:
 
 @dataclass(frozen=True)
 class TextTask:
-    """Figures of one finished task by file, and whether it came to the end of its splits."""
+    """Counts of a finished task by file, and whether it read its splits to the end."""
 
     files: Mapping[str, TextCount]
     exhausted: bool = True
 
 
 def total(counts: Iterable[TextCount]) -> TextCount:
-    """The sum of figures."""
+    """Return the sum of counts."""
     sums = TextCount()
     for count in counts:
         sums.bytes_read += count.bytes_read

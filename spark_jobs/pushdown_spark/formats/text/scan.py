@@ -18,10 +18,16 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.formats.columnar import listed_files
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_filter import CandidateScan
-from pushdown_spark.formats.text.line_sample import Sampled, sample
+from pushdown_spark.formats.text.line_filter import LineFilterTask
+from pushdown_spark.formats.text.line_sample import LineSample, sample
 from pushdown_spark.formats.text.metrics import TextTask, total
-from pushdown_spark.formats.text.text_options import TextOptions, odd_csv, odd_json, text_options, why_unsafe
+from pushdown_spark.formats.text.text_options import (
+    TextOptions,
+    ambiguous_csv,
+    ambiguous_json,
+    text_options,
+    unsafe_option,
+)
 from pushdown_spark.formats.text.text_settings import current_dates, setting, unsafe_settings
 from pushdown_spark.predicates.csv_bytes import csv_patterns
 from pushdown_spark.predicates.derive import Fold, Scope, derive
@@ -100,9 +106,9 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     if coded := next((file.path for file in files if file.compression is None), None):
         return Refusal(f"{coded} may be compressed in a way that only Spark reads")
     if request.source.format is SourceFormat.JSON:
-        forbidden = odd_json(_read_schema(request))
+        forbidden = ambiguous_json(_read_schema(request))
     else:
-        forbidden = odd_csv(options.csv, skips_fields=_skips_fields(spark, request))
+        forbidden = ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
     return _chosen(spark, request, files, parts, forbidden, options)
 
 
@@ -123,7 +129,7 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
     return (
         request.spark_only
         or unsafe_settings(spark, request)
-        or why_unsafe(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
+        or unsafe_option(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
     )
 
 
@@ -243,7 +249,7 @@ def _spark_seconds(source: Source, size: float) -> float:
     return size * (costs.spark_cold_per_byte if source.cold else costs.spark_per_byte)
 
 
-def _pays(spark: SparkSession, source: Source, stored: int, seen: Sampled, share: float) -> bool:
+def _pays(spark: SparkSession, source: Source, stored: int, seen: LineSample, share: float) -> bool:
     costs = _COSTS[source.format]
     size = stored * seen.inflation
     lines = size / max(seen.line_bytes, 1.0) * share
@@ -315,7 +321,7 @@ class TextScan(Scan):
             counts.add({(wave, number): count})
 
         plan = self._plan
-        scan = CandidateScan(tasks, plan.wanted, plan.forbidden, plan.options.lines, report, skip, cap)
+        scan = LineFilterTask(tasks, plan.wanted, plan.forbidden, plan.options.lines, report, skip, cap)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]

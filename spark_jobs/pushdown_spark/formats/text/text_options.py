@@ -1,4 +1,4 @@
-"""Which reader options leave byte search sound, and what they mean for it."""
+"""Reader options with which byte search is sound, and their meaning for it."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ _BROKEN_ESCAPE = BytePattern(
     (),
     ("(?:^|[^\\\\])(?:\\\\\\\\)*\\\\u[0-9a-fA-F]{0,3}[\\x80-\\xff]",),
     (),
-    "an escape with a character beyond ASCII in it",
+    "an escape that contains a non-ASCII character",
 )
-_BEYOND_ASCII = BytePattern((), (), ("[\\x80-\\xff]",), "characters beyond ASCII beside a binary column")
+_BEYOND_ASCII = BytePattern((), (), ("[\\x80-\\xff]",), "non-ASCII characters in a line with a binary column")
 _MARKED = BytePattern((), (), ("^\\xef\\xbb\\xbf",), "a byte order mark")
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """A source's options, read for byte search: how lines are cut, how CSV fields are written."""
+    """The options of a source for byte search: the syntax of lines and of CSV fields."""
 
     lines: LineSyntax
     csv: CsvSyntax
@@ -75,31 +75,31 @@ class TextOptions:
     plain_timestamps: bool
 
 
-def why_unsafe(
+def unsafe_option(
     source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, skips_fields: bool = False
 ) -> str | None:
-    """Why byte search would not be sound under these options (keys in lower case), or None if it is.
+    """Return why byte search is unsound with these options, None if it is sound. Keys are in lower case.
 
-    `skips_fields`: Spark's CSV parser skips fields that nobody needs.
+    `skips_fields` is whether Spark's CSV parser skips fields that the query does not need.
     """
     known = _JSON if source_format is SourceFormat.JSON else _CSV
     unknown = sorted(key for key in options if key not in known)
     if unknown:
-        return f"option {unknown[0]} may change how Spark reads a line, or make it refuse one"
+        return f"option {unknown[0]} may change how Spark parses a line, or make it reject one"
     for check in (_unsafe_common, _unsafe_csv if source_format is SourceFormat.CSV else _unsafe_json):
         if reason := check(options, schema):
             return reason
     if skips_fields and len(_sep(options)) > 1:
-        return f"sep {_sep(options)!r} is told from text by another rule in fields that Spark skips"
+        return f"sep {_sep(options)!r} is recognized by another rule in fields that Spark skips"
     return None
 
 
 def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None:
     mode = options.get("mode", "PERMISSIVE").upper()
     if mode != "PERMISSIVE":
-        return f"mode={mode} judges every line, so every line must be parsed"
+        return f"mode={mode} must parse every line"
     if _true(options, "multiline"):
-        return "with multiLine records are not lines"
+        return "with multiLine, records are not lines"
     encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
     if encoding not in _UTF8:
         return f"encoding {encoding} is not UTF-8"
@@ -139,9 +139,9 @@ def _unsafe_csv(options: Mapping[str, str], schema: StructType) -> str | None:
 def text_options(
     source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, legacy_dates: bool, today: date
 ) -> TextOptions:
-    """Read the options (already found safe) for lines that are parsed with a schema.
+    """Return the options for lines that are parsed with a schema. The options are safe already.
 
-    `legacy_dates` is set where Spark parses dates the way of version 2.
+    `legacy_dates` is whether Spark parses dates by the rules of Spark 2.
     """
     is_json = source_format is SourceFormat.JSON
     plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
@@ -182,7 +182,7 @@ def _has_bounded_string(data_type: DataType) -> bool:
 
 
 def _parts(data_type: DataType) -> list[DataType]:
-    """The type and all types inside it."""
+    """Return the type and all types inside it."""
     if isinstance(data_type, StructType):
         return [data_type, *(part for field in data_type.fields for part in _parts(field.dataType))]
     if isinstance(data_type, ArrayType):
@@ -193,7 +193,7 @@ def _parts(data_type: DataType) -> list[DataType]:
 
 
 def _string_below_collection(data_type: DataType, depth: int = 0) -> bool:
-    """Whether a string's nearest key is more than one collection away."""
+    """Return whether there is more than one collection between a string and its nearest key."""
     if isinstance(data_type, StringType):
         return depth > 1
     if isinstance(data_type, StructType):
@@ -203,20 +203,20 @@ def _string_below_collection(data_type: DataType, depth: int = 0) -> bool:
     return isinstance(data_type, MapType) and _string_below_collection(data_type.valueType, depth + 1)
 
 
-def odd_json(schema: StructType) -> BytePattern:
-    """Lines that Spark's parser of bytes may read otherwise than that of texts: after errors they go on elsewhere."""
-    found = _BROKEN_ESCAPE
-    if (strings := unquoted_strings(schema)) is not None:
-        found |= strings
-    return found | _BEYOND_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else found
+def ambiguous_json(schema: StructType) -> BytePattern:
+    """Return the pattern of lines that Spark's byte parser and its string parser may parse differently after errors."""
+    pattern = _BROKEN_ESCAPE
+    if (strings := unquoted_string_values(schema)) is not None:
+        pattern |= strings
+    return pattern | _BEYOND_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else pattern
 
 
-def odd_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
-    """Lines that Spark may read otherwise in a file than by themselves.
+def ambiguous_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
+    """Return the pattern of lines that Spark may parse differently in a file than alone.
 
-    A byte order mark is dropped from the first line that a parser sees. With `skips_fields` the parser looks by another
-    rule for the end of a quoted field that nobody needs: a quote behind an escape does not end it, even where that
-    escape is escaped itself, or is the quote that the field begins with.
+    A parser drops a byte order mark from its first line. With `skips_fields`, another rule finds the end of a quoted
+    field that the query does not need: a quote after an escape does not end it, even if that escape is escaped, or is
+    the opening quote of the field.
     """
     if not skips_fields:
         return _MARKED
@@ -225,13 +225,13 @@ def odd_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
         skipped = f"(?:^|{sep})[\\x00-\\x20]*(?:{quote}{quote})+[^{quote}\\n]+{quote}[{sep}\\n]"
     else:
         skipped = f"{escape}{escape}{quote}"
-    return _MARKED | BytePattern((skipped,), (), (), "quotes that Spark takes otherwise in fields that it skips")
+    return _MARKED | BytePattern((skipped,), (), (), "quotes that end a skipped field differently")
 
 
-def unquoted_strings(schema: StructType) -> BytePattern | None:
-    """Lines in which a string column holds a float or an object: Spark's file reader keeps such text as written.
+def unquoted_string_values(schema: StructType) -> BytePattern | None:
+    """Return the pattern of lines with a number or an object in a string column, None without string columns.
 
-    Passing the line on as a string would let Spark normalise it, so such lines are refused. None without strings.
+    Spark's file reader keeps the text of such a value. In a line that is a string, Spark would normalize it.
     """
     plain: set[str] = set()
     listed: set[str] = set()
@@ -251,7 +251,7 @@ def unquoted_strings(schema: StructType) -> BytePattern | None:
     if not expressions:
         return None
     escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{odd}"
-    return BytePattern(tuple(expressions), (escaped_key,), (), "a string column without a string")
+    return BytePattern(tuple(expressions), (escaped_key,), (), "a number or an object in a string column")
 
 
 def _collect(schema: StructType, plain: set[str], listed: set[str], mapped: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Session settings that change what text files mean, and so whether their bytes may be searched."""
+"""Session settings that decide whether byte search is sound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pushdown_spark.relations.request import ScanRequest
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting with the one value under which byte search is sound, and what any other value does."""
+    """A setting, the value with which byte search is sound, and the effect of other values."""
 
     key: str
     safe: str
@@ -20,26 +20,26 @@ class _Setting:
 
 
 _SETTINGS = (
-    _Setting("spark.sql.json.enablePartialResults", "true", "one bad field voids its line"),
-    _Setting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip broken files"),
-    _Setting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip broken files"),
-    _Setting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers look into archives"),
+    _Setting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
+    _Setting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
+    _Setting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
+    _Setting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
     _Setting("spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"),
 )
 _HADOOP = {
     "io.compression.codecs": "only Hadoop knows which files are compressed",
     "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
 }
-"""Entries of Hadoop's configuration that must not be set."""
+"""Hadoop settings that must not be set."""
 
 
 def setting(spark: SparkSession, key: str, default: str) -> str:
-    """A setting of the session without surrounding blanks, the default where there is none."""
+    """Return a session setting without surrounding blanks, or the default."""
     return (spark.conf.get(key, default) or default).strip()
 
 
 def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Why the session's settings rule out byte search, or None where they do not."""
+    """Return why the session's settings rule out byte search, None if they do not."""
     for known in _SETTINGS:
         value = setting(spark, known.key, known.safe).lower()
         if value != known.safe:
@@ -57,5 +57,5 @@ def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
 
 
 def current_dates(spark: SparkSession) -> bool:
-    """Whether dates are parsed by today's rules: those of version 2, or an error where the two differ, are others."""
+    """Return whether dates are parsed by current rules, not by those of Spark 2."""
     return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "CORRECTED"

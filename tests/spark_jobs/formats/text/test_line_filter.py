@@ -14,10 +14,10 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_filter import CandidateScan, Finder, LineSyntax
+from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.metrics import TextTask, total
-from pushdown_spark.formats.text.text_options import unquoted_strings
+from pushdown_spark.formats.text.text_options import unquoted_string_values
 from pushdown_spark.predicates.pattern import BytePattern, Fields
 from pushdown_spark.relations.listing import Compression, Split, Task
 
@@ -28,7 +28,7 @@ def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePatter
     window = Window()
     window.data[: len(content)] = content
     window.length = len(content)
-    return Finder(Searcher(pattern), None, syntax or LineSyntax()).lines(window, "file", at_start=True)
+    return LineMatcher(Searcher(pattern), None, syntax or LineSyntax()).lines(window, "file", at_start=True)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def _schema() -> t.StructType:
     ],
 )
 def test_text_that_would_change_on_its_way_is_refused(line: bytes) -> None:
-    forbidden = unquoted_strings(_schema())
+    forbidden = unquoted_string_values(_schema())
     assert forbidden
-    finder = Finder(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
     with pytest.raises(UnsafeInputError, match="file"):
         finder.batch([b'{"s":"fine"}', line], "file")
 
@@ -123,9 +123,9 @@ def test_text_that_would_change_on_its_way_is_refused(line: bytes) -> None:
     "line", [b'{"s":"1.0"}', b'{"i":1.5}', b'{"s":5}', b'{"s":true}', b'{"s":null}', b'{"list":["a","b"]}', b'{"t":{}}']
 )
 def test_ordinary_lines_pass(line: bytes) -> None:
-    forbidden = unquoted_strings(_schema())
+    forbidden = unquoted_string_values(_schema())
     assert forbidden
-    finder = Finder(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
     assert finder.batch([line], "file").column(0).to_pylist() == [line.decode()]
 
 
@@ -139,7 +139,7 @@ def _scan(
         Task((Split(str(path), start, min(start + step, size), Compression.NONE),)) for start in range(0, size, step)
     )
     counts: dict[int, TextTask] = {}
-    scan = CandidateScan(cut, Searcher(PATTERN), None, LineSyntax(), counts.__setitem__, skip, cap)
+    scan = LineFilterTask(cut, Searcher(PATTERN), None, LineSyntax(), counts.__setitem__, skip, cap)
 
     def numbers() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"id": list(range(len(cut)))})
@@ -157,7 +157,7 @@ def _numbered(tmp_path: Path, count: int) -> Path:
 def test_spark_s_workers_collect_no_imported_modules(spark: SparkSession, tmp_path: Path) -> None:
     path = _numbered(tmp_path, 3)
     task = Task((Split(str(path), 0, path.stat().st_size, Compression.NONE),))
-    scan = CandidateScan((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
+    scan = LineFilterTask((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
 
     def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from scan(batches)
