@@ -1,4 +1,4 @@
-"""How many fields the widest line of CSV files has: Spark takes the number of columns from the first line alone."""
+"""The width of CSV files, in fields. Spark takes the number of columns from the first line only."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, escaped
 
 _FEW = 256
-"""So many columns cost Spark nothing, whether the files have them or not."""
+"""Spark parses this many columns at no cost, whether or not the files have them."""
 
 
 def fields_needed(spark: SparkSession, source: Source, uris: Sequence[str], paths: Sequence[ColumnPath]) -> int:
-    """How many fields a line must be read with, so that some paths of `columns` find all that they ask for.
+    """Return the number of fields to parse for the paths of a query, or 0 to keep the number that Spark finds.
 
-    Low positions say it by themselves; else the files are read once more for their widest line. Modes that refuse or
-    drop lines of another width than the first one's, and records of several lines, keep the width that Spark finds: 0.
+    For high positions and slices without an end, the files are read once more to find the widest line. Modes that
+    reject or drop lines of another width, and records of several lines, keep Spark's number.
     """
     options = source.options
     is_permissive = options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
@@ -34,7 +34,7 @@ def fields_needed(spark: SparkSession, source: Source, uris: Sequence[str], path
 
 
 def _widest(spark: SparkSession, source: Source, uris: Sequence[str]) -> int:
-    """The fields of the widest line: separators outside of quotes, and one more."""
+    """Return the number of fields in the widest line: its separators outside quotes, plus one."""
     options = source.options
     sep = options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")

@@ -1,4 +1,4 @@
-"""Asks Spark what the records of each JSON file hold, in one job over all files."""
+"""The schema of each JSON file, inferred by one Spark job over all files."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from pushdown_spark.relations.listing import decoded, escaped, input_uris
 _UNCHECKED = ("primitivesasstring", "prefersdecimal", "dropfieldifallnull", "samplingratio", "encoding", "charset")
 _OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _LONGEST = 18
-"""Digits that every whole number of 64 bits has room for; what has more is no long, and a decimal in Spark's terms."""
+"""Digits of integers that always fit 64 bits. Spark infers a decimal for more digits."""
 
 
 class NoSchemasError(Exception):
-    """The files cannot be asked one by one; the message says why."""
+    """The schemas of single files cannot be inferred. The message is the reason."""
 
 
 def json_schemas(
     spark: SparkSession, source: Source, native: DataFrame, texts: t.StructType | None
 ) -> tuple[FileSchema, ...]:
-    """What the records of each file hold; of `texts` alone, as `texts_of` gives them, where these are given.
+    """Return the schema of each file, or only the columns of `texts`, made by `texts_of`.
 
-    Records without keys hold nothing, and neither do those that are no JSON, but they are rows.
-    Raises NoSchemasError where options or the records allow no answer.
+    Records without keys and malformed records have no columns, but they are rows. Raises NoSchemasError if options or
+    records do not allow an inference.
     """
     if unchecked := [option for option in _UNCHECKED if option in source.options]:
-        raise NoSchemasError(f"with the option {unchecked[0]} the types of one file cannot be told")
+        raise NoSchemasError(f"the option {unchecked[0]} does not allow an inference for one file")
     options = {**source.options, "mode": "PERMISSIVE"}
     paths = [escaped(decoded(uri)) for uri in input_uris(native)]
     reader = spark.read.format("json").options(**options)
@@ -48,15 +48,15 @@ def json_schemas(
         by_file = records.select(f.expr(record).alias("record"), file).groupBy("file_path")
         rows = by_file.agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
     except PySparkException as problem:
-        raise NoSchemasError(f"Spark cannot tell the types of one file: {str(problem).splitlines()[0]}") from problem
+        raise NoSchemasError(f"Spark cannot infer the types of one file: {str(problem).splitlines()[0]}") from problem
     found = (FileSchema(location(decoded(row["file_path"])), _plain(row["schema"])) for row in rows)
     return tuple(sorted(found, key=lambda file: file.file))
 
 
 def texts_of(table: t.StructType, corrupt: str) -> t.StructType:
-    """The places of a table in which Spark's inference may have made text of values of several types.
+    """Return the string columns and members of a table as variants. Spark infers a string for values of several types.
 
-    These are its texts; each is a variant here, which holds any value. `corrupt` names the column of corrupt records.
+    `corrupt` is the column of corrupt records.
     """
     fields = ((field.name, _texts(field.dataType)) for field in table.fields if field.name != corrupt)
     return t.StructType([t.StructField(name, kind) for name, kind in fields if kind is not None])
@@ -76,7 +76,7 @@ def _texts(kind: t.DataType) -> t.DataType | None:
 
 
 def _plain(text: str) -> t.StructType:
-    """The types of variants in the terms of Spark's JSON inference."""
+    """Return the type that Spark's JSON inference has for the schema of a variant."""
     ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), text)
     kind = _inferred(t.DataType.fromDDL(ddl))
     return kind if isinstance(kind, t.StructType) else t.StructType()
@@ -90,9 +90,9 @@ def _inferred(kind: t.DataType) -> t.DataType:
         case t.ArrayType():
             return t.ArrayType(_inferred(kind.elementType))
         case t.DecimalType():
-            # Variants drop zeros behind the point: 1.0 is a decimal of one digit.
+            # Variants drop trailing zeros: 1.0 is a decimal of one digit.
             return t.DoubleType() if kind.scale or kind.precision <= _LONGEST else kind
         case t.VariantType():
-            # Spark's inference makes text of what is of several kinds within one file.
+            # Spark infers a string for several types within one file.
             return t.StringType()
     return kind

@@ -1,4 +1,4 @@
-"""Input files, their byte ranges, and how ranges are packed into tasks."""
+"""File listing: input files, their splits, and the packing of splits into tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pushdown_spark.relations.storage import LOCAL, Storage
 
 
 class Compression(StrEnum):
-    """How a file's bytes are stored; decided by the suffix, as Hadoop does."""
+    """Compression of a file, by its suffix as in Hadoop."""
 
     NONE = ""
     GZIP = ".gz"
@@ -31,15 +31,15 @@ _COMPRESSIONS = {str(compression): compression for compression in Compression}
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
 _SETTING_DECIDES = frozenset({".gzip", ".zstd"})
-"""Suffixes of files that Spark 4.3 decompresses unless it is set to take Hadoop's own reader of lines."""
+"""Suffixes that Spark 4.3 decompresses unless a setting selects Hadoop's line reader."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes, when it was changed.
+    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes and its modification time.
 
-    The path of a local file is bare, that of an object is its whole URI without percent-encoding. Times serve to tell
-    whether a file is still the same, nothing else: their unit depends on the storage.
+    The path of an object is its URI without percent-encoding. Modification times only show whether a file has changed,
+    because their unit depends on the storage.
     """
 
     uri: str
@@ -50,21 +50,21 @@ class InputFile:
 
     @property
     def suffix(self) -> str:
-        """The last suffix in lower case, as Hadoop looks for codecs by it in any case."""
+        """The last suffix in lower case. Hadoop ignores its case."""
         name = self.path.rpartition("/")[2]
         dot = name.rfind(".")
         return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
 
     @property
     def compression(self) -> Compression | None:
-        """The compression, or None where only Spark can tell, or has the codec."""
+        """The compression, or None if only Spark knows it or has the codec."""
         suffix = self.suffix
         if suffix in _FOREIGN_SUFFIXES or suffix in _SETTING_DECIDES:
             return None
         return _COMPRESSIONS.get(suffix, Compression.NONE)
 
     def split(self, start: int, end: int) -> Split:
-        """The lines that begin in a byte range; of a compressed file, all lines."""
+        """Return the split of the lines that begin in a byte range. A compressed file has one split with all lines."""
         compression = self.compression or Compression.NONE
         if compression is not Compression.NONE:
             start, end = 0, self.size
@@ -73,7 +73,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Split:
-    """The lines of one file whose first byte lies in start..end; compressed files have one split."""
+    """The lines of a file that begin in the byte range start..end. A compressed file has one split."""
 
     path: str
     start: int
@@ -84,53 +84,53 @@ class Split:
 
 @dataclass(frozen=True)
 class Task:
-    """Splits that one Spark task reads in turn; `file` is the index of the first one's file."""
+    """Splits that one Spark task reads in order. `file` is the index of the first split's file."""
 
     splits: tuple[Split, ...]
     file: int = 0
 
 
 def input_uris(frame: DataFrame) -> tuple[str, ...]:
-    """URIs of the files a frame of Spark's own reader reads: Spark's listing, globs and filters included.
+    """Return the URIs of the files that Spark's own reader reads for a DataFrame, after globs and filters.
 
-    Asked of the listing itself: for a frame's `inputFiles` Spark optimises the frame as a query, six milliseconds each.
+    They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
     """
     return tuple(dict.fromkeys(texts_of(frame.sparkSession, _listing(frame).inputFiles())))
 
 
 def decoded(uri: str) -> str:
-    """The URI without percent-encoding, as Hadoop prints paths."""
+    """Return a URI without percent-encoding, as Hadoop prints paths."""
     head = _AUTHORITY.match(uri)
     start = head.end() if head else 0
     return uri[:start].removesuffix("//") + unquote(uri[start:])
 
 
 def escaped(path: str) -> str:
-    """The path with a backslash before each sign that would stand for others."""
+    """Return a path with its glob characters escaped."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def is_local(uri: str) -> bool:
-    """Whether Python can read the file directly."""
+    """Return whether a URI is a local file."""
     return uri.startswith("file:/") or urlsplit(uri).scheme in ("", "file")
 
 
 def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
-    """Local files with their sizes, largest names last as listed. Raises OSError where a file vanished."""
-    found = []
+    """Return local files with their sizes, in order. Raises OSError if a file was deleted."""
+    files = []
     for uri in uris:
         path = decoded(uri).removeprefix("file:")
         path = "/" + path.lstrip("/")
-        known = os.stat(path)  # noqa: PTH116
-        found.append(InputFile(uri, path, known.st_size, modified=known.st_mtime_ns))
-    return tuple(found)
+        status = os.stat(path)  # noqa: PTH116
+        files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
+    return tuple(files)
 
 
 def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None = None) -> tuple[InputFile, ...]:
-    """The files a frame of Spark's own reader reads, wherever they lie; `uris` are theirs where they are known.
+    """Return the files that Spark's own reader reads for a DataFrame. `uris` are their URIs, if known.
 
-    Sizes of local files are looked up now, those of others come from the listing that Spark made already: asking a
-    store about each object would take longer than reading them. Raises OSError where a local file vanished.
+    Sizes of local files are current. Sizes of objects come from Spark's listing, because a request for each object
+    would take longer than reading it. Raises OSError if a local file was deleted.
     """
     uris = input_uris(frame) if uris is None else uris
     local = local_files([uri for uri in uris if is_local(uri)])
@@ -142,15 +142,15 @@ def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None =
 
 
 def listed(frame: DataFrame) -> Iterator[FileEntry]:
-    """What Spark knows of a frame's files since it listed them."""
-    found = _listing(frame).allFiles().iterator()
-    while found.hasNext():
-        status = found.next()
+    """Yield the entries of Spark's listing for a DataFrame."""
+    statuses = _listing(frame).allFiles().iterator()
+    while statuses.hasNext():
+        status = statuses.next()
         yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
 
 
 def partition_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Columns that Spark's own reader takes from the names of directories, whether the files have them or not."""
+    """Return the partition columns that Spark's own reader takes from directory names."""
     relation = _relation(frame)
     newer = relation.nodeName() == "DataSourceV2Relation"
     schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
@@ -158,7 +158,7 @@ def partition_columns(frame: DataFrame) -> tuple[str, ...]:
 
 
 def file_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Columns that Spark's own reader takes the files to have, in their order there, whether it reads them or not."""
+    """Return the columns of the files in their order, as Spark's own reader knows them."""
     relation = _relation(frame)
     newer = relation.nodeName() == "DataSourceV2Relation"
     schema = relation.table().dataSchema() if newer else relation.relation().dataSchema()
@@ -166,19 +166,19 @@ def file_columns(frame: DataFrame) -> tuple[str, ...]:
 
 
 def _relation(frame: DataFrame) -> JavaObject:
-    """The one relation below a frame of Spark's own reader, which pads columns of type CHAR above it."""
+    """Return the only leaf of the plan. Spark pads CHAR columns in a node above it."""
     return frame._jdf.queryExecution().analyzed().collectLeaves().head()
 
 
 def _listing(frame: DataFrame) -> JavaObject:
-    """Spark's listing of a frame's files."""
+    """Return Spark's file index."""
     relation = _relation(frame)
     is_newer = relation.nodeName() == "DataSourceV2Relation"
     return relation.table().fileIndex() if is_newer else relation.relation().location()
 
 
 def has_plain_directories(path: str) -> bool:
-    """Whether a local directory has sub-directories that are neither partitions nor hidden; Spark reads none."""
+    """Return whether a local directory has sub-directories that Spark skips: neither partitions nor hidden."""
     directory = Path(decoded(path).removeprefix("file:"))
     if not is_local(path) or not directory.is_dir():
         return False
@@ -187,26 +187,26 @@ def has_plain_directories(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Packing:
-    """Spark's own settings for cutting files into tasks; sizes in bytes."""
+    """Spark's settings for splits, in bytes, and its parallelism."""
 
     max_partition_bytes: int
     open_cost: int
     parallelism: int
 
     def split_size(self, files: Sequence[InputFile]) -> int:
-        """The size of a split: Spark's rule for file sources, with splits up to four times as large.
+        """Return the size of a split: Spark's rule for file sources, with splits up to four times as large.
 
-        Searching a byte costs a fraction of parsing it, and starting a Python task costs about 30 ms, so that Spark's
-        128 MiB would make a quarter of the work overhead (measured on TPC-H lineitem).
+        Searching a byte is cheaper than parsing it, so the start of a Python task weighs more.
         """
         total = sum(file.size + self.open_cost for file in files)
         return max(1, min(4 * self.max_partition_bytes, max(self.open_cost, total // (2 * max(self.parallelism, 1)))))
 
 
 def pack(files: Sequence[InputFile], packing: Packing, *, groups: Sequence[Hashable] | None = None) -> tuple[Task, ...]:
-    """Cut files into splits and fill tasks with them, in the files' order.
+    """Divide files into splits and pack them into tasks, in the order of the files.
 
-    With `groups`, one for each file, a task never mixes files of two groups: it tells what is the same for a group.
+    `groups` has a group for each file. A task then reads files of one group only, because a task has one value of each
+    constant column.
     """
     limit = packing.split_size(files) if files else 0
     tasks: list[Task] = []

@@ -1,4 +1,4 @@
-"""Counts the malformed lines of JSON and CSV files in the pass that reads their rows."""
+"""Malformed lines of JSON and CSV files, counted by the job that reads the rows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _OWN_COLUMN = "__malformed_line"
 
 
 class MalformedLines:
-    """Every line of a source as a row, and how many of the lines are malformed.
+    """The lines of a source as rows, with a count of malformed lines.
 
-    Spark's parser gives the text of a malformed line in a column of its own, when it can make no row of it as well as
-    when it makes NULL of a value. It has to parse all fields for that, so that all columns are asked for.
+    Spark's parser returns the text of a malformed line in a separate column. A line is malformed if it is not a row, or
+    if a value that is not null becomes NULL. Spark must parse all fields to know, so the DataFrame requires all
+    columns.
     """
 
     def __init__(self, loaded: DataFrame, column: str, columns: Sequence[str]) -> None:
-        """`loaded` has the column for the text of malformed lines beside `columns`, the ones to keep."""
+        """`loaded` has the column for the text of malformed lines, and `columns`, which stay in the result."""
         self._spark = loaded.sparkSession
         self._observation = Observation()
         names = [_quoted(name) for name in loaded.columns]
@@ -37,23 +38,23 @@ class MalformedLines:
             f.count_if(is_any_null).alias("all columns are needed"),
         )
         self.frame = counted.select(*map(_quoted, columns))
-        """The rows, without the column for malformed lines unless the source has it itself."""
+        """The rows, without the column for malformed lines unless it is a column of the source."""
 
     def count(self) -> int | None:
-        """Malformed lines among those that the first action over the frame has parsed; None before it has ended."""
+        """Return the number of malformed lines in the first action over the DataFrame, None before it ends."""
         counts = observed(self._spark, self._observation)
         return None if counts is None else counts["malformed"]
 
 
 def corrupt_column(spark: SparkSession, options: Mapping[str, str], schema: StructType) -> str:
-    """The column for the text of malformed lines: the source's own where its schema has one, else a new name."""
+    """Return the column for the text of malformed lines: the source's own if its schema has one, else a new name."""
     name = options.get(CORRUPT_OPTION, spark.conf.get(_CORRUPT_SETTING, "_corrupt_record"))
     return name if name in schema.fieldNames() else _OWN_COLUMN
 
 
 def left_for_counting(max_malformed: int | None) -> str | None:
-    """Why Spark's reader has to parse every line; None where malformed lines are not counted."""
-    return None if max_malformed is None else "max_malformed counts malformed lines, so that every line is parsed"
+    """Return why Spark's reader must parse every line, None if malformed lines are not counted."""
+    return None if max_malformed is None else "max_malformed must parse every line to count malformed lines"
 
 
 def _quoted(name: str) -> str:

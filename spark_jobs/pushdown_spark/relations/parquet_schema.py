@@ -1,4 +1,4 @@
-"""Takes the schema of Parquet files from a footer that the driver reads: Spark runs a job to read the same footer."""
+"""The schema of Parquet files from a footer that the driver reads. Spark would run a job to read the same footer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from pushdown_spark.gateway import elements, indexed, java_class, scala_object
 from pushdown_spark.relations.declaration import Source
 
 _HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
-"""Options that have no part in which files are read, or what their schema is."""
+"""Options that change neither the files to read nor their schema."""
 _WILD = frozenset("*?[]{}\\")
 _SUMMARIES = ("_metadata", "_common_metadata")
 
 
 def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
-    """The reader with the schema that Spark would find; as it is where that takes more than one plain file's footer.
+    """Set the schema that Spark would infer, if one footer is enough to know it. Returns the reader.
 
-    Spark's own code reads the footer and makes a schema of it (`ParquetFileFormat`). What goes wrong is left to Spark,
-    which says so.
+    Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
     """
     if source.format is not SourceFormat.PARQUET or len(source.paths) != 1:
         return reader
@@ -43,7 +42,7 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
 
 
 def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:
-    """The file whose footer Spark reads: the first of a directory with nothing but files, no summaries of them."""
+    """Return the file whose footer Spark reads: the first file of a flat directory without summary files."""
     place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     system = place.getFileSystem(hadoop)
     known = system.getFileStatus(place)

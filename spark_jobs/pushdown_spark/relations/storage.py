@@ -1,4 +1,4 @@
-"""Where a scan's bytes lie and how they are opened: local files, or objects of S3 stores as Hadoop reaches them."""
+"""Storage of files: local files, and objects of S3 stores with Hadoop's settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 S3_SCHEMES = frozenset({"s3a", "s3", "s3n"})
-"""Schemes that Hadoop's S3A may be mapped to."""
+"""Schemes that Hadoop may map to S3A."""
 
 
 class LocalFile(FileIO):
-    """An open local file that counts from where it was opened."""
+    """An open local file that counts the bytes read since it was opened."""
 
     def __init__(self, path: str, start: int = 0) -> None:
         super().__init__(path)
@@ -27,24 +27,24 @@ class LocalFile(FileIO):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole file."""
+        """Size of the file in bytes."""
         return os.fstat(self.fileno()).st_size
 
     @property
     def fetched(self) -> int:
-        """Bytes read, for a file that is read front to back."""
+        """Bytes read, if the file is read sequentially."""
         return self.tell() - self._start
 
 
 RangeFile = LocalFile | ObjectFile
-"""An open file of either kind: `readinto`, `read`, `seek`, `tell`, `size`, `fetched`; use it in a `with` block."""
+"""An open file: `readinto`, `read`, `seek`, `tell`, `size`, `fetched`. Use it in a `with` block."""
 
 
 class Storage:
-    """What a worker needs in order to open a scan's files; it travels inside Spark's closures and hides its secrets.
+    """Opens the files of a scan in workers. It is pickled with Spark's closures, and its repr has no secrets.
 
-    Paths are local paths, or `scheme://bucket/key` without percent-encoding. Failures are OSError: FileNotFoundError
-    for what is not there, PermissionError for what may not be read.
+    Paths are local paths, or `scheme://bucket/key` without percent-encoding. Errors are OSError: FileNotFoundError for
+    a missing file, PermissionError without permission to read it.
     """
 
     def __init__(self, buckets: Mapping[str, S3Settings] | None = None) -> None:
@@ -54,20 +54,20 @@ class Storage:
         return f"Storage({', '.join(sorted(self._buckets)) or 'local'})"
 
     def open(self, path: str, start: int = 0, stop: int | None = None, *, ahead: int = AHEAD) -> RangeFile:
-        """Open a file for reading from `start` on.
+        """Open a file for reading from `start`.
 
-        Of an object, up to `ahead` bytes are fetched before they are asked for, though none behind `stop` (None for the
-        object's end); 0 fetches exactly what is asked for, for readers that jump.
+        For an object, up to `ahead` bytes are prefetched, but none after `stop` (None for the end of the object).
+        Readers that seek set `ahead=0`.
         """
-        bucket, key = _place(path)
+        bucket, key = _bucket_and_key(path)
         if not bucket:
             return LocalFile(path, start)
         store = self._buckets[bucket]
         return ObjectFile(store, key, store.open(key), start, stop, ahead)
 
     def size(self, path: str) -> int:
-        """Bytes of a file, as stored. Asks the store; `files.input_files` knows sizes from Spark's own listing."""
-        bucket, key = _place(path)
+        """Return the stored size of a file in bytes. It asks the store, unlike `input_files`."""
+        bucket, key = _bucket_and_key(path)
         if not bucket:
             return os.stat(path).st_size  # noqa: PTH116
         with self._buckets[bucket].open(key) as file:
@@ -75,27 +75,27 @@ class Storage:
 
 
 LOCAL = Storage()
-"""Local files alone."""
+"""Storage for local files only."""
 
 
 def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str] | None = None) -> Storage | str:
-    """How to open files that Spark listed, or in words why only Hadoop can.
+    """Return the storage of files that Spark listed, or the reason why only Hadoop can open them.
 
-    `uris` as `frame.inputFiles()` gives them; `options` are the source's, since Spark lets them override its Hadoop
-    configuration. The reason names the key at fault and never a secret.
+    `uris` are as in `DataFrame.inputFiles`. The `options` of the source override Hadoop's settings, as in Spark. The
+    reason names the key and never a secret.
     """
-    places = {(parts.scheme, parts.netloc) for parts in map(urlsplit, uris) if parts.scheme not in ("", "file")}
-    if not places:
+    locations = {(parts.scheme, parts.netloc) for parts in map(urlsplit, uris) if parts.scheme not in ("", "file")}
+    if not locations:
         return LOCAL
-    for scheme, netloc in sorted(places):
+    for scheme, netloc in sorted(locations):
         if scheme not in S3_SCHEMES:
             return _foreign(scheme, netloc)
-    # Loaded here: workers have no use for it.
+    # Imported here, because workers do not need it.
     from pushdown_spark.relations.s3_settings import HadoopKeys
 
     keys = HadoopKeys.of(spark, options or {})
     buckets: dict[str, S3Settings] = {}
-    for scheme, bucket in sorted(places):
+    for scheme, bucket in sorted(locations):
         settings = keys.settings(scheme, bucket)
         if isinstance(settings, str):
             return settings
@@ -105,14 +105,14 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
 
 def _foreign(scheme: str, netloc: str) -> str:
     if scheme in ("hdfs", "viewfs"):
-        return f"{scheme}://{netloc}: outside the JVM HDFS is read with libhdfs, which neither Spark nor pyarrow brings"
-    return f"{scheme}://{netloc}: only Hadoop reads this file system"
+        return f"{scheme}://{netloc}: Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it"
+    return f"{scheme}://{netloc}: only Hadoop can read this file system"
 
 
-def _place(path: str) -> tuple[str, str]:
-    """Bucket and key of an object, two times nothing for a local path."""
-    scheme, found, rest = path.partition("://")
-    if not found or "/" in scheme:
+def _bucket_and_key(path: str) -> tuple[str, str]:
+    """Return bucket and key of an object, both empty for a local path."""
+    scheme, separator, rest = path.partition("://")
+    if not separator or "/" in scheme:
         return "", ""
     bucket, _, key = rest.partition("/")
     return bucket, key

@@ -55,7 +55,7 @@ def test_the_count_does_not_depend_on_columns_and_predicate(
 def test_nothing_is_counted_before_a_run(spark: SparkSession, files: Path) -> None:
     result = scan(spark, files, "json", 0, where="t = 'a'")
     assert result.report()["lines"].malformed_lines is None
-    assert "max_malformed counts malformed lines, so that every line is parsed" in result.explain()
+    assert "max_malformed must parse every line to count malformed lines" in result.explain()
 
 
 def test_a_corrupt_record_column_of_the_users_own_is_kept(spark: SparkSession, files: Path) -> None:
