@@ -1,4 +1,4 @@
-"""Asks each file of a source for its columns: footers, headers and first lines, or Spark where only it can tell."""
+"""Schemas of single files, from footers, headers and first lines, or from Spark where only Spark can infer them."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ from pushdown_spark.relations.storage import storage_for
 T = TypeVar("T")
 
 _READERS = 8
-"""Files that are opened at a time: an object store answers slowly, and several questions at once."""
+"""Files that are opened at the same time. Requests to an object store have a high latency."""
 _HEAD = 64 << 10
-"""Bytes of a text file in which its first line mostly begins."""
+"""Bytes at the start of a text file that usually contain the first line."""
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-"""What Java's String.trim removes."""
+"""The characters that Java's String.trim removes."""
 
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
-"""Names that Spark takes from a header as they are, whatever the options say of spaces, quotes and empty names."""
+"""Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
 
 Load = Callable[[Sequence[str]], DataFrame]
-"""Loads some files (paths without signs that stand for others) with the source's format and options, as they are."""
+"""Loads files (paths with escaped globs) with the format and the options of the source."""
 
 
 def file_schemas(
     spark: SparkSession, source: Source, native: DataFrame, load: Load, texts: t.StructType | None = None
 ) -> tuple[FileSchema, ...]:
-    """The columns of each file that has rows, without those that its directories tell: none where rows have none.
+    """Return the schema of each file with rows, without partition columns.
 
-    Of JSON files those of `texts` alone, where these are given. Raises NoSchemasError where options or the place of the
-    files allow no look at them, typed errors for damaged files.
+    For JSON files, only the columns of `texts` if given. Raises NoSchemasError if options or the storage do not allow
+    an inference, and typed errors for damaged files.
     """
     broken = skips_broken_files(spark, source.options)
     storage = storage_for(spark, input_uris(native), source.options)
@@ -99,7 +99,7 @@ def file_schemas(
 
 
 def _tried(ask: Callable[[InputFile], T], file: InputFile) -> T | Exception:
-    """What a file says, or why we cannot read that: files are written by programs that nobody here knows."""
+    """Return the schema of a file, or the error of reading it. Files come from unknown writers."""
     try:
         return ask(file)
     except Exception as problem:
@@ -107,7 +107,7 @@ def _tried(ask: Callable[[InputFile], T], file: InputFile) -> T | Exception:
 
 
 def _by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> t.StructType:
-    """The columns that Spark finds in a file. Raises what we found wrong with it if Spark cannot read it either."""
+    """Return the schema that Spark infers for a file. Raises our error if Spark cannot read the file either."""
     try:
         return load([escaped(decoded(file.uri))]).schema
     except (PushdownError, PySparkException, Py4JError) as refused:
@@ -117,7 +117,7 @@ def _by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> 
 
 
 def _each(ask: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
-    """What each file says. Stores are asked about several at a time; local files say it sooner than a thread starts."""
+    """Return the schema of each file, in threads if the files are objects."""
     if all(is_local(file.uri) for file in files):
         return [ask(file) for file in files]
     with ThreadPoolExecutor(_READERS) as pool:
@@ -125,15 +125,15 @@ def _each(ask: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
 
 
 def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str | None:
-    """Why only Spark can read the files, where it is to skip those that are damaged or vanish; None otherwise."""
+    """Return why only Spark can read the files if damaged or missing files are to be skipped, None otherwise."""
     for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
         if options.get(key.rpartition(".")[2].lower(), conf(spark, key, "false")).lower() == "true":
-            return f"{key} is on, and only Spark's readers skip broken files"
+            return f"{key} is on, and only Spark's readers skip damaged files"
     return None
 
 
 def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> list[InputFile]:
-    """The files that Spark's Avro source reads of those that it lists."""
+    """Return the listed files that Spark's Avro source reads."""
     settings = avro_settings(spark, source.options)
     if isinstance(settings, str):
         raise NoSchemasError(settings)
@@ -141,7 +141,7 @@ def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile])
 
 
 def _of_orc(file: InputFile) -> t.StructType:
-    # The messages of ORC's footers take a tenth of a second to load, whatever the format of the files is.
+    # Importing the messages of ORC footers takes a tenth of a second, so only ORC sources do.
     from pushdown_spark.readers.orc.tail import read_tail
     from pushdown_spark.readers.orc.types import spark_schema
 
@@ -155,7 +155,7 @@ def _of_orc(file: InputFile) -> t.StructType:
 
 
 def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType:
-    """The schema of a file; `known` are those of schemas by their text, which many files have in common."""
+    """Return the schema of a file. `known` maps schema texts, which many files share, to their schemas."""
     text = read_header(file.path, file.storage).schema
     if text not in known:
         known[text] = avro_schema(parse_schema(text))
@@ -163,7 +163,7 @@ def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType:
 
 
 def _footer(file: InputFile) -> str:
-    """The footer's schema as text: Spark is asked once for all files of one."""
+    """Return the schema of a footer as a string. Spark infers each distinct schema once."""
     with file.storage.open(file.path, ahead=0) as raw:
         found = pq.ParquetFile(pa.PythonFile(raw, "r"))
         return f"{found.schema}{sorted((found.schema_arrow.metadata or {}).items())}"
@@ -206,7 +206,7 @@ class _Csv:
 
 
 def _told_by_spark(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
-    """Spark looks at one CSV file after the other, where only it can read them: a small job for each."""
+    """Return the schemas that Spark infers for CSV files, with a small job for each file."""
     options = {key: text for key, text in source.options.items() if key != "basepath"}
     if source.schema is not None:
         options["inferschema"] = "false"
@@ -220,14 +220,14 @@ def _told_by_spark(spark: SparkSession, source: Source, native: DataFrame) -> tu
 
 @dataclass(frozen=True)
 class _Lines:
-    """The first line of each CSV file that has one."""
+    """The first line of each CSV file with lines."""
 
     syntax: _Csv
     lines: tuple[tuple[InputFile, str], ...]
 
 
 def _first_lines(source: Source, files: Sequence[InputFile]) -> _Lines | None:
-    """None where only Spark can read them."""
+    """Return the first lines, None if only Spark can read them."""
     syntax = _Csv.of(source)
     if syntax is None or any(file.compression is None for file in files):
         return None
@@ -237,7 +237,7 @@ def _first_lines(source: Source, files: Sequence[InputFile]) -> _Lines | None:
 
 
 def _of_csv(spark: SparkSession, source: Source, first: _Lines, load: Load) -> tuple[FileSchema, ...]:
-    """Names from the header, or as many columns as the first line has fields; types where Spark is to infer them."""
+    """Return the names of the header, or a column for each field of the first line; types if Spark infers them."""
     syntax = first.syntax
     known: dict[str, t.StructType] = {}
     found = []
@@ -253,7 +253,7 @@ def _of_csv(spark: SparkSession, source: Source, first: _Lines, load: Load) -> t
 
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
-    """The first line that is neither blank nor a comment; None in a file without any."""
+    """Return the first line that is neither blank nor a comment, None without one."""
     for split in _pieces(file):
         for window in LineReader(split).windows():
             for line in re.split(rb"[\r\n]+", bytes(window.view)):
@@ -264,7 +264,7 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
 
 
 def _pieces(file: InputFile) -> Iterator[Split]:
-    """A file from its start, in pieces that grow: comments may fill more than its head."""
+    """Yield growing splits of a file from its start, because comments may come first."""
     start, end = 0, _HEAD if file.compression is Compression.NONE else file.size
     while start < file.size:
         yield file.split(start, min(end, file.size))
@@ -272,7 +272,7 @@ def _pieces(file: InputFile) -> Iterator[Split]:
 
 
 def _names(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
-    """What Spark makes of a header. Plain names are taken as they stand: asking Spark for them is a job."""
+    """Return the columns of a header. Plain names are unchanged; for others Spark runs a job."""
     names = line.split(syntax.sep)
     signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (

@@ -1,4 +1,4 @@
-"""Hive partitions `key=value`: the directories that a predicate leaves, by Spark's own choice, and their values."""
+"""Partition pruning for our readers: Spark selects the `key=value` directories, and our readers add their values."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 MOST = 1_000
-"""Directories beyond this number are left to Spark: asking for the values of one takes about a millisecond."""
+"""Maximum number of directories for our readers. Reading the values of one takes about a millisecond."""
 _NULL = "null"
 _OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO})
 
 _Written = Callable[[str], str]
-"""Makes an SQL constant of what the JVM prints for a value."""
+"""Converts a value that the JVM prints to an SQL constant."""
 
 _PLAIN = (
     exp.Column,
@@ -56,33 +56,33 @@ _PLAIN = (
     exp.Cast,
     exp.DataType,
 )
-"""Of these alone, over partition columns, Spark chooses directories by the whole of a conjunct."""
+"""Spark prunes partitions by a whole conjunct if the conjunct has only these nodes and partition columns."""
 
 
 def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanRequest:
-    """The request for the files alone: their directories chosen, and answered for in the predicate.
+    """Return the request with pruned partitions and without the conjuncts that pruned them.
 
-    Where a reader of ours cannot tell the values of directories, the request says that only Spark's reader will do.
+    If our readers cannot know the values of partition columns, the request is for Spark's reader only.
     """
-    inside = () if _is_sparks(request) else partition_columns(request.native)
+    inside = () if _is_spark_only(request) else partition_columns(request.native)
     if not inside:
         return request
     fields = t.StructType([field for field in request.native.schema.fields if field.name in inside])
     written = [_written(field) for field in fields]
     if odd := next((field for field, how in zip(fields, written, strict=True) if how is None), None):
-        return replace(request, spark_only=f"directories hold values of type {odd.dataType.simpleString()}")
+        return replace(request, spark_only=f"partition columns of type {odd.dataType.simpleString()}")
     try:
         values = _values(request, fields, [how for how in written if how])
     except (PySparkException, Py4JJavaError):
-        # Spark's reader says what is wrong with the query.
+        # Spark's reader raises the error of the query.
         values = "Spark cannot plan the query"
     if isinstance(values, str):
         return replace(request, spark_only=values)
-    return _answered(request, fields, values, case_sensitive=case_sensitive)
+    return _without_pruning_conjuncts(request, fields, values, case_sensitive=case_sensitive)
 
 
-def _is_sparks(request: ScanRequest) -> bool:
-    """Whether Spark's reader takes the scan whatever its directories are: it chooses among them by itself."""
+def _is_spark_only(request: ScanRequest) -> bool:
+    """Return whether Spark's reader takes the scan in any case. It prunes partitions by itself."""
     source = request.source
     unfiltered = request.where is None and (
         source.format in (SourceFormat.JSON, SourceFormat.CSV)
@@ -102,34 +102,34 @@ def _is_sparks(request: ScanRequest) -> bool:
 def _values(
     request: ScanRequest, fields: t.StructType, written: Sequence[_Written]
 ) -> dict[str, tuple[str, ...]] | str:
-    """SQL constants of the values of each directory that Spark would read; text says why they are not known."""
+    """Return the values of each directory that Spark would read, as SQL constants, or why they are unknown."""
     frame = NativeScan(request, "").frame()
     pruned = frame if request.where is None else frame.where(request.where)
     leaf = pruned._jdf.queryExecution().sparkPlan().collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):
-        return "Spark does not tell which directories it reads"
-    found: dict[str, tuple[str, ...]] = {}
+        return "Spark does not report which directories it reads"
+    values: dict[str, tuple[str, ...]] = {}
     for place, texts in _listed(leaf):
-        if len(found) == MOST:
+        if len(values) == MOST:
             return f"rows come from more than {MOST:,} directories"
         if len(texts) != len(written):
-            return f"the values of directory {place} cannot be told apart"
-        found[place] = tuple(
+            return f"the values of directory {place} are ambiguous"
+        values[place] = tuple(
             f"CAST(NULL AS {sql_type(field.dataType)})" if text is None else how(text)
             for field, how, text in zip(fields, written, texts, strict=True)
         )
-    return found
+    return values
 
 
-def _answered(
+def _without_pruning_conjuncts(
     request: ScanRequest, fields: t.StructType, values: Mapping[str, tuple[str, ...]], *, case_sensitive: bool
 ) -> ScanRequest:
-    """The request without the conjuncts for which every row of the directories that are left passes."""
+    """Return the request without the conjuncts that every row of the remaining directories satisfies."""
     parts = [] if request.predicate is None else conjuncts(request.predicate)
-    done = [part for part in parts if _is_about(part, fields.fieldNames(), case_sensitive=case_sensitive)]
+    done = [part for part in parts if _has_only_columns(part, fields.fieldNames(), case_sensitive=case_sensitive)]
     rest = [part for part in parts if all(part is not other for other in done)]
     reports = tuple(
-        ConjunctReport(sql=part.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="choice of directories")
+        ConjunctReport(sql=part.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="partition pruning")
         for part in done
     )
     return replace(
@@ -140,7 +140,7 @@ def _answered(
     )
 
 
-def _is_about(part: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> bool:
+def _has_only_columns(part: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> bool:
     columns = list(part.find_all(exp.Column))
     return (
         bool(columns)
@@ -151,19 +151,19 @@ def _is_about(part: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> 
 
 
 def in_directories(request: ScanRequest, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """The files that lie in directories which the predicate leaves."""
+    """Return the files in the remaining directories."""
     if request.directories is None:
         return tuple(files)
     return tuple(file for file in files if place_of(file.uri) in request.directories.values)
 
 
 def place_of(uri: str) -> str:
-    """The directory of a file, as a key."""
+    """Return the directory of a file, as a key."""
     return location(decoded(uri)).rpartition("/")[0]
 
 
 def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:
-    """Select items by name for the partition columns asked for: partition k of the frame is of the file `uris[k]`."""
+    """Return select items of the requested partition columns. Partition k of the DataFrame reads the file `uris[k]`."""
     found = request.directories
     if found is None:
         return {}
@@ -176,7 +176,7 @@ def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str
 
 
 def _chosen(values: Sequence[str], ddl: str) -> str:
-    """SQL for the value of the partition at hand, each value written once."""
+    """Return SQL for the value of the current partition, with each distinct value once."""
     once = list(dict.fromkeys(values)) or [f"CAST(NULL AS {ddl})"]
     places = ", ".join(str(once.index(value)) for value in values)
     place = "0" if len(once) == 1 else f"get(array({places}), spark_partition_id())"
@@ -184,7 +184,7 @@ def _chosen(values: Sequence[str], ddl: str) -> str:
 
 
 def _listed(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
-    """The directories that Spark would read with what the JVM prints for their values, None for null."""
+    """Yield the directories that Spark would read, with their values as the JVM prints them, None for NULL."""
     schema = leaf.relation().partitionSchema()
     partitions = leaf.selectedPartitions().filePartitionIterator()
     while partitions.hasNext():
@@ -197,10 +197,10 @@ def _listed(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
 
 
 def _written(field: t.StructField) -> _Written | None:
-    """How a value of a column is written in SQL; None for types that Spark does not infer from names of directories."""
+    """Return the converter of a column's values, None for types that Spark does not infer from directory names."""
     kind, ddl = field.dataType, field.dataType.simpleString()
     if field.metadata:
-        # A declared length, to which Spark pads.
+        # A declared length: Spark pads the value.
         return None
     match kind:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType() | t.DecimalType() | t.DoubleType():

@@ -92,7 +92,7 @@ def test_directories_are_left_out_and_told(spark: SparkSession, places: dict[str
     report = result.report()["t"]
     assert (report.reader, report.files_total, report.files_read) == ("pushdown", 4, 4)
     chosen, searched = report.conjuncts
-    assert (chosen.sql, chosen.exactness, chosen.pushed_as) == ("k = 1", Exactness.EXACT, "choice of directories")
+    assert (chosen.sql, chosen.exactness, chosen.pushed_as) == ("k = 1", Exactness.EXACT, "partition pruning")
     assert searched.sql == "a = 13"
     assert searched.pushed_as
 
@@ -120,7 +120,7 @@ def test_odd_types_of_directories_are_left_to_spark(spark: SparkSession, places:
     session.add_source("t", path=places["json"], format="json", schema=f"{DECLARED}, k FLOAT", reader="pushdown")
     result = session.scan("t", where="a = 13")
     assert result.run(lambda frame: frame.count()) == 1
-    assert result.report()["t"].reason == "directories hold values of type float"
+    assert result.report()["t"].reason == "partition columns of type float"
 
 
 def test_a_directory_may_have_an_output_name(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Spark's own readers: any format, with Spark's filter pushdown on or off."""
+"""Scans by Spark's own readers, for any format, with Spark's filter pushdown on or off."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
-_LONGEST_ASKED = 10_000
-"""Characters of a conjunct that Spark's planner is asked about: thousands of values take it a third of a second."""
-_MOST_ASKED = 32
-"""Conjuncts that it is asked about: each takes some milliseconds."""
+_MAX_PLANNED_LENGTH = 10_000
+"""Maximum length of a conjunct that Spark plans for the report, in characters."""
+_MAX_PLANNED_CONJUNCTS = 32
+"""Maximum number of conjuncts that Spark plans for the report. Each takes some milliseconds."""
 _MANY_CONSTANTS = 500
-"""Constants of a predicate from which on Spark's filter behind the reader is the faster: the readers that build row by
-row compare them one by one for each row, the filter looks values up. TPC-H's lineitem, 16 columns."""
+"""Number of constants from which Spark's filter operator is faster than the reader. Row-based readers compare each row
+with every constant, and the operator uses a hash set."""
 _FILTERS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
     SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",
@@ -32,14 +32,14 @@ _FILTERS = {
     SourceFormat.ORC: "spark.sql.orc.filterPushdown",
     SourceFormat.PARQUET: "spark.sql.parquet.filterPushdown",
 }
-"""What switches filters in Spark's readers."""
+"""Settings that switch filter pushdown in Spark's readers."""
 _ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
-"""Formats whose readers apply the filters to each row."""
-_DECIDES = "as it decides"
+"""Formats whose readers evaluate filters for each row."""
+_UNPLANNED = "not planned for the report"
 
 
 class NativeScan(Scan):
-    """A scan by Spark's reader. The reason says why it was taken."""
+    """A scan by Spark's reader. `reason` is why it takes the scan."""
 
     is_native = True
 
@@ -50,24 +50,24 @@ class NativeScan(Scan):
 
     @property
     def counts_bytes_in_spark(self) -> bool:
-        """Not of ORC files: Spark leaves out what they read by vectored reads, which is nearly all."""
+        """Whether Spark's metrics have the bytes. They omit vectored reads, which are nearly all reads of ORC files."""
         return self._request.source.format is not SourceFormat.ORC
 
     @property
     def session_conf(self) -> Mapping[str, str]:
-        """What keeps Spark's reader from filtering, where it should not."""
+        """The setting that switches filter pushdown off, if it must be off."""
         return {} if self._unfiltered is None else {_FILTERS[self._request.source.format]: "false"}
 
     @cached_property
     def _unfiltered(self) -> str | None:
-        """Why Spark's reader should not filter, None where it may."""
+        """Why filter pushdown must be off in Spark's reader, None if it may be on."""
         source, predicate = self._request.source, self._request.predicate
         if source.format not in _FILTERS:
             return None
         if not source.filter_pushdown:
             return "turned off"
         if self._request.malformed is not None:
-            return "every line is parsed, since malformed ones are counted"
+            return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK:
             return None
         if reason := undivided(self._request.where):
@@ -76,17 +76,17 @@ class NativeScan(Scan):
             return None
         if sum(1 for _ in predicate.find_all(exp.Literal)) < _MANY_CONSTANTS:
             return None
-        return "Spark's filter looks many constants up faster than its reader compares them"
+        return "Spark's filter operator is faster for many constants"
 
     def _spares_failures(self) -> bool:
-        """Whether values that fail a scan may stand in rows that filters in the reader leave out."""
+        """Return whether filters in the reader may hide values that fail the scan."""
         options, spark = self._request.source.options, self._request.native.sparkSession
         if self._request.source.format is not SourceFormat.AVRO:
             return options.get("mode", "").upper() == "FAILFAST"
         return rebase_mode(spark, options) == "EXCEPTION"
 
     def frame(self) -> DataFrame:
-        """Spark's frame, with the implicit columns asked for computed from file metadata."""
+        """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""
         request = self._request
         if request.fill is None:
             return request.native
@@ -94,7 +94,7 @@ class NativeScan(Scan):
         return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
 
     def report(self) -> SourceReport:
-        """The plan: what Spark's planner says it pushed. Executed figures are added from Spark's task metrics."""
+        """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
         malformed = self._request.malformed
         if malformed is None:
             return self._planned
@@ -102,7 +102,7 @@ class NativeScan(Scan):
 
     @cached_property
     def _planned(self) -> SourceReport:
-        """Worked out once: asking Spark's planner about every conjunct takes tens of milliseconds."""
+        """The plan, computed once because Spark plans every conjunct."""
         request = self._request
         files = input_files(request.native, LOCAL)
         return SourceReport(
@@ -122,24 +122,24 @@ class NativeScan(Scan):
         if request.predicate is None:
             return (self._conjunct(request.where),)
         parts = enumerate(part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
-        return tuple(self._conjunct(sql, is_asked=number < _MOST_ASKED) for number, sql in parts)
+        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in parts)
 
-    def _conjunct(self, sql: str, *, is_asked: bool = True) -> ConjunctReport:
+    def _conjunct(self, sql: str, *, is_planned: bool = True) -> ConjunctReport:
         if self._unfiltered is not None:
             return unsupported(sql, self._unfiltered)
-        pushed = self._pushed(sql) if is_asked else _DECIDES
+        pushed = self._pushed(sql) if is_planned else _UNPLANNED
         if not pushed:
             return unsupported(sql, "Spark does not push it into this format")
         return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
 
     def _pushed(self, sql: str) -> str:
-        """What Spark's planner pushes for one conjunct alone; null checks that it adds by itself do not count."""
-        if len(sql) > _LONGEST_ASKED:
-            return _DECIDES
+        """Return the filters that Spark pushes for one conjunct, without null checks that Spark adds by itself."""
+        if len(sql) > _MAX_PLANNED_LENGTH:
+            return _UNPLANNED
         try:
             plan = self.frame().where(sql)._jdf.queryExecution().executedPlan().toString()
         except PySparkException:
-            # A constant that ANSI mode refuses to evaluate: the query itself will say so.
+            # A constant that fails in ANSI mode. The query itself raises the error.
             return ""
         for line in str(plan).splitlines():
             _, found, rest = line.partition("PushedFilters: [")
