@@ -1,20 +1,20 @@
 # One image for every service: Airflow's environment in /opt/airflow, Spark's in /opt/spark, this project in /opt/project.
-# The two cannot be one: Airflow's Spark provider installs pyspark-client, which overwrites files of pyspark.
+# They are separate, because Airflow's Spark provider installs pyspark-client, which overwrites files of pyspark.
 FROM python:3.11.13-slim-bookworm
 
-# Slim images leave out the directory of manual pages, in which Java's package makes links.
+# Java's package creates links in the directory of manual pages, which slim images lack.
 RUN mkdir --parents /usr/share/man/man1 \
     && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
 
-# A fixed number, so that volumes belong to the same user in every container.
+# A fixed user id, so that volumes belong to the same user in every container.
 RUN useradd --create-home --uid 50000 pushdown \
     && install --directory --owner pushdown /data /events /opt/airflow-home /opt/airflow-home/logs
 
 WORKDIR /opt/project
 
-# Requirements alone first: a change of the code leaves the layers with the environments as they are.
+# Requirements first, so that a change of the code does not rebuild the layers with the environments.
 COPY requirements requirements
 COPY spark_jobs/pushdown_spark/requirements.txt spark-requirements.txt
 RUN python -m venv /opt/airflow && python -m venv /opt/spark

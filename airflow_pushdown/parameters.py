@@ -1,4 +1,7 @@
-"""The one table from operator parameter to Spark key; signature, documentation and tests follow it."""
+"""The parameter table: every operator parameter with its type, default, documentation and Spark keys.
+
+Tests compare the signatures, the docstrings and the generated pages of the operators with this table.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ FILES = (SCAN, LAZY_ORC)
 OPERATORS = (*FILES, REMOTE, JOIN)
 
 SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
-"""Operators whose sources all have one format."""
+"""The source format of operators that have only one."""
 
 DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
 DEFAULT_DP_THRESHOLD = JoinOptions().dp_threshold
@@ -23,23 +26,23 @@ DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
 
 
 class ParameterConflictError(ValueError):
-    """A `conf` entry contradicts a parameter that was given explicitly, or a setting the jobs cannot do without."""
+    """A `conf` entry contradicts an explicit parameter or a setting that every job needs."""
 
 
 class UnsafeSettingError(ValueError):
-    """A setting with which Spark would return wrong rows."""
+    """A setting that makes Spark return wrong rows."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """One operator parameter.
 
-    `default` is what holds when nothing is given; None for a mapped parameter leaves its keys alone. `keys` are the
-    Spark keys it sets for every format, `format_keys` those it sets for one source format only; `texts` says what
-    switches a key off and on that is no plain boolean. `replaced_keys` are keys that it stands for and never sets.
-    `secret` marks a parameter that leads to credentials, which travel in a private file. `attribute` is the operator's
-    attribute where it cannot have the parameter's name. `renderer` is how the web page of a task shows the rendered
-    value.
+    `default` is the effective default. A mapped parameter with the default None sets no key. `keys` are the Spark keys
+    that the parameter sets for every format, `format_keys` those that it sets for one source format only.
+    `switch_values` maps a key that is not boolean to its values for False and True. `replaced_keys` are keys that the
+    parameter replaces and never sets. `secret` marks a parameter that refers to credentials. `attribute` is the
+    operator's attribute if it cannot have the parameter's name. `renderer` is the renderer of the templated value in
+    Airflow's web pages.
     """
 
     name: str
@@ -49,7 +52,7 @@ class Parameter:
     operators: tuple[str, ...] = OPERATORS
     keys: tuple[str, ...] = ()
     format_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    switch_values: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     replaced_keys: tuple[str, ...] = ()
     required: bool = False
     templated: bool = True
@@ -59,7 +62,7 @@ class Parameter:
 
     @property
     def field(self) -> str:
-        """Name of the operator's attribute, which is also its name as a template field."""
+        """The operator's attribute, which is also the name of the template field."""
         return self.attribute or self.name
 
     @property
@@ -69,18 +72,21 @@ class Parameter:
 
     @property
     def signature_default(self) -> object:
-        """Default in the operator's signature: None for mapped parameters, so that "not given" can be told apart."""
+        """The default in the operator's signature. It is None for mapped parameters, to recognize explicit values."""
         return None if self.mapped else self.default
 
-    def text_for(self, key: str, given: object) -> str | None:
-        """What `key` is set to when the parameter is `given`, None meaning that it is not given, or not set."""
+    def value_for(self, key: str, given: object) -> str | None:
+        """Return the value of `key` for the given parameter value, or None if the key is not set.
+
+        A given value of None means that the parameter was not given.
+        """
         value = self.default if given is None else given
-        if key in self.texts:
-            return self.texts[key][bool(value)]
-        return serialise(value)
+        if key in self.switch_values:
+            return self.switch_values[key][bool(value)]
+        return serialize(value)
 
     def spark_keys(self, source_format: str | None = None) -> tuple[str, ...]:
-        """Spark keys set for a source of `source_format`, or for any source when it is None."""
+        """Return the Spark keys that are set for a source format, or for any format if it is None."""
         if source_format is not None:
             return self.keys + self.format_keys.get(source_format, ())
         return self.keys + tuple(key for keys in self.format_keys.values() for key in keys)
@@ -88,7 +94,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class FixedSetting:
-    """A Spark key that is set for every job whatever the parameters say."""
+    """A Spark key that is set for every job, independent of the parameters."""
 
     key: str
     value: str
@@ -97,9 +103,9 @@ class FixedSetting:
 
 @dataclass(frozen=True)
 class UnsafeSetting:
-    """A Hadoop key that must not be `value` where files of `source_format` are read.
+    """A Hadoop key that must not have `value` if files of `source_format` are read.
 
-    It may come as a reader option under its own name, or as a `conf` entry behind `spark.hadoop.`.
+    Users can set it as a reader option with its own name, or as a `conf` entry with the prefix `spark.hadoop.`.
     """
 
     hadoop_key: str
@@ -109,7 +115,7 @@ class UnsafeSetting:
 
     @property
     def key(self) -> str:
-        """The key as `conf` spells it."""
+        """The key of the `conf` entry."""
         return f"spark.hadoop.{self.hadoop_key}"
 
 
@@ -118,8 +124,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "source_conn_id",
         "str",
         None,
-        "Airflow connection of type postgres, mysql or sqlite to the database, with its usual extras; it reaches the "
-        "job in a private file.",
+        "Airflow connection of type postgres, mysql or sqlite, with the usual extras. The credentials reach the job "
+        "in a private file.",
         operators=(REMOTE,),
         required=True,
         secret=True,
@@ -128,9 +134,10 @@ PARAMETERS: tuple[Parameter, ...] = (
         "sources",
         "dict[str, dict[str, object]]",
         None,
-        "Sources by the names that the query has for them; of each `path`, `format`, and as wanted `schema`, "
-        "`options`, `reader`, `filter_pushdown` and `orc`; of a remote table `source_conn_id`, `table` or `query`, and "
-        "as wanted the other parameters of RemoteScanOperator that say how it is read.",
+        "Sources by the names that the query uses. A file source has `path` and `format`, and optionally `schema`, "
+        "`options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`, `max_malformed`, "
+        "`implicit_names` and `implicit_columns`. A database source has `source_conn_id` and `table` or `query`, and "
+        "optionally the read parameters of RemoteScanOperator.",
         operators=(JOIN,),
         required=True,
         renderer="json",
@@ -148,37 +155,37 @@ PARAMETERS: tuple[Parameter, ...] = (
         "join_reorder",
         "bool",
         True,
-        "Whether inner joins are run in the order that is cheapest by what is known of the sources, and small "
-        "relations are broadcast.",
+        "Whether to reorder inner joins by estimated cost and to broadcast small relations.",
         operators=(JOIN,),
     ),
     Parameter(
         "join_reorder_dp_threshold",
         "int",
         DEFAULT_DP_THRESHOLD,
-        "Up to how many relations all orders are compared; beyond, one is built step by step.",
+        "Maximum number of relations for exhaustive enumeration of join orders. Larger joins use a greedy search.",
         operators=(JOIN,),
     ),
     Parameter(
         "join_reorder_min_bytes",
         "int | None",
         None,
-        "Sources with fewer bytes altogether are joined as written, 0 for none; if not given, those are where looking "
-        "for an order would take more than a twentieth of the query's time by estimate.",
+        "Minimum total size of the sources in bytes for join reordering. 0 always reorders if that is cheaper. By "
+        "default, joins keep the written order if collecting statistics would take more than a twentieth of the "
+        "estimated query time.",
         operators=(JOIN,),
     ),
     Parameter(
         "star_schema_detection",
         "bool",
         False,
-        "Whether a table of facts and its dimensions are recognised and joined before everything else.",
+        "Whether to detect a fact table and its dimensions and to join them first.",
         operators=(JOIN,),
     ),
     Parameter(
         "path",
         "str | list[str]",
         None,
-        "Files, directories or globs to scan, local or on an object store.",
+        "Files, directories or globs to scan, on a local file system or an object store.",
         required=True,
         renderer="json",
         operators=FILES,
@@ -195,7 +202,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "schema",
         "str | None",
         None,
-        "Schema of the files as Spark DDL; without it Spark infers one.",
+        "Schema of the files as Spark DDL. By default, the schema is inferred from the files.",
         renderer="sql",
         operators=FILES,
     ),
@@ -203,7 +210,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "options",
         "dict[str, object] | None",
         None,
-        "Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).",
+        "Reader options with Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).",
         renderer="json",
         operators=FILES,
     ),
@@ -212,8 +219,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "list[str] | None",
         None,
         "Columns to return: names, struct members (a.b, a(b, c)), array elements (a[0]), map entries (a['k']), `*`, "
-        "and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN, each with "
-        "`AS name` if wanted; without it all columns of the schema.",
+        "and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN. Each may have an "
+        "alias (`AS name`). By default, all columns of the schema.",
         renderer="json",
         operators=FILES,
     ),
@@ -221,7 +228,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "where",
         "str | None",
         None,
-        "Predicate in Spark SQL; only rows it keeps are returned.",
+        "Predicate in Spark SQL. The scan returns the rows for which it is true.",
         renderer="sql",
         operators=(*FILES, REMOTE),
     ),
@@ -229,14 +236,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         "limit",
         "int | None",
         None,
-        "Return at most this many rows and stop reading once they are found.",
+        "Maximum number of rows. The scan stops when it has enough rows.",
         operators=(*FILES, REMOTE),
     ),
     Parameter(
         "filter_pushdown",
         "bool | None",
         True,
-        "Whether the predicate reaches the files before rows are built, in Spark's readers and in ours.",
+        "Whether the reader evaluates the predicate before it builds rows. Applies to Spark's readers and to the "
+        "pushdown readers.",
         format_keys={
             "json": ("spark.sql.json.filterPushdown.enabled",),
             "csv": ("spark.sql.csv.filterPushdown.enabled",),
@@ -250,38 +258,39 @@ PARAMETERS: tuple[Parameter, ...] = (
         "reader",
         "str",
         "auto",
-        "Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.",
+        "Reader to use: `spark` for Spark's own reader, `pushdown` for the pushdown reader, `auto` to choose by "
+        "estimated cost.",
         operators=FILES,
     ),
     Parameter(
         "on_schema_conflict",
         "str",
         "error",
-        "What to do where files hold a column in types that no type holds without loss: `error`, `widen` as far as "
-        "Spark's coercion goes, or `null` for the files whose type fewer files have.",
+        "Action if two files have types for one column that no common type holds without loss. `error` fails. `widen`"
+        " applies Spark's type coercion. `null` keeps the type of the most files and returns NULL for the others.",
         operators=FILES,
     ),
     Parameter(
         "on_missing_column",
         "str",
         "null",
-        "What a column is in a file that lacks it though the schema or another file has it: `null`, or an `error`.",
+        "Action if a file lacks a column that the schema or another file has: `null` returns NULL, `error` fails.",
         operators=FILES,
     ),
     Parameter(
         "max_malformed",
         "int | None",
         None,
-        "How many malformed lines of JSON or CSV the task may meet before it fails; every line is then parsed by "
-        "Spark's reader, and the report has their number.",
+        "Maximum number of malformed JSON or CSV lines before the task fails. Spark's reader then parses every line, "
+        "and the report shows the number of malformed lines.",
         operators=(SCAN,),
     ),
     Parameter(
         "implicit_names",
         "dict[str, str] | None",
         None,
-        "Other names for implicit columns, by their own: filename, filepath, fqn, suffix, modified, size, and `dir` "
-        "for the prefix of the directories.",
+        "New names of implicit columns, by their original names: filename, filepath, fqn, suffix, modified, size, and"
+        " `dir` for the prefix of the directory columns.",
         operators=FILES,
         renderer="json",
     ),
@@ -289,7 +298,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "implicit_columns",
         "list[str] | None",
         None,
-        "Further implicit columns: import paths `package.module:Class` of classes derived from `ImplicitColumns`.",
+        "Additional implicit columns, as import paths `package.module:Class` of subclasses of `ImplicitColumns`.",
         operators=FILES,
         renderer="json",
     ),
@@ -297,8 +306,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "sarg_to_filter",
         "bool | None",
         None,
-        "Whether Spark's ORC reader filters rows before it reads the other columns, as ours always does; without it "
-        "reader `auto` decides.",
+        "Whether Spark's ORC reader filters rows before it reads the other columns. The pushdown reader always does. "
+        "By default, reader `auto` decides.",
         operators=(LAZY_ORC,),
         keys=("spark.hadoop.orc.sarg.to.filter",),
     ),
@@ -306,8 +315,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "use_selected",
         "bool",
         False,
-        "Whether the rows that the filter selects are taken as they are where it is exact, with no second look by "
-        "Spark; needs reader `pushdown`.",
+        "Whether Spark skips its own evaluation of an exact filter. Needs reader `pushdown`.",
         operators=(LAZY_ORC,),
         replaced_keys=("spark.hadoop.orc.filter.use.selected",),
     ),
@@ -315,29 +323,31 @@ PARAMETERS: tuple[Parameter, ...] = (
         "partial_reads",
         "int | str",
         "auto",
-        "How many separate reads of the other columns a stripe may have before one read to its end, 0 for one read "
-        "from the first match on; `auto` decides by the gaps between matches. Our reader only.",
+        "Maximum number of separate reads of the other columns in a stripe, after which one read continues to its "
+        "end. 0 means one read from the first match on. `auto` decides by the gaps between matches. Pushdown reader "
+        "only.",
         operators=(LAZY_ORC,),
     ),
     Parameter(
         "min_seek_size",
         "int",
         DEFAULT_MIN_SEEK_SIZE,
-        "Gaps of up to this many bytes between two reads are read too, since a seek costs more. Our reader only.",
+        "Gaps of up to this many bytes between two reads are read, because a seek costs more. Pushdown reader only.",
         operators=(LAZY_ORC,),
     ),
     Parameter(
         "table",
         "str | None",
         None,
-        "The table to read, `schema.table` or `table`; parts with dots stand in double quotes. Give this or `query`.",
+        "Table to read, as `schema.table` or `table`. Quote parts with dots in double quotes. Give either `table` or "
+        "`query`.",
         operators=(REMOTE,),
     ),
     Parameter(
         "query",
         "str | None",
         None,
-        "A query in the database's own SQL to read in place of a table.",
+        "Query to read instead of a table, in the SQL of the database.",
         operators=(REMOTE,),
         renderer="sql",
     ),
@@ -345,7 +355,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "columns",
         "list[str] | None",
         None,
-        "Columns to return, each with `AS name` if wanted, `*` for all; without it all columns of the table.",
+        "Columns to return, each with an optional alias (`AS name`), or `*` for all. By default, all columns of the "
+        "table.",
         renderer="json",
         operators=(REMOTE,),
     ),
@@ -353,133 +364,135 @@ PARAMETERS: tuple[Parameter, ...] = (
         "filter_pushdown",
         "bool",
         True,
-        "Whether the database gets the part of the predicate that means the same there; else Spark alone filters.",
+        "Whether the database evaluates the conjuncts that have identical semantics there. Otherwise only Spark "
+        "filters.",
         operators=(REMOTE,),
     ),
     Parameter(
         "partition_column",
         "str | None",
         None,
-        "Number or date by whose ranges the table is read in partitions; without it PostgreSQL's tables are cut by "
-        "pages and others read in one piece.",
+        "Numeric or date column whose value ranges divide the table into partitions. By default, PostgreSQL tables "
+        "are divided by pages and other tables are read in one partition.",
         operators=(REMOTE,),
     ),
     Parameter(
         "num_partitions",
         "int | None",
         None,
-        "How many partitions, each a connection; without it the size of the answer decides.",
+        "Number of partitions, each with its own connection. By default, the planner estimates it from the size of "
+        "the result.",
         operators=(REMOTE,),
     ),
     Parameter(
         "lower_bound",
         "int | str | None",
         None,
-        "From where on the ranges of `partition_column` are cut; without it the database's statistics or its smallest "
-        "value tell. No row is left out.",
+        "Start of the value ranges of `partition_column`. By default, it comes from the database's statistics or the "
+        "smallest value. Rows outside the bounds are still read.",
         operators=(REMOTE,),
     ),
     Parameter(
         "upper_bound",
         "int | str | None",
         None,
-        "Up to where the ranges of `partition_column` are cut, like `lower_bound`.",
+        "End of the value ranges of `partition_column`, like `lower_bound`.",
         operators=(REMOTE,),
     ),
     Parameter(
         "consistent",
         "bool",
         True,
-        "Whether all partitions see the table at one moment: through an exported snapshot in PostgreSQL, elsewhere by "
-        "reading it in one piece.",
+        "Whether all partitions read the same snapshot of the table. PostgreSQL exports a snapshot. Other databases "
+        "read the table in one partition.",
         operators=(REMOTE,),
     ),
     Parameter(
         "transport",
         "str",
         "auto",
-        "What carries the rows: `jdbc`, Spark's own source with the driver's jar on its class path, `arrow`, Python "
-        "workers without a jar, or `auto`, the faster of them that is possible.",
+        "Transport of the rows: `jdbc` for Spark's JDBC source, which needs the driver's jar on the class path, "
+        "`arrow` for Python workers without a jar, or `auto` for the faster one that is available.",
         operators=(REMOTE,),
     ),
     Parameter(
         "fetch_size",
         "int",
         DEFAULT_FETCH_SIZE,
-        "Rows that a connection holds at a time.",
+        "Number of rows that a connection fetches at a time.",
         operators=(REMOTE,),
     ),
     Parameter(
         "statement_timeout",
         "float | None",
         None,
-        "Seconds after which a statement is ended and the task fails.",
+        "Seconds after which the database statement is canceled and the task fails.",
         operators=(REMOTE,),
     ),
     Parameter(
         "wide_numbers",
         "str",
         "error",
-        "What numbers become that may have more than 38 digits: an `error` where one has, or `text`.",
+        "Action for numeric columns that may have more than 38 digits: `error` fails on the first number that does "
+        "not fit, `text` returns strings.",
         operators=(REMOTE,),
     ),
     Parameter(
         "zero_dates_as_null",
         "bool",
         False,
-        "Whether dates that only MySQL has (2024-00-00) are NULL; else they are an error.",
+        "Whether MySQL's zero dates (2024-00-00) become NULL. By default, they are an error.",
         operators=(REMOTE,),
     ),
     Parameter(
         "output",
         "str | None",
         None,
-        "Where to write the rows; without it they are only counted.",
+        "Directory for the rows. Without it, the rows are only counted.",
         attribute="output_path",
     ),
-    Parameter("output_format", "str", "parquet", "Format to write: parquet, orc, avro, json, csv, text or xml."),
+    Parameter("output_format", "str", "parquet", "Format of the output: parquet, orc, avro, json, csv, text or xml."),
     Parameter(
         "output_mode",
         "str",
         "errorifexists",
-        "What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the partitions that "
-        "the run produces, `append` adds to it; `ignore` and `errorifexists` leave it.",
+        "Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the partitions that "
+        "the run writes, `append` adds files, `ignore` writes nothing, `errorifexists` fails.",
     ),
     Parameter(
         "output_options",
         "dict[str, object] | None",
         None,
-        "Writer options under Spark's names (compression and so on).",
+        "Writer options with Spark's names (compression and so on).",
         renderer="json",
     ),
-    Parameter(
-        "partition_by", "list[str] | None", None, "Columns that become directories of the output.", renderer="json"
-    ),
+    Parameter("partition_by", "list[str] | None", None, "Partition columns of the output.", renderer="json"),
     Parameter(
         "checks",
         "dict[str, object] | None",
         None,
-        "What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and "
-        "`unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the "
-        "output as it was.",
+        "Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and `unique` "
+        "(columns, or lists of columns that form a key). If a check fails, the task fails and the output stays as it "
+        "was.",
         renderer="json",
     ),
     Parameter(
         "nested_pruning",
         "bool | None",
         True,
-        "Whether only the struct members that are asked for are read, and predicates on them are pushed.",
+        "Whether to read only the required struct members and to push predicates on struct members.",
         keys=(
             "spark.sql.optimizer.nestedSchemaPruning.enabled",
             "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources",
         ),
-        texts={"spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": ("", "parquet,orc")},
+        switch_values={"spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": ("", "parquet,orc")},
     ),
     Parameter(
         "source_conn_id",
         "str | None",
         None,
-        "Airflow connection of type aws with credentials for the object store; they reach the job in a private file.",
+        "Airflow connection of type aws with the credentials of the object store. They reach the job in a private "
+        "file.",
         operators=(*FILES, JOIN),
         secret=True,
     ),
@@ -487,35 +500,37 @@ PARAMETERS: tuple[Parameter, ...] = (
         "spark_home",
         "str | None",
         None,
-        "Spark installation whose bin/spark-submit starts the job; else it is looked for beside spark_python, in "
-        "SPARK_HOME and on PATH.",
+        "Spark installation whose bin/spark-submit starts the job. By default, it is located next to spark_python, "
+        "then in SPARK_HOME, then on PATH.",
     ),
     Parameter(
         "spark_python",
         "str | None",
         None,
-        "Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the worker.",
+        "Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of "
+        "the worker.",
     ),
     Parameter(
         "exchange_dir",
         "str | None",
         None,
-        "Directory for the job's description and result that worker and driver both see, for deploy mode cluster.",
+        "Directory that both the worker and the driver can access, for the job spec and the result in deploy mode "
+        "cluster.",
     ),
     Parameter(
         "class_archives",
         "str | None",
         None,
-        "Directory on the worker for archives of Spark's classes, with which jobs start a third sooner; the first "
-        "task makes one, in up to a minute. Else AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker; not for deploy mode "
+        "Directory on the worker for class data sharing archives, which shorten the start of Spark's JVM. The first "
+        "task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for deploy mode "
         "cluster.",
     ),
     Parameter(
         "assets",
         "bool",
         False,
-        "Whether the files that are read become inlets of the task and the output an outlet, whose asset events tell "
-        "rows and bytes; not for mapped tasks.",
+        "Whether the source files become inlets of the task and the output an outlet. The asset events contain rows "
+        "and bytes. Not for mapped tasks.",
         templated=False,
     ),
     Parameter("name", "str", "{{ ti.dag_id }}.{{ ti.task_id }}", "Name of the Spark application."),
@@ -525,7 +540,7 @@ FIXED_SETTINGS: tuple[FixedSetting, ...] = (
     FixedSetting(
         "spark.sql.python.filterPushdown.enabled",
         "true",
-        "with it off, Spark refuses our Python data sources, which take filters",
+        "Spark rejects Python data sources with filter pushdown if it is off",
     ),
 )
 
@@ -533,31 +548,32 @@ SPARK_USES_SELECTED = UnsafeSetting(
     "orc.filter.use.selected",
     "true",
     "orc",
-    "measured on Spark 4.3.0: with orc.filter.use.selected Spark's ORC reader returns no rows at all",
+    "with orc.filter.use.selected, the ORC reader of Spark 4.3.0 returns no rows",
 )
 UNSAFE_SETTINGS: tuple[UnsafeSetting, ...] = (SPARK_USES_SELECTED,)
 
 SUBMIT_DEFAULTS: Mapping[str, str] = {"spark.log.level": "WARN"}
-"""Given to spark-submit unless `conf` has the key: at INFO the report drowns in Spark's own lines."""
+"""Defaults for spark-submit that `conf` may change. At INFO, Spark's own lines hide the report."""
 
 
-def rows_for(operator: str) -> tuple[Parameter, ...]:
-    """The rows of one operator, in the order of the table."""
-    return tuple(row for row in PARAMETERS if operator in row.operators)
+def parameters_of(operator: str) -> tuple[Parameter, ...]:
+    """Return the parameters of one operator, in the order of the table."""
+    return tuple(parameter for parameter in PARAMETERS if operator in parameter.operators)
 
 
 def template_fields_for(operator: str) -> tuple[str, ...]:
-    """Attributes of `operator` that the table says are templated."""
-    return tuple(row.field for row in rows_for(operator) if row.templated)
+    """Return the templated attributes of an operator."""
+    return tuple(parameter.field for parameter in parameters_of(operator) if parameter.templated)
 
 
 def renderers_for(operator: str) -> dict[str, str]:
-    """How rendered fields of `operator` are shown, by attribute."""
-    return {row.field: row.renderer for row in rows_for(operator) if row.templated and row.renderer}
+    """Return the renderers of an operator's templated attributes."""
+    renderers = ((parameter.field, parameter.renderer) for parameter in parameters_of(operator) if parameter.templated)
+    return {name: renderer for name, renderer in renderers if renderer}
 
 
-def serialise(value: object) -> str | None:
-    """`value` as Spark wants it: booleans in lower case, everything else as text, None stays None."""
+def serialize(value: object) -> str | None:
+    """Return a value as a string for Spark, with booleans in lower case. None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -565,76 +581,76 @@ def serialise(value: object) -> str | None:
     return str(value)
 
 
-def serialise_all(values: Mapping[str, object] | None) -> dict[str, str]:
-    """Every entry of `values` as Spark wants it; entries that are None are dropped."""
-    texts = ((str(key), serialise(value)) for key, value in (values or {}).items())
-    return {key: text for key, text in texts if text is not None}
+def serialize_all(values: Mapping[str, object] | None) -> dict[str, str]:
+    """Return the entries as strings for Spark, without those that are None."""
+    entries = ((str(key), serialize(value)) for key, value in (values or {}).items())
+    return {key: value for key, value in entries if value is not None}
 
 
 def session_conf(
     operator: str, given: Mapping[str, object], conf: Mapping[str, str], source_formats: frozenset[str]
 ) -> dict[str, str]:
-    """Spark keys that the job sets on its session.
+    """Return the Spark settings of the job's session.
 
-    `given` holds the values of mapped parameters by name, None where not given; `conf` the user's own entries. An entry
-    that agrees with the parameter, or meets one that was not given, stays as it is. Raises `ParameterConflictError`,
-    naming parameter and key, where an entry contradicts a parameter that was given, or a fixed setting.
+    `given` maps mapped parameters to their values, or None if they were not given. `conf` has the user's own entries,
+    which win over defaults. Raises `ParameterConflictError` with parameter and key if an entry contradicts an explicit
+    parameter or a fixed setting.
     """
-    result: dict[str, str] = {}
-    for row in rows_for(operator):
-        for key in _keys_for_formats(row, source_formats):
-            value = _resolve(row, given.get(row.name), key, conf)
+    settings: dict[str, str] = {}
+    for parameter in parameters_of(operator):
+        for key in _keys_for_formats(parameter, source_formats):
+            value = _resolve(parameter, given.get(parameter.name), key, conf)
             if value is not None:
-                result[key] = value
-        for key in row.replaced_keys:
-            _resolve(row, given.get(row.name), key, conf)
+                settings[key] = value
+        for key in parameter.replaced_keys:
+            _resolve(parameter, given.get(parameter.name), key, conf)
     for setting in FIXED_SETTINGS:
-        if setting.key in conf and not _same(conf[setting.key], setting.value):
+        if setting.key in conf and not _is_same(conf[setting.key], setting.value):
             raise ParameterConflictError(
-                f"conf: {setting.key}={conf[setting.key]} cannot be honoured ({setting.reason}); drop it"
+                f"conf: {setting.key}={conf[setting.key]} is not possible ({setting.reason}); remove it"
             )
-        result[setting.key] = setting.value
-    return result
+        settings[setting.key] = setting.value
+    return settings
 
 
 def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str) -> None:
-    """Raise `UnsafeSettingError` if `conf` or the reader's `options` would make Spark's reader return wrong rows."""
+    """Raise `UnsafeSettingError` if `conf` or the reader's `options` make Spark's reader return wrong rows."""
     for setting in UNSAFE_SETTINGS:
-        said = {("conf", key): text for key, text in conf.items() if key == setting.key}
-        said |= {("options", key): text for key, text in options.items() if key.lower() == setting.hadoop_key}
-        for (place, key), text in said.items():
-            if source_format == setting.source_format and _same(text, setting.value):
-                raise UnsafeSettingError(f"{place}: {key}={text} is refused ({setting.reason}); drop it")
+        entries = [("conf", key, value) for key, value in conf.items() if key == setting.key]
+        entries += [("options", key, value) for key, value in options.items() if key.lower() == setting.hadoop_key]
+        for parameter, key, value in entries:
+            if source_format == setting.source_format and _is_same(value, setting.value):
+                raise UnsafeSettingError(f"{parameter}: {key}={value} is not allowed ({setting.reason}); remove it")
 
 
 def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool | None:
-    """What a mapped on/off parameter comes to for one source: given, else what `conf` says, else its default."""
-    row = next(row for row in PARAMETERS if row.name == name)
+    """Return the effective value of a mapped switch: the given value, else that of `conf`, else the default."""
+    parameter = next(parameter for parameter in PARAMETERS if parameter.name == name)
     if given is not None:
         return given
-    said = [conf[key] for key in row.spark_keys(source_format) if key in conf]
-    if said:
-        return all(_same(value, "true") for value in said)
-    return None if row.default is None else bool(row.default)
+    values = [conf[key] for key in parameter.spark_keys(source_format) if key in conf]
+    if values:
+        return all(_is_same(value, "true") for value in values)
+    return None if parameter.default is None else bool(parameter.default)
 
 
-def _keys_for_formats(row: Parameter, source_formats: frozenset[str]) -> tuple[str, ...]:
-    """Keys of `row` that matter for sources of these formats, each once."""
-    return tuple(dict.fromkeys(key for name in sorted(source_formats) for key in row.spark_keys(name)))
+def _keys_for_formats(parameter: Parameter, source_formats: frozenset[str]) -> tuple[str, ...]:
+    """Return the distinct keys of a parameter that apply to these source formats."""
+    return tuple(dict.fromkeys(key for name in sorted(source_formats) for key in parameter.spark_keys(name)))
 
 
-def _resolve(row: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str | None:
-    """The value of `key`: the parameter's if given and not contradicted, else the user's, else the default."""
-    wanted = row.text_for(key, given)
-    if key not in conf or (wanted is not None and _same(conf[key], wanted)):
-        return wanted
+def _resolve(parameter: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str | None:
+    """Return the value of a key: that of the explicit parameter, else that of `conf`, else the default."""
+    value = parameter.value_for(key, given)
+    if key not in conf or (value is not None and _is_same(conf[key], value)):
+        return value
     if given is not None:
         raise ParameterConflictError(
-            f"{row.name}={given} contradicts conf entry {key}={conf[key]}; give only one of them"
+            f"{parameter.name}={given} contradicts conf entry {key}={conf[key]}; give only one of them"
         )
     return conf[key]
 
 
-def _same(left: str, right: str) -> bool:
-    """Whether two conf values mean the same to Spark, which reads booleans in any case."""
+def _is_same(left: str, right: str) -> bool:
+    """Return whether Spark reads two values as the same one. It ignores the case of booleans."""
     return left.strip().lower() == right.strip().lower()

@@ -284,9 +284,9 @@ def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:
     """After every query: a run that is stopped keeps what it measured."""
     results.mkdir(parents=True, exist_ok=True)
     about = (
-        f"TPC-H lineitem, scale {scale}, written by Spark with its default codec; warmed up, then {rounds} interleaved "
-        f"rounds, medians of ratios within rounds (above 1: ours takes less); {os.cpu_count()} processors "
-        f"({platform.machine()}), Python {platform.python_version()}, load average at the end "
+        f"TPC-H lineitem, scale {scale}, written by Spark with its default codec. {rounds} interleaved rounds after a "
+        f"warm-up, medians of the ratios within rounds (above 1: the pushdown reader takes less). "
+        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average at the end "
         f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
     (results / f"avro-sf{scale}.md").write_text("\n".join(["# Avro scans", "", about, "", *_table(scale, raw)]) + "\n")

@@ -224,8 +224,8 @@ def main() -> None:
     for name in TABLES:
         session.add_source(name, path=str(data / f"{name}.parquet"), format="parquet", reader="spark")
     about = (
-        f"# Orders of joins\n\nTPC-H, scale {arguments.scale:g}, Parquet; rows are counted, nothing is timed. No join "
-        f"counts for more than {_MOST:,} rows.\n\n"
+        f"# Join orders: rows\n\nTPC-H, scale {arguments.scale:g}, Parquet. The rows of joins are counted, and no time "
+        f"is measured. A join counts for at most {_MOST:,} rows.\n\n"
     )
     arguments.results.mkdir(parents=True, exist_ok=True)
     found: list[Compared] = []

@@ -394,14 +394,14 @@ def main() -> None:
         print(lines[-1], flush=True)
         suffix = "" if arguments.workload == "tpch" else f"-{arguments.workload}"
         file = arguments.results / f"joins{suffix}-sf{arguments.scale:g}"
-        about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {_rounds_told(found)} interleaved rounds"
+        about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {_number_of_rounds(found)} interleaved rounds"
         _write(file, about, [*lines, "", summary(found, bench.analysing)], found)
     print(summary(found, bench.analysing))
     spark.stop()
 
 
-def _rounds_told(found: Sequence[Pair]) -> str:
-    """How many rounds queries had: one number, or from and to."""
+def _number_of_rounds(found: Sequence[Pair]) -> str:
+    """Return the number of rounds of the queries, or its range."""
     fewest, most = (pick(len(pair.ours) for pair in found) for pick in (min, max))
     return str(fewest) if fewest == most else f"{fewest} to {most}"
 
@@ -410,11 +410,11 @@ def _write(file: Path, about: str, lines: list[str], found: Sequence[Pair]) -> N
     """After every query: a run that is stopped keeps what it measured."""
     file.parent.mkdir(parents=True, exist_ok=True)
     about += (
-        f", medians of ratios within rounds (above 1: ours takes less), rows of the first; {os.cpu_count()} processors "
-        f"({platform.machine()}), Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}"
-        f"; {datetime.now(UTC):%Y-%m-%d}."
+        f", medians of the ratios within rounds (above 1: the optimizer takes less), rows of the first. "
+        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average at the end "
+        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
-    file.with_suffix(".md").write_text("\n".join(["# Join order", "", about, "", *lines]) + "\n")
+    file.with_suffix(".md").write_text("\n".join(["# Join orders", "", about, "", *lines]) + "\n")
     raw = [asdict(pair) for pair in found]
     for pair in raw:
         for run in (*pair["ours"], *pair["spark"], *pair["costed"]):

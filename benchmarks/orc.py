@@ -225,7 +225,7 @@ def main() -> None:
         lines.append(_line(query, measured))
         print(lines[-1], flush=True)
         about = f"TPC-H lineitem, scale {arguments.scale}, and a table of {arguments.wide_rows:,} rows and 120 columns"
-        about += f", zstd; {arguments.rounds} interleaved rounds"
+        about += f"; zstd. {arguments.rounds} interleaved rounds"
         _write(arguments.results / f"orc-sf{arguments.scale}", about, lines, raw)
     spark.stop()
 
@@ -235,9 +235,10 @@ def _write(file: Path, about: str, lines: list[str], raw: dict[str, object]) -> 
     file.parent.mkdir(parents=True, exist_ok=True)
     about += (
         f" after two that do not count, in a JVM that ran {WARM_UP} small queries of each kind "
-        f"and {SETTLE} of the same over 1,000 rows before, medians of ratios within rounds (above 1: ours takes less); "
-        f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, load average at the "
-        f"end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+        f"and {SETTLE} of the same kind over 1,000 rows before. Medians of the ratios within rounds (above 1: the "
+        f"pushdown reader takes less). {os.cpu_count()} cores ({platform.machine()}), "
+        f"Python {platform.python_version()}, load average at the end "
+        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
     file.with_suffix(".md").write_text("\n".join(["# ORC scans", "", about, "", *lines]) + "\n")
     file.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")

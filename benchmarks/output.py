@@ -155,8 +155,8 @@ def main() -> None:
     spark.stop()
     about = (
         f"Parquet on a local disk in a warm session, without checks. Spark v1 and v2 are versions of Hadoop's file "
-        f"committer; v1 is Spark's default. {arguments.rounds} rounds in random order after four that do not count, "
-        f"medians of ratios within rounds (above 1: ours takes less). {os.cpu_count()} processors "
+        f"committer; v1 is Spark's default. {arguments.rounds} rounds in random order after four that do not count. "
+        f"Medians of the ratios within rounds (above 1: this package takes less). {os.cpu_count()} cores "
         f"({platform.machine()}), "
         f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}, "
         f"{datetime.now(UTC):%Y-%m-%d}."

@@ -172,9 +172,9 @@ def main() -> None:
 def _write(arguments: argparse.Namespace, lines: list[str]) -> None:
     """After every table: a run that is stopped keeps what it measured."""
     about = (
-        f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, texts, dates), all rows, into Spark's sink that keeps "
-        f"nothing. CPU seconds of driver, JVM and Python workers; two rounds to warm up, then {arguments.rounds} "
-        f"interleaved rounds, medians of ratios within rounds (below 1: less). {os.cpu_count()} processors "
+        f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, strings, dates), all rows, written to Spark's `noop` "
+        f"sink. CPU seconds of driver, JVM and Python workers. {arguments.rounds} interleaved rounds after two that do "
+        f"not count, medians of the ratios within rounds (below 1: less). {os.cpu_count()} cores "
         f"({platform.machine()}), Python {platform.python_version()}, load average at the end "
         f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )

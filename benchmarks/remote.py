@@ -338,10 +338,10 @@ def _write(arguments: argparse.Namespace, rows: int, lines: list[str], raw: dict
     """After every query: a run that is stopped keeps what it measured."""
     arguments.results.mkdir(parents=True, exist_ok=True)
     about = (
-        f"TPC-H lineitem, {rows:,} rows, on servers of this machine; Spark's JDBC source with one partition and a "
-        f"fetch size of {_FETCH}; warmed up, then {arguments.rounds} interleaved rounds, medians of ratios within them "
-        "(Spark's figure over ours: above 1 ours takes less; auto has the drivers' jars at hand); "
-        f"{os.cpu_count()} processors ({platform.machine()}), Python "
+        f"TPC-H lineitem, {rows:,} rows, on servers on this machine. Spark's JDBC source uses one partition and a "
+        f"fetch size of {_FETCH}. {arguments.rounds} interleaved rounds after a warm-up, medians of the ratios within "
+        "rounds (above 1: this package takes less). `auto` runs with the drivers' jars. "
+        f"{os.cpu_count()} cores ({platform.machine()}), Python "
         f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
     )
     (arguments.results / "remote.md").write_text("\n".join(["# Remote tables", "", about, *lines]) + "\n")

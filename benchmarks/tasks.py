@@ -161,8 +161,8 @@ def main() -> None:
             lines.append(row(case, measure(engines, arguments.rounds)))
             print(lines[-1], flush=True)
     about = (
-        f"TPC-H lineitem, one order each; {arguments.rounds} interleaved rounds after one that does not count, medians "
-        f"of ratios within rounds (above 1: ours takes less); {os.cpu_count()} processors ({platform.machine()}), "
+        f"TPC-H lineitem, one order each. {arguments.rounds} interleaved rounds after one that does not count, medians "
+        f"of the ratios within rounds (above 1: the task takes less). {os.cpu_count()} cores ({platform.machine()}), "
         f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; "
         f"{datetime.now(UTC):%Y-%m-%d}."
     )

@@ -1,6 +1,6 @@
-"""Find an aircraft, a handful of rare ones and the flights to one airport in a year of flights as Avro.
+"""Scan a year of flights in Avro files for one aircraft, for ten aircraft and for one airport.
 
-The flights come from `make demo`. Run it with
+`make demo` creates the flights. Run the DAG with
 
     . .demo/env.sh && airflow dags test flights_avro 2026-01-01
 """
@@ -21,10 +21,10 @@ OUTPUT = DEMO_DIR / "output" / "{{ ds }}"
 
 RARELY_SEEN = ("N121DE", "N307AS", "N358SW", "N503US", "N525SW", "N572UW", "N612SW", "N646UA", "N683BR", "N824AW")
 
-# The data is small enough for Spark's own reader to do as well, and `reader="auto"` might choose it; this shows ours.
-# Ours needs no jar. With `reader="spark"` the package org.apache.spark:spark-avro is added in the version of Spark.
+# The data is small, so `reader="auto"` might choose Spark's own reader. The example shows the pushdown reader, which
+# needs no jar.
 with DAG(dag_id="flights_avro", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
-    # One aircraft: blocks without the bytes of its number are unpacked and searched, not decoded.
+    # One aircraft: blocks without the bytes of its tail number are decompressed and searched, but not decoded.
     PushdownScanOperator(
         task_id="needle",
         path=FLIGHTS,
@@ -36,7 +36,7 @@ with DAG(dag_id="flights_avro", schedule=None, start_date=datetime(2026, 1, 1), 
         output_mode="overwrite",
     )
 
-    # Ten aircraft with two or three flights each: one search for all their numbers.
+    # Ten aircraft with two or three flights each: one search for all tail numbers.
     PushdownScanOperator(
         task_id="rarely_seen",
         path=FLIGHTS,
@@ -48,7 +48,7 @@ with DAG(dag_id="flights_avro", schedule=None, start_date=datetime(2026, 1, 1), 
         output_mode="overwrite",
     )
 
-    # A member of a record, and the first ten flights only.
+    # A member of a record, and a limit of ten flights.
     PushdownScanOperator(
         task_id="nested",
         path=FLIGHTS,

@@ -1,7 +1,7 @@
-"""Four sources in one query, its joins not in the order that they are written in: where one make of aircraft flew to.
+"""Join four sources: the destinations of the aircraft of one manufacturer.
 
-Conditions reach the file that they concern, and the tail numbers of the few aircraft become a condition on the flights.
-The files come from `make demo`. Run it with
+Each conjunct reaches its source, the tail numbers of the few aircraft become a predicate on the flights, and the joins
+are reordered. `make demo` creates the files. Run the DAG with
 
     . .demo/env.sh && airflow dags test flights_join 2026-01-01
 """
@@ -33,7 +33,7 @@ PLANES = """
 
 
 def csv(path: str, schema: str) -> dict[str, object]:
-    """A source of CSV files with a header line, read by our reader: the demo is too small for it to be chosen."""
+    """Return a source of CSV files with a header. The demo is too small for `auto` to choose the pushdown reader."""
     return {
         "path": f"{DATA}/{path}",
         "format": "csv",

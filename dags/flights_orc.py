@@ -1,6 +1,6 @@
-"""Write a year of flights as ORC, then find a needle and a list of aircraft in it, reading few of its columns' bytes.
+"""Write a year of flights as ORC, then scan it lazily for one aircraft and for a list of aircraft.
 
-The flights come from `make demo`. Run it with
+`make demo` creates the flights. Run the DAG with
 
     . .demo/env.sh && airflow dags test flights_orc 2026-01-01
 """
@@ -26,10 +26,10 @@ FLIGHTS_CSV = """
 """
 RARELY_SEEN = ("N121DE", "N307AS", "N358SW", "N503US", "N525SW", "N572UW", "N612SW", "N646UA", "N683BR", "N824AW")
 
-# The data is small enough for Spark's own reader to do as well, and `reader="auto"` might choose it; this shows ours.
+# The data is small, so `reader="auto"` might choose Spark's own reader. The example shows the pushdown reader.
 with DAG(dag_id="flights_orc", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
-    # Flights stay in the order of their time: the days of a week lie together, the flights of an aircraft do not, and
-    # so it gets bloom filters. A row group holds about one day.
+    # The flights are in the order of their time. Statistics therefore prune by date, but not by aircraft, so the tail
+    # number gets bloom filters. A row group holds about one day.
     write = PushdownScanOperator(
         task_id="write",
         path=f"{DEMO_DIR}/data/flights_csv/*/*/*",
@@ -42,8 +42,8 @@ with DAG(dag_id="flights_orc", schedule=None, start_date=datetime(2026, 1, 1), c
         output_options={"orc.row.index.stride": 1000, "orc.bloom.filter.columns": "tailnum"},
     )
 
-    # One aircraft in one week: statistics leave out all other weeks. The predicate is exact in our reader, so its rows
-    # are the result and Spark need not look at them again.
+    # One aircraft in one week: statistics prune all other weeks. The predicate is exact, so with `use_selected` Spark
+    # does not evaluate it again.
     needle = LazyOrcScanOperator(
         task_id="needle",
         path=FLIGHTS,
@@ -56,7 +56,7 @@ with DAG(dag_id="flights_orc", schedule=None, start_date=datetime(2026, 1, 1), c
         output_mode="overwrite",
     )
 
-    # Ten aircraft with two or three flights each: bloom filters leave out most row groups.
+    # Ten aircraft with two or three flights each: bloom filters prune most row groups.
     rarely_seen = LazyOrcScanOperator(
         task_id="rarely_seen",
         path=FLIGHTS,

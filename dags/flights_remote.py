@@ -1,6 +1,6 @@
-"""Put a year of flights into a database, then ask it for few of them: what it can answer as Spark would, it answers.
+"""Load a year of flights into a SQLite database, then scan the table for a few of them.
 
-The flights come from `make demo`, the database is a SQLite file. Run it with
+`make demo` creates the flights. Run the DAG with
 
     . .demo/env.sh && airflow dags test flights_remote 2026-01-01
 """
@@ -24,19 +24,19 @@ DEMO_DIR = Path(os.environ.get("AIRFLOW_PUSHDOWN_DEMO_DIR", Path(__file__).resol
 DATABASE = DEMO_DIR / "data" / "flights.db"
 OUTPUT = DEMO_DIR / "output" / "{{ ds }}"
 
-TEXTS = ("carrier", "tailnum", "origin", "dest", "time_hour")
+TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
 RARELY_SEEN = ("N121DE", "N307AS", "N358SW", "N503US", "N525SW", "N572UW", "N612SW", "N646UA", "N683BR", "N824AW")
 
 
-def flights_in_files() -> tuple[list[str], chain[list[str | None]]]:
-    """Names and rows of the demo's CSV files, one of which is compressed; what is not there is NULL."""
+def read_flights() -> tuple[list[str], chain[list[str | None]]]:
+    """Return the column names and the rows of the demo's CSV files. An empty field is NULL."""
     files = sorted((DEMO_DIR / "data" / "flights_csv").rglob("*.csv*"))
-    rows = chain.from_iterable(csv.reader(lines(file)[1:]) for file in files)
-    return next(csv.reader(lines(files[0]))), chain([value or None for value in row] for row in rows)
+    rows = chain.from_iterable(csv.reader(read_lines(file)[1:]) for file in files)
+    return next(csv.reader(read_lines(files[0]))), chain([value or None for value in row] for row in rows)
 
 
-def lines(file: Path) -> list[str]:
-    """The lines of a CSV file, header included."""
+def read_lines(file: Path) -> list[str]:
+    """Return the lines of a CSV file, including the header."""
     text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     return text.decode("utf-8").splitlines()
 
@@ -45,17 +45,17 @@ with DAG(dag_id="flights_remote", schedule=None, start_date=datetime(2026, 1, 1)
 
     @task
     def fill() -> None:
-        """A STRICT table holds no other values than its types say, so that an index serves its columns."""
-        names, rows = flights_in_files()
-        columns = ", ".join(f"{name} {'TEXT' if name in TEXTS else 'INTEGER'}" for name in names)
+        """Create a STRICT table, whose columns have only values of their type, so that an index can be used."""
+        names, rows = read_flights()
+        columns = ", ".join(f"{name} {'TEXT' if name in TEXT_COLUMNS else 'INTEGER'}" for name in names)
         with closing(sqlite3.connect(DATABASE)) as database, database:
             database.execute("DROP TABLE IF EXISTS flights")
             database.execute(f"CREATE TABLE flights ({columns}) STRICT")
-            marks = ", ".join("?" * len(names))
-            database.executemany(f"INSERT INTO flights VALUES ({marks})", rows)  # noqa: S608 -- question marks
+            placeholders = ", ".join("?" * len(names))
+            database.executemany(f"INSERT INTO flights VALUES ({placeholders})", rows)  # noqa: S608
             database.execute("CREATE INDEX by_tailnum ON flights (tailnum)")
 
-    # One aircraft in one month. The whole predicate means the same to SQLite as to Spark, which does not look again.
+    # One aircraft in one month. The predicate is exact in SQLite, so Spark does not evaluate it again.
     needle = RemoteScanOperator(
         task_id="needle",
         source_conn_id="flights_db",
@@ -66,7 +66,7 @@ with DAG(dag_id="flights_remote", schedule=None, start_date=datetime(2026, 1, 1)
         output_mode="overwrite",
     )
 
-    # Ten aircraft, and the first five of their flights that were late: the limit is in the SQL as well.
+    # Five late flights of ten aircraft. The SQL contains the limit.
     rarely_seen = RemoteScanOperator(
         task_id="rarely_seen",
         source_conn_id="flights_db",
@@ -78,7 +78,7 @@ with DAG(dag_id="flights_remote", schedule=None, start_date=datetime(2026, 1, 1)
         output_mode="overwrite",
     )
 
-    # Upper and lower case differ between databases: Spark evaluates that part, over the few rows of the other.
+    # `lower` differs between databases, so Spark evaluates that conjunct on the rows of the other one.
     two_parts = RemoteScanOperator(
         task_id="two_parts",
         source_conn_id="flights_db",

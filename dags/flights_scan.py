@@ -1,6 +1,6 @@
-"""Three scans of a year of flights, each reading less than the files hold: a needle, a range and a nested field.
+"""Scan a year of flights three times: for one aircraft, a range of dates and a nested field.
 
-The files come from `make demo`. Run one task by hand with
+`make demo` creates the files. Run one task with
 
     . .demo/env.sh && airflow tasks test flights_scan needle 2026-01-01
 """
@@ -30,9 +30,9 @@ FLIGHTS_CSV = """
     hour int, minute int, time_hour timestamp
 """
 
-# The data is small enough for Spark's own reader to do as well, and `reader="auto"` might choose it; this shows ours.
+# The data is small, so `reader="auto"` might choose Spark's own reader. The example shows the pushdown reader.
 with DAG(dag_id="flights_scan", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
-    # One aircraft: a few hundred lines of 336,776 are parsed.
+    # One aircraft: Spark parses a few hundred of 336,776 lines.
     PushdownScanOperator(
         task_id="needle",
         path=f"{DATA}/flights_json/*/*/*",
@@ -45,7 +45,7 @@ with DAG(dag_id="flights_scan", schedule=None, start_date=datetime(2026, 1, 1), 
         output_mode="overwrite",
     )
 
-    # The two days of a snow storm. Days are those of the session's time zone, so it is set.
+    # The two days of a snow storm. The session's time zone defines the days, so the task sets it.
     PushdownScanOperator(
         task_id="range",
         path=f"{DATA}/flights_csv/*/*/*",
@@ -60,7 +60,7 @@ with DAG(dag_id="flights_scan", schedule=None, start_date=datetime(2026, 1, 1), 
         conf={"spark.sql.session.timeZone": "UTC"},
     )
 
-    # A member of a struct as the filter, members as columns, and the file that each row came from.
+    # A struct member in the predicate, struct members as columns, and the file of each row.
     PushdownScanOperator(
         task_id="nested",
         path=f"{DATA}/flights_json/*/*/*",

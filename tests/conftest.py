@@ -87,16 +87,26 @@ def _settings_of_the_session(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if SETTINGS not in request.config.stash:
         return
+    from pyspark.errors import SparkNoSuchElementException
     from pyspark.sql import SparkSession
 
     session, before = SparkSession.getActiveSession(), request.config.stash[SETTINGS]
     if session is None:
         return
+
+    def value_of(key: str) -> str | None:
+        # With a default value, Spark does not return its own.
+        try:
+            return session.conf.get(key)
+        except SparkNoSuchElementException:
+            return None
+
+    after = session.conf.getAll
     left = {}
-    for key in sorted(before.keys() | session.conf.getAll.keys()):
-        value = session.conf.get(key, "unset")
+    for key in sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)):
+        value = value_of(key)
         session.conf.set(key, before[key]) if key in before else session.conf.unset(key)
-        if session.conf.get(key, "unset") != value:
+        if value_of(key) != value:
             left[key] = value
     assert not left, f"{request.module.__name__} leaves settings behind: {left}"
 

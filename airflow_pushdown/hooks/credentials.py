@@ -7,7 +7,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.parameters import serialise
+from airflow_pushdown.parameters import serialize
 from pushdown_spark.contract import SecretValues
 
 _ACCESS_KEY = "fs.s3a.access.key"
@@ -51,7 +51,7 @@ def object_store_secrets(connection: Connection) -> SecretValues:
             f"source_conn_id: connection {name!r} has extras that are not understood: {', '.join(unknown)}; "
             f"known are {', '.join(_EXTRAS)}"
         )
-    entries = {_EXTRAS[key]: text for key, value in extras.items() if (text := serialise(value))}
+    entries = {_EXTRAS[key]: text for key, value in extras.items() if (text := serialize(value))}
     if connection.login:
         entries[_ACCESS_KEY] = connection.login
     if connection.password:

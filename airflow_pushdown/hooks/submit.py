@@ -31,7 +31,7 @@ from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import GivenJars, packages_for, require_supported_spark
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.packaging import job_archive, job_program
-from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialise_all
+from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
 
 _KNOWN_EXTRAS = frozenset(
@@ -96,7 +96,7 @@ class PushdownSubmitHook(SparkSubmitHook):
         self._history_extra: object = None
         try:
             super().__init__(
-                conf={**SUBMIT_DEFAULTS, **serialise_all(conf)},
+                conf={**SUBMIT_DEFAULTS, **serialize_all(conf)},
                 conn_id=conn_id,
                 py_files=",".join(filter(None, (str(job_archive()), py_files))),
                 **options,
@@ -118,10 +118,10 @@ class PushdownSubmitHook(SparkSubmitHook):
         )
         require_supported_spark(self._installation)
         given = GivenJars(
-            self._packages, self._jars, self._driver_class_path, serialise_all(conf), self._properties_file
+            self._packages, self._jars, self._driver_class_path, serialize_all(conf), self._properties_file
         )
         self._packages = packages_for(submission.spec, given, self._installation)
-        self._history_server = history_server(self._history_extra, serialise_all(conf).get(HISTORY_KEY))
+        self._history_server = history_server(self._history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", str(self._exchange.spec_path)]
 
@@ -177,7 +177,7 @@ class PushdownSubmitHook(SparkSubmitHook):
         environment = child_environment(
             os.environ,
             self._installation,
-            extra=serialise_all(self._env),
+            extra=serialize_all(self._env),
             secrets=confidential(self._submission.secrets),
         )
         command, environment = self._with_classes(command, environment)

@@ -1,4 +1,4 @@
-"""Operators that describe a job by its sources, its query and its output."""
+"""Airflow operators. Each describes a job by its sources, its query and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pushdown operators share: from parameters to a `JobSpec`, from a `JobResult` to XCom, log and exception."""
+"""The base class of all operators: builds a `JobSpec` from parameters, and reports a `JobResult`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
+    parameters_of,
     refuse_unsafe_settings,
     renderers_for,
-    rows_for,
     session_conf,
     template_fields_for,
 )
@@ -47,21 +47,21 @@ _OWN_PROGRAM = ("application", "application_args", "_java_class")
 
 @dataclass(frozen=True)
 class Question:
-    """What one operator asks: its sources by name, and the query over them."""
+    """The sources of an operator by name, and the query over them."""
 
     sources: Mapping[str, AnySourceSpec]
     query: QuerySpec
 
 
 class PushdownBaseOperator(SparkSubmitOperator):
-    """Submits one packaged job and returns its `JobResult` as a JSON dict.
+    """An operator that submits one packaged job and returns its `JobResult` as a JSON dict.
 
-    Subclasses turn their parameters into a `Question`; everything else happens here. Parameters are kept as they are
-    given, since templates are rendered later, and validated when the task runs.
+    Subclasses convert their parameters to a `Question`. Parameters are validated when the task runs, because templates
+    are rendered after the constructor.
     """
 
     table_name: ClassVar[str]
-    """Under which name the table of parameters knows the operator."""
+    """Name of the operator in the parameter table."""
     operator_extra_links: Collection[BaseOperatorLink] = (PushdownReportLink(), SparkApplicationLink())
 
     def __init__(
@@ -84,7 +84,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         **kwargs: Any,  # noqa: ANN401 - the parameters of SparkSubmitOperator and BaseOperator, under their own names
     ) -> None:
         super().__init__(name=name, **kwargs)
-        # Every task has an attribute `output` already: the reference to its XCom.
+        # The attribute `output` of every Airflow task is the reference to its XCom.
         self.output_path = output
         self.output_format = output_format
         self.output_mode = output_mode
@@ -106,14 +106,14 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
     @abstractmethod
     def question(self) -> Question:
-        """Sources and query from the rendered parameters; raises `ConfigError` naming the parameter that is wrong."""
+        """Return sources and query from the rendered parameters. Raises `ConfigError` with the invalid parameter."""
 
     def execute(  # type: ignore[override] # the provider's returns nothing
         self, context: Context
     ) -> dict[str, object]:
-        """Run the job and return its result as a JSON dict, which becomes the task's XCom.
+        """Run the job and return its result as a JSON dict, which becomes the task's XCom value.
 
-        A failed job's result is pushed to XCom as well before the exception that belongs to its error is raised.
+        If the job fails, its result is pushed to XCom before the exception for its error is raised.
         """
         result = self._result = self._run(context)
         self._log_folded(logging.INFO, "Pushdown report", render_text(result))
@@ -128,7 +128,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         return result.as_xcom()
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
-        """What the job read and wrote, for Airflow's OpenLineage provider, which calls this where it is installed."""
+        """Return the job's inputs and outputs. Airflow's OpenLineage provider calls this method."""
         if self._submission is None or self._result is None:
             return None
         from airflow_pushdown.lineage import job_lineage
@@ -136,9 +136,9 @@ class PushdownBaseOperator(SparkSubmitOperator):
         return job_lineage(self._submission.spec, self._submission.secrets.remote, self._result)
 
     def build_spec(self, run_key: str) -> JobSpec:
-        """The job that the rendered parameters describe; `run_key` names the run and is the same for every try.
+        """Return the job spec for the rendered parameters. `run_key` is the same for every try of the run.
 
-        Raises `ConfigError`, one line that names the parameter, when they describe none.
+        Raises `ConfigError` with the name of the invalid parameter.
         """
         self._refuse_own_program()
         question = self.question()
@@ -161,9 +161,9 @@ class PushdownBaseOperator(SparkSubmitOperator):
         )
 
     def _declare_assets(self, paths: object) -> None:
-        """Make `paths` inlets and the output an outlet; subclasses call this with the paths of their sources.
+        """Declare the source paths as inlets and the output as an outlet. Subclasses call this in the constructor.
 
-        Not for a task that is mapped: Airflow has to know a task's assets before it expands it.
+        Mapped tasks declare nothing, because Airflow needs to know a task's assets before it expands the task.
         """
         if self.assets is not True or getattr(self, "_BaseOperator__from_mapped", False):
             return
@@ -173,13 +173,13 @@ class PushdownBaseOperator(SparkSubmitOperator):
             self.add_outlets([self._outlet])
 
     def on_kill(self) -> None:
-        """End the Spark job, or see to it that none is started; `execute` notices and raises."""
+        """Stop the Spark job, or prevent its start. `execute` then raises."""
         self._killed = True
         if self._hook is not None:
             self._hook.on_kill()
 
     def _run(self, context: Context) -> JobResult:
-        """Submit through the provider's operator, which also follows and finds again drivers on a cluster."""
+        """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
         ti = context["ti"]
         self._submission = Submission(
             spec=self.build_spec(f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}"),
@@ -190,10 +190,10 @@ class PushdownBaseOperator(SparkSubmitOperator):
             class_archives=self.class_archives,
             on_started=lambda started: self._link_to(context, started),
         )
-        # Airflow asks for a task's links when it has ended; people want them while it runs.
+        # Airflow stores a task's links when it ends. Users want them while it runs.
         address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
         ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
-        # A hook of an earlier try in this process would submit the job of that try.
+        # A hook of an earlier try in this process would submit that try's job.
         self._hook = None
         try:
             super().execute(context)
@@ -205,22 +205,22 @@ class PushdownBaseOperator(SparkSubmitOperator):
                 self._pushdown_hook().release()
 
     def _link_to(self, context: Context, started: Application) -> None:
-        """Link to the pages of an application that runs; those of the history server take their place when it ends."""
+        """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
         self.history_page = self._pushdown_hook().history_page(started.application_id)
         if started.ui is not None:
             context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
 
     def _log_folded(self, level: int, title: str, text: str) -> None:
-        """Log `text` line by line between the marks that the web page folds at."""
+        """Log a text line by line as a group that Airflow's log view can fold."""
         for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
             self.log.log(level, "%s", line)
 
     def _pushdown_hook(self) -> PushdownSubmitHook:
-        """The hook that the provider's operator asked for, as the type it is."""
+        """Return the hook of the provider's operator with its actual type."""
         return cast("PushdownSubmitHook", self._hook)
 
     def _get_hook(self) -> PushdownSubmitHook:
-        """The hook for the submission at hand; the provider's operator calls this once `conf` is complete."""
+        """Return the hook for the current submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.table_name}: nothing to submit before execute")
         if self._killed:
@@ -261,16 +261,16 @@ class PushdownBaseOperator(SparkSubmitOperator):
         )
 
     def _refuse_own_program(self) -> None:
-        """Parameters of SparkSubmitOperator that name a program make no sense here."""
+        """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
         for attribute in _OWN_PROGRAM:
             if getattr(self, attribute):
-                raise config_error(f"{attribute.lstrip('_')}: {self.table_name} submits its own program; drop it")
+                raise config_error(f"{attribute.lstrip('_')}: {self.table_name} submits its own program; remove it")
 
     def _output_spec(self) -> OutputSpec | None:
-        """Where the rows go, None when they are only counted."""
+        """Return the output spec, or None if the rows are only counted."""
         if self.output_path is None:
             if self.checks:
-                raise config_error("checks: they are evaluated over the rows of an output; give output as well")
+                raise config_error("checks: they need an output; give output as well")
             return None
         return OutputSpec.model_validate(
             {
@@ -284,22 +284,22 @@ class PushdownBaseOperator(SparkSubmitOperator):
         )
 
     def _mapped_values(self) -> dict[str, object]:
-        """Values of the parameters that stand for Spark keys, None where not given."""
-        rows = (row for row in rows_for(self.table_name) if row.mapped or row.replaced_keys)
-        return {row.name: switch(row.name, getattr(self, row.field)) for row in rows}
+        """Return the values of the parameters that map to Spark keys, None if not given."""
+        parameters = (row for row in parameters_of(self.table_name) if row.mapped or row.replaced_keys)
+        return {row.name: switch(row.name, getattr(self, row.field)) for row in parameters}
 
     def _source_secrets(self) -> SecretValues:
-        """Credentials of the connection `source_conn_id`, none when it is not given."""
+        """Return the credentials of the connection `source_conn_id`, if it was given."""
         if self.source_conn_id is None:
             return SecretValues()
         return object_store_secrets(airflow_connection("source_conn_id", self.source_conn_id))
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:
-    """Template fields of `operator`: those of the table and those of SparkSubmitOperator, each once."""
+    """Return the distinct template fields of an operator: its own and those of SparkSubmitOperator."""
     return tuple(dict.fromkeys((*template_fields_for(operator), *SparkSubmitOperator.template_fields)))
 
 
 def all_renderers(operator: str) -> dict[str, str]:
-    """How rendered fields of `operator` are shown, those of SparkSubmitOperator included."""
+    """Return the renderers of an operator's template fields, including those of SparkSubmitOperator."""
     return {**renderers_for(operator), "conf": "json", "env_vars": "json", "application_args": "json"}

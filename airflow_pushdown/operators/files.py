@@ -1,4 +1,4 @@
-"""What operators over files of one format share: one source, and columns, a predicate and a limit over it."""
+"""The base class of operators over files of one format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFo
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
-    """Scans files of one format; subclasses say which, and add the switches of that format."""
+    """A scan of files of one format. Subclasses define the format and add its parameters."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class PushdownFilesOperator(PushdownBaseOperator):
     @property
     @abstractmethod
     def source_format(self) -> object:
-        """Format of the files, as it was given; validated with everything else."""
+        """The format that the user gave. It is validated with the `SourceSpec`."""
 
     def orc_options(self) -> OrcOptions:
-        """How ORC files are read; by default as `conf` says, so that `reader="auto"` does not decide against it."""
+        """Return the ORC options. A `conf` entry for `sarg_to_filter` keeps `reader="auto"` from changing it."""
         return OrcOptions(sarg_to_filter=self.resolved_switch("sarg_to_filter", None))
 
     def question(self) -> Question:
-        """One source, and columns, predicate and limit over it."""
+        """Return one file source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
                 {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
@@ -67,7 +67,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         return Question(sources={ONLY_SOURCE: source}, query=query)
 
     def source_fields(self) -> dict[str, object]:
-        """The fields of the `SourceSpec`, from the rendered parameters."""
+        """Return the fields of the `SourceSpec` from the rendered parameters."""
         return {
             "format": self.source_format,
             "path": (self.path,) if isinstance(self.path, str) else listed(self.path),
@@ -82,5 +82,5 @@ class PushdownFilesOperator(PushdownBaseOperator):
         }
 
     def resolved_switch(self, name: str, value: object) -> bool | None:
-        """What the mapped on/off parameter `name` comes to: its `value`, else what `conf` says, else its default."""
+        """Return the effective value of a mapped switch: the given value, else that of `conf`, else the default."""
         return effective_value(name, switch(name, value), entries("conf", self.conf), str(self.source_format))

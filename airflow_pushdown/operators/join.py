@@ -1,4 +1,4 @@
-"""The operator that runs one query over several sources and orders its joins."""
+"""The operator for one SQL query over several sources, with join reordering."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ _CONNECTION = "source_conn_id"
 
 
 class PushdownJoinOperator(PushdownBaseOperator):
-    """Run one SQL query over several sources: each is read as little as the query allows, joins in a good order.
+    """Run one SQL query over several sources, with pushdown to each source and joins in a cheap order.
 
-    All parameters are keyword-only and may be mapped with `.partial().expand()`. On top of those below, every parameter
-    of `SparkSubmitOperator` is taken with its name and meaning. The task returns what was pushed down to each source,
-    what was left to Spark, and the joins before and after; it pushes the same to XCom when the job fails.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator`. The task returns a report of the pushed conjuncts and the residual
+    predicate of each source, and the join trees before and after reordering. If the job fails, the task pushes the
+    report to XCom before it raises the error.
 
-    :param sources: Sources by the names that the query has for them; of each `path`, `format`, and as wanted `schema`,
-        `options`, `reader`, `filter_pushdown` and `orc`; of a remote table `source_conn_id`, `table` or `query`, and as
-        wanted the other parameters of RemoteScanOperator that say how it is read. (templated)
+    :param sources: Sources by the names that the query uses. A file source has `path` and `format`, and optionally
+        `schema`, `options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`,
+        `max_malformed`, `implicit_names` and `implicit_columns`. A database source has `source_conn_id` and `table` or
+        `query`, and optionally the read parameters of RemoteScanOperator. (templated)
     :param query: The query over the sources, in Spark SQL. (templated)
-    :param join_reorder: Whether inner joins are run in the order that is cheapest by what is known of the sources, and
-        small relations are broadcast. (templated)
-    :param join_reorder_dp_threshold: Up to how many relations all orders are compared; beyond, one is built step by
-        step. (templated)
-    :param join_reorder_min_bytes: Sources with fewer bytes altogether are joined as written, 0 for none; if not given,
-        those are where looking for an order would take more than a twentieth of the query's time by estimate.
+    :param join_reorder: Whether to reorder inner joins by estimated cost and to broadcast small relations. (templated)
+    :param join_reorder_dp_threshold: Maximum number of relations for exhaustive enumeration of join orders. Larger
+        joins use a greedy search. (templated)
+    :param join_reorder_min_bytes: Minimum total size of the sources in bytes for join reordering. 0 always reorders if
+        that is cheaper. By default, joins keep the written order if collecting statistics would take more than a
+        twentieth of the estimated query time. (templated)
+    :param star_schema_detection: Whether to detect a fact table and its dimensions and to join them first. (templated)
+    :param output: Directory for the rows. Without it, the rows are only counted. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
+    :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
+        partitions that the run writes, `append` adds files, `ignore` writes nothing, `errorifexists` fails. (templated)
+    :param output_options: Writer options with Spark's names (compression and so on). (templated)
+    :param partition_by: Partition columns of the output. (templated)
+    :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and
+        `unique` (columns, or lists of columns that form a key). If a check fails, the task fails and the output stays
+        as it was. (templated)
+    :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
         (templated)
-    :param star_schema_detection: Whether a table of facts and its dimensions are recognised and joined before
-        everything else. (templated)
-    :param output: Where to write the rows; without it they are only counted. (templated)
-    :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
-    :param output_mode: What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the
-        partitions that the run produces, `append` adds to it; `ignore` and `errorifexists` leave it. (templated)
-    :param output_options: Writer options under Spark's names (compression and so on). (templated)
-    :param partition_by: Columns that become directories of the output. (templated)
-    :param checks: What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns)
-        and `unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the
-        output as it was. (templated)
-    :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
-        pushed. (templated)
-    :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the job in a
-        private file. (templated)
-    :param spark_home: Spark installation whose bin/spark-submit starts the job; else it is looked for beside
-        spark_python, in SPARK_HOME and on PATH. (templated)
-    :param spark_python: Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the
-        worker. (templated)
-    :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
-        cluster. (templated)
-    :param class_archives: Directory on the worker for archives of Spark's classes, with which jobs start a third
-        sooner; the first task makes one, in up to a minute. Else AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker; not for
+    :param source_conn_id: Airflow connection of type aws with the credentials of the object store. They reach the job
+        in a private file. (templated)
+    :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
+        spark_python, then in SPARK_HOME, then on PATH. (templated)
+    :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
+        PYSPARK_PYTHON of the worker. (templated)
+    :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
         deploy mode cluster. (templated)
-    :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
-        events tell rows and bytes; not for mapped tasks.
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for
+        deploy mode cluster. (templated)
+    :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
+        rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)
     """
 
@@ -93,11 +93,11 @@ class PushdownJoinOperator(PushdownBaseOperator):
         self._declare_assets(_paths(self.sources))
 
     def question(self) -> Question:
-        """The sources, and one query over them."""
+        """Return the sources and one query over them."""
         with naming_parameters({"": "sources"}):
             declared = _SOURCES.validate_python(self.sources)
         if not declared:
-            raise config_error("sources: give at least one source, by the name that the query has for it")
+            raise config_error("sources: declare at least one source, under the name that the query uses")
         sources = {name: _source(name, given) for name, given in declared.items()}
         with naming_parameters(
             {
@@ -120,7 +120,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         return Question(sources=sources, query=query)
 
     def _source_secrets(self) -> SecretValues:
-        """Credentials of the object store, and how to reach the databases of remote sources."""
+        """Return the credentials of the object store and the connections to the databases."""
         remote = {
             name: database_connection(airflow_connection(f"sources.{name}.{_CONNECTION}", str(given[_CONNECTION])))
             for name, given in self.sources.items()
@@ -130,13 +130,13 @@ class PushdownJoinOperator(PushdownBaseOperator):
 
 
 def _paths(sources: object) -> list[object]:
-    """The paths of all sources that have any; what is given is not checked before the task runs."""
+    """Return the paths of all file sources. The sources are not validated before the task runs."""
     given = sources.values() if isinstance(sources, Mapping) else ()
     return [path for source in given if isinstance(source, Mapping) for path in as_list(source.get("path"))]
 
 
 def _source(name: str, given: Mapping[str, object]) -> AnySourceSpec:
-    """One source; options may be of any type, and a path may be one text or a list of them."""
+    """Return the spec of one source. Options may have any type, and a path may be a string or a list."""
     fields = {field: value for field, value in given.items() if field != _CONNECTION}
     if _CONNECTION in given:
         names = {field: f"sources.{name}.{field}" for field in (*RemoteSourceSpec.model_fields, *fields)}

@@ -1,4 +1,4 @@
-"""The operator that reads a table of a database, which answers of the question what means the same there."""
+"""The operator for scans of a database table, with as much of the query as possible evaluated by the database."""
 
 from __future__ import annotations
 
@@ -14,62 +14,63 @@ from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, Se
 
 
 class RemoteScanOperator(PushdownBaseOperator):
-    """Read a table of PostgreSQL, MySQL, MariaDB or SQLite, and have the database do what it does as Spark would.
+    """Scan a table of PostgreSQL, MySQL, MariaDB or SQLite, with as much of the query as possible in the database.
 
-    All parameters are keyword-only and may be mapped with `.partial().expand()`. On top of those below, every parameter
-    of `SparkSubmitOperator` is taken with its name and meaning. The task returns the SQL that was sent, what was left
-    to Spark, and the rows and bytes that came; it pushes the same to XCom when the job fails.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator`. The task returns a report of the SQL that was sent, the residual
+    predicate, and the rows and bytes that were read. If the job fails, the task pushes the report to XCom before it
+    raises the error.
 
-    :param source_conn_id: Airflow connection of type postgres, mysql or sqlite to the database, with its usual extras;
-        it reaches the job in a private file. (templated)
-    :param where: Predicate in Spark SQL; only rows it keeps are returned. (templated)
-    :param limit: Return at most this many rows and stop reading once they are found. (templated)
-    :param table: The table to read, `schema.table` or `table`; parts with dots stand in double quotes. Give this or
-        `query`. (templated)
-    :param query: A query in the database's own SQL to read in place of a table. (templated)
-    :param columns: Columns to return, each with `AS name` if wanted, `*` for all; without it all columns of the table.
+    :param source_conn_id: Airflow connection of type postgres, mysql or sqlite, with the usual extras. The credentials
+        reach the job in a private file. (templated)
+    :param where: Predicate in Spark SQL. The scan returns the rows for which it is true. (templated)
+    :param limit: Maximum number of rows. The scan stops when it has enough rows. (templated)
+    :param table: Table to read, as `schema.table` or `table`. Quote parts with dots in double quotes. Give either
+        `table` or `query`. (templated)
+    :param query: Query to read instead of a table, in the SQL of the database. (templated)
+    :param columns: Columns to return, each with an optional alias (`AS name`), or `*` for all. By default, all columns
+        of the table. (templated)
+    :param filter_pushdown: Whether the database evaluates the conjuncts that have identical semantics there. Otherwise
+        only Spark filters. (templated)
+    :param partition_column: Numeric or date column whose value ranges divide the table into partitions. By default,
+        PostgreSQL tables are divided by pages and other tables are read in one partition. (templated)
+    :param num_partitions: Number of partitions, each with its own connection. By default, the planner estimates it from
+        the size of the result. (templated)
+    :param lower_bound: Start of the value ranges of `partition_column`. By default, it comes from the database's
+        statistics or the smallest value. Rows outside the bounds are still read. (templated)
+    :param upper_bound: End of the value ranges of `partition_column`, like `lower_bound`. (templated)
+    :param consistent: Whether all partitions read the same snapshot of the table. PostgreSQL exports a snapshot. Other
+        databases read the table in one partition. (templated)
+    :param transport: Transport of the rows: `jdbc` for Spark's JDBC source, which needs the driver's jar on the class
+        path, `arrow` for Python workers without a jar, or `auto` for the faster one that is available. (templated)
+    :param fetch_size: Number of rows that a connection fetches at a time. (templated)
+    :param statement_timeout: Seconds after which the database statement is canceled and the task fails. (templated)
+    :param wide_numbers: Action for numeric columns that may have more than 38 digits: `error` fails on the first number
+        that does not fit, `text` returns strings. (templated)
+    :param zero_dates_as_null: Whether MySQL's zero dates (2024-00-00) become NULL. By default, they are an error.
         (templated)
-    :param filter_pushdown: Whether the database gets the part of the predicate that means the same there; else Spark
-        alone filters. (templated)
-    :param partition_column: Number or date by whose ranges the table is read in partitions; without it PostgreSQL's
-        tables are cut by pages and others read in one piece. (templated)
-    :param num_partitions: How many partitions, each a connection; without it the size of the answer decides.
+    :param output: Directory for the rows. Without it, the rows are only counted. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
+    :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
+        partitions that the run writes, `append` adds files, `ignore` writes nothing, `errorifexists` fails. (templated)
+    :param output_options: Writer options with Spark's names (compression and so on). (templated)
+    :param partition_by: Partition columns of the output. (templated)
+    :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and
+        `unique` (columns, or lists of columns that form a key). If a check fails, the task fails and the output stays
+        as it was. (templated)
+    :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
         (templated)
-    :param lower_bound: From where on the ranges of `partition_column` are cut; without it the database's statistics or
-        its smallest value tell. No row is left out. (templated)
-    :param upper_bound: Up to where the ranges of `partition_column` are cut, like `lower_bound`. (templated)
-    :param consistent: Whether all partitions see the table at one moment: through an exported snapshot in PostgreSQL,
-        elsewhere by reading it in one piece. (templated)
-    :param transport: What carries the rows: `jdbc`, Spark's own source with the driver's jar on its class path,
-        `arrow`, Python workers without a jar, or `auto`, the faster of them that is possible. (templated)
-    :param fetch_size: Rows that a connection holds at a time. (templated)
-    :param statement_timeout: Seconds after which a statement is ended and the task fails. (templated)
-    :param wide_numbers: What numbers become that may have more than 38 digits: an `error` where one has, or `text`.
-        (templated)
-    :param zero_dates_as_null: Whether dates that only MySQL has (2024-00-00) are NULL; else they are an error.
-        (templated)
-    :param output: Where to write the rows; without it they are only counted. (templated)
-    :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
-    :param output_mode: What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the
-        partitions that the run produces, `append` adds to it; `ignore` and `errorifexists` leave it. (templated)
-    :param output_options: Writer options under Spark's names (compression and so on). (templated)
-    :param partition_by: Columns that become directories of the output. (templated)
-    :param checks: What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns)
-        and `unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the
-        output as it was. (templated)
-    :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
-        pushed. (templated)
-    :param spark_home: Spark installation whose bin/spark-submit starts the job; else it is looked for beside
-        spark_python, in SPARK_HOME and on PATH. (templated)
-    :param spark_python: Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the
-        worker. (templated)
-    :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
-        cluster. (templated)
-    :param class_archives: Directory on the worker for archives of Spark's classes, with which jobs start a third
-        sooner; the first task makes one, in up to a minute. Else AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker; not for
+    :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
+        spark_python, then in SPARK_HOME, then on PATH. (templated)
+    :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
+        PYSPARK_PYTHON of the worker. (templated)
+    :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
         deploy mode cluster. (templated)
-    :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
-        events tell rows and bytes; not for mapped tasks.
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for
+        deploy mode cluster. (templated)
+    :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
+        rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)
     """
 
@@ -120,7 +121,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         self._declare_assets(())
 
     def question(self) -> Question:
-        """One table, and columns, predicate and limit over it."""
+        """Return one database source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
                 {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
@@ -145,6 +146,6 @@ class RemoteScanOperator(PushdownBaseOperator):
         return Question(sources={ONLY_SOURCE: source}, query=query)
 
     def _source_secrets(self) -> SecretValues:
-        """How to reach the database, which no part of the job's description tells."""
+        """Return the connection to the database, which is never part of the job spec."""
         connection = airflow_connection("source_conn_id", str(self.source_conn_id))
         return SecretValues(remote={ONLY_SOURCE: database_connection(connection)})

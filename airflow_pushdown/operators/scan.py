@@ -1,4 +1,4 @@
-"""The operator that scans files of one format: columns, a predicate and a limit over one source."""
+"""The operator for scans of files of any format: columns, a predicate and a limit over one source."""
 
 from __future__ import annotations
 
@@ -11,60 +11,62 @@ from airflow_pushdown.parameters import SCAN
 
 
 class PushdownScanOperator(PushdownFilesOperator):
-    """Scan JSON, CSV, Avro, ORC, Parquet or text files and read as little of them as the question allows.
+    """Scan JSON, CSV, Avro, ORC, Parquet or text files and read only the bytes that can matter.
 
-    All parameters are keyword-only and may be mapped with `.partial().expand()`. On top of those below, every parameter
-    of `SparkSubmitOperator` is taken with its name and meaning. The task returns what was pushed down, what was left to
-    Spark, and what was read and skipped; it pushes the same to XCom when the job fails.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator`. The task returns a report of the pushed conjuncts, the residual
+    predicate, and the bytes and rows that were read and skipped. If the job fails, the task pushes the report to XCom
+    before it raises the error.
 
-    :param path: Files, directories or globs to scan, local or on an object store. (templated)
+    :param path: Files, directories or globs to scan, on a local file system or an object store. (templated)
     :param format: Format of the files: json, csv, avro, orc, parquet or text. (templated)
-    :param schema: Schema of the files as Spark DDL; without it Spark infers one. (templated)
-    :param options: Reader options under Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
+    :param schema: Schema of the files as Spark DDL. By default, the schema is inferred from the files. (templated)
+    :param options: Reader options with Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
         (templated)
     :param columns: Columns to return: names, struct members (a.b, a(b, c)), array elements (a[0]), map entries
-        (a['k']), `*`, and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN, each
-        with `AS name` if wanted; without it all columns of the schema. (templated)
-    :param where: Predicate in Spark SQL; only rows it keeps are returned. (templated)
-    :param limit: Return at most this many rows and stop reading once they are found. (templated)
-    :param filter_pushdown: Whether the predicate reaches the files before rows are built, in Spark's readers and in
-        ours. (templated)
-    :param reader: Which reader to use: `spark` for Spark's own, `pushdown` for ours, `auto` to decide from a sample.
-        (templated)
-    :param on_schema_conflict: What to do where files hold a column in types that no type holds without loss: `error`,
-        `widen` as far as Spark's coercion goes, or `null` for the files whose type fewer files have. (templated)
-    :param on_missing_column: What a column is in a file that lacks it though the schema or another file has it: `null`,
-        or an `error`. (templated)
-    :param max_malformed: How many malformed lines of JSON or CSV the task may meet before it fails; every line is then
-        parsed by Spark's reader, and the report has their number. (templated)
-    :param implicit_names: Other names for implicit columns, by their own: filename, filepath, fqn, suffix, modified,
-        size, and `dir` for the prefix of the directories. (templated)
-    :param implicit_columns: Further implicit columns: import paths `package.module:Class` of classes derived from
+        (a['k']), `*`, and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN. Each
+        may have an alias (`AS name`). By default, all columns of the schema. (templated)
+    :param where: Predicate in Spark SQL. The scan returns the rows for which it is true. (templated)
+    :param limit: Maximum number of rows. The scan stops when it has enough rows. (templated)
+    :param filter_pushdown: Whether the reader evaluates the predicate before it builds rows. Applies to Spark's readers
+        and to the pushdown readers. (templated)
+    :param reader: Reader to use: `spark` for Spark's own reader, `pushdown` for the pushdown reader, `auto` to choose
+        by estimated cost. (templated)
+    :param on_schema_conflict: Action if two files have types for one column that no common type holds without loss.
+        `error` fails. `widen` applies Spark's type coercion. `null` keeps the type of the most files and returns NULL
+        for the others. (templated)
+    :param on_missing_column: Action if a file lacks a column that the schema or another file has: `null` returns NULL,
+        `error` fails. (templated)
+    :param max_malformed: Maximum number of malformed JSON or CSV lines before the task fails. Spark's reader then
+        parses every line, and the report shows the number of malformed lines. (templated)
+    :param implicit_names: New names of implicit columns, by their original names: filename, filepath, fqn, suffix,
+        modified, size, and `dir` for the prefix of the directory columns. (templated)
+    :param implicit_columns: Additional implicit columns, as import paths `package.module:Class` of subclasses of
         `ImplicitColumns`. (templated)
-    :param output: Where to write the rows; without it they are only counted. (templated)
-    :param output_format: Format to write: parquet, orc, avro, json, csv, text or xml. (templated)
-    :param output_mode: What to do when the output exists: `overwrite` replaces all of it, `overwrite_partitions` the
-        partitions that the run produces, `append` adds to it; `ignore` and `errorifexists` leave it. (templated)
-    :param output_options: Writer options under Spark's names (compression and so on). (templated)
-    :param partition_by: Columns that become directories of the output. (templated)
-    :param checks: What must hold for the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns)
-        and `unique` (columns, or lists of columns that are a key together). Otherwise the task fails and leaves the
-        output as it was. (templated)
-    :param nested_pruning: Whether only the struct members that are asked for are read, and predicates on them are
-        pushed. (templated)
-    :param source_conn_id: Airflow connection of type aws with credentials for the object store; they reach the job in a
-        private file. (templated)
-    :param spark_home: Spark installation whose bin/spark-submit starts the job; else it is looked for beside
-        spark_python, in SPARK_HOME and on PATH. (templated)
-    :param spark_python: Python of the Spark environment; else AIRFLOW_PUSHDOWN_SPARK_PYTHON or PYSPARK_PYTHON of the
-        worker. (templated)
-    :param exchange_dir: Directory for the job's description and result that worker and driver both see, for deploy mode
-        cluster. (templated)
-    :param class_archives: Directory on the worker for archives of Spark's classes, with which jobs start a third
-        sooner; the first task makes one, in up to a minute. Else AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker; not for
+    :param output: Directory for the rows. Without it, the rows are only counted. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
+    :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
+        partitions that the run writes, `append` adds files, `ignore` writes nothing, `errorifexists` fails. (templated)
+    :param output_options: Writer options with Spark's names (compression and so on). (templated)
+    :param partition_by: Partition columns of the output. (templated)
+    :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and
+        `unique` (columns, or lists of columns that form a key). If a check fails, the task fails and the output stays
+        as it was. (templated)
+    :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
+        (templated)
+    :param source_conn_id: Airflow connection of type aws with the credentials of the object store. They reach the job
+        in a private file. (templated)
+    :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
+        spark_python, then in SPARK_HOME, then on PATH. (templated)
+    :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
+        PYSPARK_PYTHON of the worker. (templated)
+    :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
         deploy mode cluster. (templated)
-    :param assets: Whether the files that are read become inlets of the task and the output an outlet, whose asset
-        events tell rows and bytes; not for mapped tasks.
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for
+        deploy mode cluster. (templated)
+    :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
+        rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)
     """
 
@@ -85,10 +87,10 @@ class PushdownScanOperator(PushdownFilesOperator):
         self.max_malformed = max_malformed
 
     def source_fields(self) -> dict[str, object]:
-        """The fields of the `SourceSpec`, with those that only lines have."""
+        """Return the fields of the `SourceSpec`, with those of line formats."""
         return {**super().source_fields(), "max_malformed": self.max_malformed}
 
     @property
     def source_format(self) -> object:
-        """The parameter `format`."""
+        """The format that the user gave."""
         return self.format

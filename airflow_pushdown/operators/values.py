@@ -1,4 +1,4 @@
-"""Checks values that parameters have once templates are rendered, with errors that name the parameter."""
+"""Validation of rendered parameter values, with errors that name the parameter."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from contextlib import contextmanager
 from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.parameters import serialise_all
+from airflow_pushdown.parameters import serialize_all
 
 _SHOWN_INPUT = 60
 
 
 def listed(value: object) -> object:
-    """A sequence of whatever kind (mapping hands out lazy ones) as a list; text stays text, to be refused by name."""
+    """Return a sequence as a list. Mapped tasks pass lazy sequences. A string stays a string and fails validation."""
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def entries(name: str, value: object) -> dict[str, str]:
-    """A dict parameter as Spark wants it: None dropped, booleans in lower case, the rest as text."""
+    """Return a dict parameter as strings for Spark, without entries that are None."""
     with naming_parameters({"": name}):
-        return serialise_all(TypeAdapter(dict[str, object] | None).validate_python(value))
+        return serialize_all(TypeAdapter(dict[str, object] | None).validate_python(value))
 
 
 def switch(name: str, value: object) -> bool | None:
-    """An on/off parameter, which a template may have turned into text; None when it was not given."""
+    """Return a boolean parameter, which a template may have turned into a string, or None if it was not given."""
     with naming_parameters({"": name}):
         return TypeAdapter(bool | None).validate_python(value)
 
 
 @contextmanager
 def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
-    """Turn a validation error into one line that names the operator's parameter.
+    """Convert a validation error to a one-line `ConfigError` that names the operator's parameter.
 
-    `names` maps fields of the validated model to parameters called otherwise; the empty name stands for a single value.
+    `names` maps fields of the validated model to parameters with other names. The empty name is for a single value.
     """
     try:
         yield
@@ -42,20 +42,20 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
         lines = []
         for details in error.errors(include_url=False, include_context=False):
             if details["type"] == "extra_forbidden":
-                details["msg"] = "there is no such parameter"
+                details["msg"] = "unknown parameter"
             where = details["loc"]
             head = str(where[0]) if where else ""
             parameter = ".".join([names.get(head, head), *map(str, where[1:])])
             said = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
-            # A check of several parameters names them itself.
+            # The message of a model validator already names its parameters.
             name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
             lines.append(f"{name}{said}{shown(details['input'])}")
-        # Pydantic's own words would follow the line, with the names of its models and addresses of its pages.
+        # `from None`: a chained pydantic error would add model names and documentation URLs to the log.
         raise config_error("; ".join(lines)) from None
 
 
 def shown(value: object) -> str:
-    """The refused value for a message, if it is short enough to help."""
+    """Return the invalid value for an error message, or an empty string if it is not a short scalar."""
     if isinstance(value, str | int | float | bool):
         text = repr(value)
         return f" (got {text if len(text) <= _SHOWN_INPUT else text[:_SHOWN_INPUT] + '...'})"

@@ -11,11 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.collector import paused_collector
 from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.planner import plan_scan
 from pushdown_spark.predicates.long_lists import shortened
 from pushdown_spark.projection.catalog import catalog_of
-from pushdown_spark.readers.protocol import AnySource, RemoteSource, Source
-from pushdown_spark.result import PushdownResult, ScanResult, Shape, check, counts_results, parses
-from pushdown_spark.source import open_source
+from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
+from pushdown_spark.relations.open import open_relation
+from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
+from pushdown_spark.scan.projected import ProjectedScan
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner
@@ -175,32 +177,30 @@ class PushdownSession:
 
 
 def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownResult:
-    """Resolve columns, choose a reader, and shape its rows."""
-    opened = open_source(spark, source)
-    projection = opened.projection(query.columns)
+    """Resolve the columns, choose a reader, and project its rows."""
+    relation = open_relation(spark, source)
+    projection = relation.projection(query.columns)
 
-    def selected(frame: DataFrame) -> DataFrame:
-        # Spark's parser takes milliseconds for what is there already.
+    def select(frame: DataFrame) -> DataFrame:
+        # Spark takes milliseconds to parse a projection that changes nothing.
         return frame if projection.is_of(frame.columns) else frame.selectExpr(*projection.select_items)
 
-    def filtered(frame: DataFrame) -> DataFrame:
-        return selected(frame if query.where is None else frame.where(query.where))
+    def filter_and_select(frame: DataFrame) -> DataFrame:
+        return select(frame if query.where is None else frame.where(query.where))
 
-    def checked(frame: DataFrame) -> DataFrame:
-        return selected(frame if query.where is None else frame.where(shortened(query.where)))
+    def filter_by_short_lists(frame: DataFrame) -> DataFrame:
+        return select(frame if query.where is None else frame.where(shortened(query.where)))
 
-    request = opened.request(projection, query.where)
-    planned = opened.planned(request, projection.notes)
-    shape = Shape(planned.scan, selected if planned.scan.exact else filtered)
+    request = relation.request(projection, query.where)
+    planned = plan_scan(spark, relation, request, projection.notes)
     if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):
-        check(Shape(planned.native("check"), checked), "where")
-    every_row = query.limit is None and counts_results(planned.scan, filters=query.where is not None)
+        analyze(planned.native("check"), filter_by_short_lists, "where")
     return ScanResult(
         spark,
         source.name,
-        shape,
-        planned.fallback(filtered),
+        ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select),
+        planned.fallback(filter_and_select),
         limit=query.limit,
-        every_row=every_row,
+        takes_scan_count=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
         problem=planned.problem,
     )

@@ -16,12 +16,16 @@ from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.passthrough import PassthroughPlanner
 from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
+from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.predicates.parse import read_alike, with_intervals_grouped
 from pushdown_spark.projection.needed import lost_words
 from pushdown_spark.readers.predicate_settings import hides_names
-from pushdown_spark.readers.protocol import AnySource, spark_only
-from pushdown_spark.result import PushdownResult, ScanResult, Shape, check
-from pushdown_spark.source import OpenedSource, open_source
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.open import open_relation
+from pushdown_spark.relations.request import spark_only
+from pushdown_spark.result import PushdownResult, ScanResult, analyze
+from pushdown_spark.scan.projected import ProjectedScan
 
 
 class SqlPlanner:
@@ -68,21 +72,22 @@ class SqlPlanner:
 
     def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """One reference to one source: its WHERE reaches the source's reader."""
-        opened = open_source(self._spark, source)
-        where = self._where(sql, tree, opened)
-        request, notes = opened.query_request(tree, where, lost_words(sql, tree))
+        relation = open_relation(self._spark, source)
+        where = self._where(sql, tree, relation)
+        request, notes = relation.query_request(tree, where, lost_words(sql, tree))
         request = replace(request, spark_only=request.spark_only or spark_only(sql))
 
-        def shaped(frame: DataFrame) -> DataFrame:
+        def run_query(frame: DataFrame) -> DataFrame:
             with self._views.shadowing({source.name: frame}):
                 return self._spark.sql(sql)
 
-        planned = opened.planned(request, notes)
-        analysed = check(Shape(planned.native("check"), shaped), "query")
-        if (whole := opened.answer(tree, request, notes)) is not None:
-            return ScanResult(self._spark, source.name, Shape(whole.scan, whole.shaped(analysed.columns)), None)
-        shape = Shape(planned.scan, shaped)
-        return ScanResult(self._spark, source.name, shape, planned.fallback(shaped), problem=planned.problem)
+        planned = plan_scan(self._spark, relation, request, notes)
+        analyzed = analyze(planned.native("check"), run_query, "query")
+        scan = plan_full_pushdown(relation, tree, request, notes, analyzed.columns)
+        if scan is not None:
+            return ScanResult(self._spark, source.name, scan, None)
+        scan = ProjectedScan(planned.scan, run_query)
+        return ScanResult(self._spark, source.name, scan, planned.fallback(run_query), problem=planned.problem)
 
     def _parsed(self, sql: str) -> exp.Query:
         try:
@@ -93,7 +98,7 @@ class SqlPlanner:
             raise UnreadableQueryError("query: only SELECT statements are supported")
         return with_intervals_grouped(tree)
 
-    def _where(self, sql: str, tree: exp.Select, opened: OpenedSource) -> str | None:
+    def _where(self, sql: str, tree: exp.Select, relation: Relation) -> str | None:
         """The WHERE over the source's own columns, or None where Spark alone must apply it.
 
         Backslashes are left to Spark because writing the predicate anew would hide them from those who judge it, and
@@ -104,7 +109,7 @@ class SqlPlanner:
         if found is None or not self._simple(tree) or "\\" in sql or names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)
-        predicate = found.this.transform(opened.unqualified, table.alias_or_name)
+        predicate = found.this.transform(relation.unqualified, table.alias_or_name)
         return str(predicate.sql(dialect="spark"))
 
     def _simple(self, tree: exp.Select) -> bool:

@@ -1,4 +1,4 @@
-"""The table of parameters, and that operator, docstring and documentation say the same as it."""
+"""The parameter table, and its agreement with operators, docstrings and pages."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
     effective_value,
+    parameters_of,
     refuse_unsafe_settings,
-    rows_for,
-    serialise,
-    serialise_all,
+    serialize,
+    serialize_all,
     session_conf,
 )
 
@@ -52,25 +52,25 @@ OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
     REMOTE: RemoteScanOperator,
     JOIN: PushdownJoinOperator,
 }
-OF_ALL = [(operator, row) for operator in OPERATORS for row in rows_for(operator)]
+OPERATOR_PARAMETERS = [(operator, row) for operator in OPERATORS for row in parameters_of(operator)]
 
 
 def own_parameters(operator: str) -> dict[str, inspect.Parameter]:
-    found: dict[str, inspect.Parameter] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     for level in OPERATOR_CLASSES[operator].mro():
         if issubclass(level, PushdownBaseOperator):
             for name, parameter in inspect.signature(level.__init__).parameters.items():
                 if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-                    found.setdefault(name, parameter)
-    return found
+                    parameters.setdefault(name, parameter)
+    return parameters
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_signature_has_exactly_the_parameters_of_the_table(operator: str) -> None:
-    assert set(own_parameters(operator)) == {row.name for row in rows_for(operator)}
+    assert set(own_parameters(operator)) == {row.name for row in parameters_of(operator)}
 
 
-@pytest.mark.parametrize(("operator", "row"), OF_ALL, ids=lambda part: getattr(part, "name", part))
+@pytest.mark.parametrize(("operator", "row"), OPERATOR_PARAMETERS, ids=lambda part: getattr(part, "name", part))
 def test_kind_type_and_default_agree_with_the_table(operator: str, row: Parameter) -> None:
     parameter = own_parameters(operator)[row.name]
     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
@@ -79,27 +79,27 @@ def test_kind_type_and_default_agree_with_the_table(operator: str, row: Paramete
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_template_fields_are_those_of_the_table_and_of_the_spark_operator(operator: str) -> None:
-    ours = {row.field for row in rows_for(operator) if row.templated}
+def test_template_fields_are_those_of_the_table_and_of_spark_submit_operator(operator: str) -> None:
+    own = {row.field for row in parameters_of(operator) if row.templated}
     fields = OPERATOR_CLASSES[operator].template_fields
-    assert set(fields) == ours | set(SparkSubmitOperator.template_fields)
+    assert set(fields) == own | set(SparkSubmitOperator.template_fields)
     assert len(set(fields)) == len(fields)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_template_fields_are_kept_as_they_are_given(operator: str) -> None:
-    given = {row.name: object() for row in rows_for(operator)}
+def test_the_constructor_stores_parameters_unchanged(operator: str) -> None:
+    given = {row.name: object() for row in parameters_of(operator)}
     task = OPERATOR_CLASSES[operator](task_id="scan", **given)  # type: ignore[arg-type]
-    for row in rows_for(operator):
+    for row in parameters_of(operator):
         assert getattr(task, row.field) is given[row.name]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_docstring_says_what_the_table_says(operator: str) -> None:
+def test_the_docstring_has_the_texts_of_the_table(operator: str) -> None:
     text = " ".join((OPERATOR_CLASSES[operator].__doc__ or "").split())
-    said = dict(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
-    expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in rows_for(operator)}
-    assert said == expected
+    documented = dict(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
+    expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in parameters_of(operator)}
+    assert documented == expected
 
 
 def test_the_documentation_pages_are_up_to_date(project: Path) -> None:
@@ -112,10 +112,17 @@ def test_every_operator_has_a_page(project: Path) -> None:
     assert {f"# {operator}" for operator in OPERATORS} < titles
 
 
-def test_links_between_pages_lead_somewhere(project: Path) -> None:
-    for page in [project / "README.md", *(project / "docs").rglob("*.md")]:
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page}: {link}"
+def test_links_between_pages_are_valid(project: Path) -> None:
+    for page in [*project.glob("*.md"), *(project / "docs").rglob("*.md")]:
+        for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page}: {link}"
+            assert not anchor or anchor in anchors(target), f"{page}: {link}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_names_and_keys_are_unique() -> None:
@@ -123,19 +130,19 @@ def test_names_and_keys_are_unique() -> None:
     keys += [setting.key for setting in FIXED_SETTINGS]
     assert len(set(keys)) == len(keys)
     for operator in OPERATORS:
-        assert len({row.name for row in rows_for(operator)}) == len(rows_for(operator))
+        assert len({row.name for row in parameters_of(operator)}) == len(parameters_of(operator))
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(True, "true"), (False, "false"), (None, None), (7, "7"), ("x", "x"), (1.5, "1.5")]
 )
-def test_values_are_written_as_spark_reads_them(value: object, text: str | None) -> None:
-    assert serialise(value) == text
+def test_values_are_serialized_for_spark(value: object, text: str | None) -> None:
+    assert serialize(value) == text
 
 
-def test_entries_without_a_value_are_dropped() -> None:
-    assert serialise_all({"a": None, "b": False, "c": 1}) == {"b": "false", "c": "1"}
-    assert serialise_all(None) == {}
+def test_entries_that_are_none_are_dropped() -> None:
+    assert serialize_all({"a": None, "b": False, "c": 1}) == {"b": "false", "c": "1"}
+    assert serialize_all(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_entries_without_a_value_are_dropped() -> None:
     ],
 )
 @pytest.mark.parametrize("given", [True, False])
-def test_filter_pushdown_sets_the_key_of_the_format_and_no_other(source_format: str, key: str, given: bool) -> None:
+def test_filter_pushdown_sets_only_the_key_of_the_format(source_format: str, key: str, given: bool) -> None:
     conf = session_conf(SCAN, {"filter_pushdown": given}, {}, frozenset({source_format}))
     assert {k: v for k, v in conf.items() if "ilterPushdown" in k and "python" not in k} == {key: str(given).lower()}
 
@@ -171,77 +178,77 @@ def test_spark_knows_every_key(spark_python: str) -> None:
     keys = {key for row in PARAMETERS for key in row.spark_keys()}
     keys |= {setting.key for setting in FIXED_SETTINGS} | set(SUBMIT_DEFAULTS)
     keys |= {key for row in PARAMETERS for key in row.replaced_keys} | {setting.key for setting in UNSAFE_SETTINGS}
-    known = set()
+    known_keys = set()
     jars = Path(run.stdout.strip(), "jars")
     for jar in (*jars.glob("spark-c*.jar"), *jars.glob("orc-core-*.jar")):
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
                 if "SQLConf" in name or "internal/config" in name or "OrcConf" in name:
                     code = archive.read(name)
-                    known |= {key for key in keys if key.removeprefix("spark.hadoop.").encode() in code}
-    assert known == keys
+                    known_keys |= {key for key in keys if key.removeprefix("spark.hadoop.").encode() in code}
+    assert known_keys == keys
 
 
-def test_a_contradiction_names_parameter_and_key() -> None:
+def test_a_contradiction_is_an_error_with_parameter_and_key() -> None:
     with pytest.raises(ParameterConflictError) as caught:
         session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.json.filterPushdown.enabled": "false"}, JSON)
     assert str(caught.value).startswith("filter_pushdown=True")
     assert "spark.sql.json.filterPushdown.enabled=false" in str(caught.value)
 
 
-def test_an_entry_that_says_the_same_is_no_contradiction() -> None:
+def test_an_equal_conf_entry_is_not_a_contradiction() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.json.filterPushdown.enabled": "TRUE"}, JSON)
     assert conf["spark.sql.json.filterPushdown.enabled"] == "true"
 
 
-def test_an_entry_wins_over_a_default() -> None:
+def test_a_conf_entry_wins_over_a_default() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": None}, {"spark.sql.json.filterPushdown.enabled": "false"}, JSON)
     assert conf["spark.sql.json.filterPushdown.enabled"] == "false"
 
 
-def test_an_entry_for_another_format_is_left_alone() -> None:
+def test_a_conf_entry_for_another_format_is_not_changed() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.csv.filterPushdown.enabled": "false"}, JSON)
     assert "spark.sql.csv.filterPushdown.enabled" not in conf
 
 
 @pytest.mark.parametrize(("given", "text"), [(True, "true"), (False, "false"), (None, None)])
-def test_sarg_to_filter_sets_its_key_only_where_it_is_given(given: bool | None, text: str | None) -> None:
+def test_sarg_to_filter_sets_its_key_only_if_it_is_given(given: bool | None, text: str | None) -> None:
     assert session_conf(LAZY_ORC, {"sarg_to_filter": given}, {}, ORC).get(SARG_TO_FILTER) == text
 
 
-def test_sarg_to_filter_follows_an_entry_where_it_is_not_given() -> None:
+def test_a_conf_entry_sets_sarg_to_filter_if_it_is_not_given() -> None:
     assert session_conf(LAZY_ORC, {}, {SARG_TO_FILTER: "true"}, ORC)[SARG_TO_FILTER] == "true"
     assert effective_value("sarg_to_filter", None, {SARG_TO_FILTER: "true"}, "orc") is True
     assert effective_value("sarg_to_filter", None, {}, "orc") is None
 
 
 @pytest.mark.parametrize("given", [True, False, None])
-def test_a_key_that_a_parameter_replaces_is_never_set(given: bool | None) -> None:
+def test_a_replaced_key_is_never_set(given: bool | None) -> None:
     assert USE_SELECTED not in session_conf(LAZY_ORC, {"use_selected": given}, {}, ORC)
 
 
-def test_a_key_that_a_parameter_replaces_may_still_contradict_it() -> None:
+def test_a_replaced_key_can_contradict_its_parameter() -> None:
     with pytest.raises(ParameterConflictError, match=f"use_selected=True contradicts conf entry {USE_SELECTED}=false"):
         session_conf(LAZY_ORC, {"use_selected": True}, {USE_SELECTED: "false"}, ORC)
 
 
 @pytest.mark.parametrize(
-    ("conf", "options", "place"),
+    ("conf", "options", "parameter"),
     [({USE_SELECTED: " True "}, {}, "conf"), ({}, {"Orc.Filter.Use.Selected": "true"}, "options")],
 )
-def test_an_unsafe_setting_is_refused_with_place_and_reason(
-    conf: dict[str, str], options: dict[str, str], place: str
+def test_an_unsafe_setting_is_an_error_with_parameter_and_reason(
+    conf: dict[str, str], options: dict[str, str], parameter: str
 ) -> None:
-    with pytest.raises(UnsafeSettingError, match=f"^{place}: .*returns no rows at all"):
+    with pytest.raises(UnsafeSettingError, match=f"^{parameter}: .*returns no rows"):
         refuse_unsafe_settings(conf, options, "orc")
     refuse_unsafe_settings(conf, options, "parquet")
 
 
-def test_a_safe_value_of_an_unsafe_setting_is_let_through() -> None:
+def test_a_safe_value_of_an_unsafe_key_is_allowed() -> None:
     refuse_unsafe_settings({USE_SELECTED: "false"}, {"orc.filter.use.selected": "false"}, "orc")
 
 
-def test_what_every_job_needs_cannot_be_switched_off() -> None:
+def test_a_fixed_setting_cannot_be_switched_off() -> None:
     with pytest.raises(ParameterConflictError, match=r"spark\.sql\.python\.filterPushdown\.enabled=false"):
         session_conf(SCAN, {}, {"spark.sql.python.filterPushdown.enabled": "false"}, JSON)
 
@@ -256,5 +263,7 @@ def test_what_every_job_needs_cannot_be_switched_off() -> None:
         (None, {"spark.sql.csv.filterPushdown.enabled": "false"}, True),
     ],
 )
-def test_our_readers_follow_the_same_switch(given: bool | None, conf: dict[str, str], expected: bool) -> None:
+def test_the_effective_value_follows_parameter_then_conf_then_default(
+    given: bool | None, conf: dict[str, str], expected: bool
+) -> None:
     assert effective_value("filter_pushdown", given, conf, "json") is expected

@@ -114,7 +114,7 @@ def test_where_nobody_can_tell_what_is_missing(spark: SparkSession, tmp_path: Pa
     spark.range(3).selectExpr("id", "5 AS p").write.option("header", "true").csv(str(tmp_path / "p=1"))
     session = PushdownSession(spark)
     session.add_source("data", path=str(tmp_path), format="csv", options={"header": "true"}, on_missing_column="error")
-    with pytest.raises(BadSpecError, match="column p, which the names of directories tell too"):
+    with pytest.raises(BadSpecError, match="column p, which is a partition column as well"):
         session.scan("data", where="id > 0").report()
 
 

@@ -19,15 +19,15 @@ FORMATS = ("json", "csv", "orc", "avro")
 WHERE = "id >= 10 AND id < 12 AND part = 1"
 
 EVERY = (
-    "pushdown_spark.scans.with_directories",
-    "pushdown_spark.scans.folding",
+    "pushdown_spark.planner.with_directories",
+    "pushdown_spark.planner.folding",
     "pushdown_spark.readers.directories._values",
-    "pushdown_spark.readers.partitions.constant_columns",
-    "pushdown_spark.readers.partitions.packing",
+    "pushdown_spark.scan.tasks.constant_columns",
+    "pushdown_spark.scan.tasks.packing",
 )
 """Steps of planning that all readers have in common."""
 TEXT = (
-    "pushdown_spark.scans.plan_text",
+    "pushdown_spark.planner.plan_text",
     "pushdown_spark.readers.text.storage_for",
     "pushdown_spark.readers.text.listed_files",
     "pushdown_spark.readers.text.text_options",
@@ -139,7 +139,7 @@ def test_mistakes_of_the_user_and_signals_are_raised(
         def fails(*_: object, kind: type[BaseException] = kind) -> None:
             raise kind("as it is")
 
-        monkeypatch.setattr("pushdown_spark.scans.plan_text", fails)
+        monkeypatch.setattr("pushdown_spark.planner.plan_text", fails)
         with pytest.raises(kind, match="as it is"):
             session.scan("data", where="id = 3")
 

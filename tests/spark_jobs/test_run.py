@@ -138,7 +138,7 @@ def test_without_output_and_result_the_report_is_printed(tmp_path: Path, job: di
     del job["output"], job["result_path"]
     done = command_line("run", job, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "2 rows returned, no output asked for" in done.stdout
+    assert "2 rows returned; the job has no output" in done.stdout
     assert "Source events: " in done.stdout
     assert visible(tmp_path) == ["in", "spec.json"]
 

@@ -36,8 +36,8 @@ from pushdown_spark.optimizer.sql_reader import (
     replace_table_names,
 )
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
-from pushdown_spark.readers.protocol import AnySource
-from pushdown_spark.source import open_sources
+from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.open import open_relations
 
 
 def verify_reading(context: QueryContext) -> None:
@@ -124,8 +124,8 @@ class QueryOptimizer:
         declared = {views[number]: self._declared(table) for number, table in tables.items()}
         query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
         # A source is opened once, however often the query refers to it.
-        opened = open_sources(self._spark, {source.name: source for source in declared.values()}.values())
-        references = source_references(query.tree, declared, opened)
+        relations = open_relations(self._spark, {source.name: source for source in declared.values()}.values())
+        references = source_references(query.tree, declared, relations)
         return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
 
     def _declared(self, table: exp.Table) -> AnySource:

@@ -13,8 +13,11 @@ from pushdown_spark.failures import typed
 from pushdown_spark.optimizer.catalyst import PrivateViews, relation_names_in
 from pushdown_spark.optimizer.query_context import QueryScan, find_source, unknown_source_message
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
-from pushdown_spark.readers.protocol import AnySource, spark_only
-from pushdown_spark.source import OpenedSource, open_sources
+from pushdown_spark.planner import plan_scan
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.open import open_relations
+from pushdown_spark.relations.request import spark_only
 
 
 class PassthroughPlanner:
@@ -34,8 +37,8 @@ class PassthroughPlanner:
         sources = self._referenced_sources(sql)
         if not sources:
             return None
-        opened = open_sources(self._spark, sources.values())
-        scans = [_scan(name, opened[source.name], source, sql, reason) for name, source in sources.items()]
+        relations = open_relations(self._spark, sources.values())
+        scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
         frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
         try:
             with self._views.shadowing(frames):
@@ -61,11 +64,10 @@ class PassthroughPlanner:
                 return None
         return sources
 
-
-def _scan(name: str, opened: OpenedSource, source: AnySource, sql: str, reason: str) -> QueryScan:
-    """Return a scan of all columns and rows of a source."""
-    projection = opened.projection(None)
-    request = opened.request(projection, None)
-    request = replace(request, spark_only=request.spark_only or spark_only(sql))
-    planned = opened.planned(request, (*projection.notes, reason))
-    return QueryScan(source.name, name, planned, planned.scan)
+    def _scan(self, name: str, relation: Relation, source: AnySource, sql: str, reason: str) -> QueryScan:
+        """Return a scan of all columns and rows of a source."""
+        projection = relation.projection(None)
+        request = relation.request(projection, None)
+        request = replace(request, spark_only=request.spark_only or spark_only(sql))
+        planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
+        return QueryScan(source.name, name, planned, planned.scan)

@@ -15,7 +15,7 @@ from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
 from pushdown_spark.projection.implicit import given_names
 from pushdown_spark.projection.needed import lost_words
 from pushdown_spark.readers.predicate_settings import hides_names
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 
 def prune_columns(context: QueryContext) -> None:
@@ -29,7 +29,7 @@ def prune_columns(context: QueryContext) -> None:
         words=lost_words(sql, tree),
     )
     for reference in context.references:
-        names = reference.source.schema.fieldNames()
+        names = reference.relation.schema.fieldNames()
         metadata: tuple[str, ...] = ()
         if isinstance(reference.declared, Source):
             catalog = reference.declared.catalog

@@ -20,10 +20,13 @@ from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
+from pushdown_spark.planner import PlannedScan, plan_scan
 from pushdown_spark.predicates.parse import read_alike, without_relation
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.protocol import AnySource, Scan, Source, spark_only
-from pushdown_spark.source import OpenedSource, PlannedScan
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource, Source
+from pushdown_spark.relations.request import spark_only
+from pushdown_spark.scan.base import Scan
 
 _EXACT_TYPES = (
     *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
@@ -44,7 +47,7 @@ class SourceReference:
     key: str
     view: str
     table: exp.Table
-    source: OpenedSource
+    relation: Relation
     declared: AnySource
 
 
@@ -127,7 +130,8 @@ class QueryContext:
         self.has_plain_literals = "\\" not in sql and read_alike(sql)
         self.by_view = {reference.view: reference for reference in references}
         self.columns_by_view = {
-            reference.view: frozenset(map(str.lower, reference.source.schema.fieldNames())) for reference in references
+            reference.view: frozenset(map(str.lower, reference.relation.schema.fieldNames()))
+            for reference in references
         }
         self.resolver = ColumnNameResolver(self.columns_by_view)
         self.required: dict[str, RequiredColumns] = {}
@@ -168,18 +172,18 @@ class QueryContext:
         self.scans |= {view: self._planned_scan(self.by_view[view]) for view in self.semi_joins}
 
     def _planned_scan(self, reference: SourceReference) -> QueryScan:
-        source, required = reference.source, self.required[reference.view]
+        relation, required = reference.relation, self.required[reference.view]
         semi_joins = self.semi_joins.get(reference.view, [])
         predicate = self.predicates.get(reference.view)
         conjuncts = [*([predicate] if predicate else []), *(f"({semi_join.predicate})" for semi_join in semi_joins)]
-        projection = source.projection([quote_name(name) for name in required.columns])
-        request = source.request(projection, " AND ".join(conjuncts) or None)
+        projection = relation.projection([quote_name(name) for name in required.columns])
+        request = relation.request(projection, " AND ".join(conjuncts) or None)
         metadata = tuple(sorted({*request.implicit, *required.metadata}))
         if metadata:
-            request = replace(request, implicit=metadata, fill=source.fill())
+            request = replace(request, implicit=metadata, fill=relation.implicit_values())
         request = replace(request, spark_only=request.spark_only or spark_only(self.sql))
         notes = tuple(semi_join.note for semi_join in semi_joins)
-        planned = source.planned(request, (*projection.notes, *notes))
+        planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
         return QueryScan(reference.key, reference.view, planned, planned.scan)
 
     def blocks(self) -> Iterator[SelectBlock]:
@@ -196,7 +200,7 @@ class QueryContext:
 
     def types_in(self, block: SelectBlock) -> ColumnTypes:
         """Return the types of the columns of a block."""
-        schemas = {name: reference.source.schema for name, reference in self.references_in(block).items()}
+        schemas = {name: reference.relation.schema for name, reference in self.references_in(block).items()}
         return ColumnTypes(schemas, case_sensitive=self.case_sensitive)
 
     @cached_property
@@ -211,8 +215,8 @@ class QueryContext:
             SourceSize(
                 reference.declared.name,
                 reference.declared.format if isinstance(reference.declared, Source) else None,
-                self.statistics.file_bytes(reference.declared, reference.source),
-                self.statistics.is_sampled(reference.declared, reference.source),
+                self.statistics.file_bytes(reference.declared, reference.relation),
+                self.statistics.is_sampled(reference.declared, reference.relation),
             )
             for reference in self.references
         ]
@@ -221,9 +225,9 @@ class QueryContext:
 
 
 def source_references(
-    tree: exp.Expr, declared: Mapping[str, AnySource], opened: Mapping[str, OpenedSource]
+    tree: exp.Expr, declared: Mapping[str, AnySource], relations: Mapping[str, Relation]
 ) -> list[SourceReference]:
-    """Return the references of a query to sources. `declared` holds sources by view, `opened` by name."""
+    """Return the references of a query to sources. `declared` holds sources by view, `relations` by name."""
     counts = Counter(source.name for source in declared.values())
     keys: Counter[str] = Counter()
     references = []
@@ -232,7 +236,7 @@ def source_references(
         key = name if counts[name] == 1 else f"{name} as {table.alias}"
         keys[key] += 1
         key = key if keys[key] == 1 else f"{key} ({keys[key]})"
-        references.append(SourceReference(key, table.name, table, opened[name], declared[table.name]))
+        references.append(SourceReference(key, table.name, table, relations[name], declared[table.name]))
     return references
 
 

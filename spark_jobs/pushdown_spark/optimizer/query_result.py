@@ -15,8 +15,9 @@ from pushdown_spark.fallback import blamed_on, left_to_spark
 from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.join_metrics import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan, unchanged
-from pushdown_spark.result import PushdownResult, Shape, explained
+from pushdown_spark.result import PushdownResult, explained
 from pushdown_spark.row_count import RowCount
+from pushdown_spark.scan.projected import ProjectedScan
 from pushdown_spark.task_metrics import StageWatch
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ class QueryResult(PushdownResult):
         """Run an action, and release the resources of the scans afterwards."""
         with ExitStack() as stack:
             for scan in self._scans:
-                stack.enter_context(Shape(scan.scan, unchanged).held(self._query.spark))
+                stack.enter_context(ProjectedScan(scan.scan, unchanged).running(self._query.spark))
             return self._run_once(action, as_they_come=as_they_come)
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
@@ -97,9 +98,8 @@ class QueryResult(PushdownResult):
         """Return the result. Scans that the driver fetches itself are fetched now, so that Spark knows their size."""
         frames = {}
         for scan in self._scans:
-            shape = Shape(scan.scan, unchanged)
-            fetched = shape.gathered(None)
-            frames[scan.view] = shape.frame() if fetched is None else fetched
+            fetched = scan.scan.fetch_local(None)
+            frames[scan.view] = scan.scan.frame() if fetched is None else fetched
         return self._query.over(frames)
 
     def _reports_after_run(self, watch: StageWatch) -> dict[str, SourceReport]:
@@ -113,7 +113,7 @@ class QueryResult(PushdownResult):
             (scan,) = uncounted
             report = watch.completed(reports[scan.key])
             reports[scan.key] = (
-                report if scan.scan.spark_counts_bytes else report.model_copy(update={"bytes_read": None})
+                report if scan.scan.counts_bytes_in_spark else report.model_copy(update={"bytes_read": None})
             )
         return reports
 

@@ -71,7 +71,7 @@ def reorder_joins(context: QueryContext) -> None:
         unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
         columns = frozenset(context.required[reference.view].columns)
         request = StatisticsRequest(name, unqualified, keys, columns)
-        return context.statistics.statistics_of(reference.declared, reference.source, request)
+        return context.statistics.statistics_of(reference.declared, reference.relation, request)
 
     reordering = JoinReordering(
         context.spark,
@@ -97,7 +97,7 @@ def _has_many_references(context: QueryContext) -> bool:
         for reference in context.references
         if counts[reference.declared.name] > _MAX_REFERENCES
     }
-    sizes = (context.statistics.file_bytes(each.declared, each.source) for each in repeated.values())
+    sizes = (context.statistics.file_bytes(each.declared, each.relation) for each in repeated.values())
     return any((size or 0) > _LARGE_SOURCE_BYTES for size in sizes)
 
 

@@ -31,7 +31,7 @@ from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
 from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.protocol import RemoteSource, Source
+from pushdown_spark.relations.declaration import RemoteSource, Source
 
 MAX_DYNAMIC_KEYS = 1_000
 """Keys that a dynamic semi-join lists at most."""
@@ -149,7 +149,7 @@ class _DynamicReduction:
 
     def _pays(self, small: _Side, large: _Side, conditions: Sequence[exp.Expr]) -> bool:
         """Return whether the small side has few enough keys, and the large side enough rows with other keys."""
-        small_bytes = self._statistics.file_bytes(small.reference.declared, small.reference.source)
+        small_bytes = self._statistics.file_bytes(small.reference.declared, small.reference.relation)
         if small_bytes is None or small_bytes > _MAX_SMALL_BYTES or not self._may_pay(large, small_bytes):
             return False
         keys = self._distinct(small, tuple(remove_qualifier(condition, small.name) for condition in conditions))
@@ -165,7 +165,7 @@ class _DynamicReduction:
         declared = large.reference.declared
         if isinstance(declared, RemoteSource):
             return declared.spec.filter_pushdown
-        large_bytes = self._statistics.file_bytes(declared, large.reference.source)
+        large_bytes = self._statistics.file_bytes(declared, large.reference.relation)
         return (
             isinstance(declared, Source)
             and declared.format in _SKIPPING_FORMATS
@@ -177,7 +177,7 @@ class _DynamicReduction:
 
     def _distinct(self, side: _Side, conditions: tuple[exp.Expr, ...]) -> float | None:
         request = StatisticsRequest(side.name, conditions, frozenset({side.key[1]}))
-        statistics = self._statistics.statistics_of(side.reference.declared, side.reference.source, request)
+        statistics = self._statistics.statistics_of(side.reference.declared, side.reference.relation, request)
         return None if statistics is None else statistics.filtered_distinct(side.key)
 
     def _read_keys(self, side: _Side) -> list[int | str] | None:

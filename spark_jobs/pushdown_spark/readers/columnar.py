@@ -18,8 +18,8 @@ from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.directories import in_directories
 from pushdown_spark.readers.files import InputFile, input_files
 from pushdown_spark.readers.predicate_settings import misread
-from pushdown_spark.readers.protocol import ScanRequest, unsupported
 from pushdown_spark.readers.storage import Storage
+from pushdown_spark.relations.request import ScanRequest, unsupported
 
 _ATOMS = (
     t.BooleanType,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.projection.paths import ColumnPath, Elements
 from pushdown_spark.readers.files import decoded, escaped
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 _FEW = 256
 """So many columns cost Spark nothing, whether the files have them or not."""

@@ -18,7 +18,7 @@ from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 from pushdown_spark.projection.tree import same_name
 from pushdown_spark.readers.files import InputFile, decoded, partition_columns
 from pushdown_spark.readers.native import NativeScan
-from pushdown_spark.readers.protocol import Directories, ScanRequest
+from pushdown_spark.relations.request import Directories, ScanRequest
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

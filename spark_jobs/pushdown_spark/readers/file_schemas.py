@@ -38,8 +38,8 @@ from pushdown_spark.readers.files import (
 )
 from pushdown_spark.readers.json_schemas import NoSchemasError, json_schemas
 from pushdown_spark.readers.lines import LineReader
-from pushdown_spark.readers.protocol import Source
 from pushdown_spark.readers.storage import storage_for
+from pushdown_spark.relations.declaration import Source
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from pushdown_spark.projection.evolution import FileSchema
 from pushdown_spark.projection.implicit import location
 from pushdown_spark.readers.files import decoded, escaped, input_uris
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 _UNCHECKED = ("primitivesasstring", "prefersdecimal", "dropfieldifallnull", "samplingratio", "encoding", "charset")
 _OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")

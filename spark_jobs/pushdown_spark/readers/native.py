@@ -14,8 +14,9 @@ from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.avro.rebase import rebase_mode
 from pushdown_spark.readers.files import decoded, input_files, input_uris
-from pushdown_spark.readers.protocol import ScanRequest, undivided, unsupported
 from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.scan.base import Scan
 
 _LONGEST_ASKED = 10_000
 """Characters of a conjunct that Spark's planner is asked about: thousands of values take it a third of a second."""
@@ -37,10 +38,10 @@ _ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO}
 _DECIDES = "as it decides"
 
 
-class NativeScan:
+class NativeScan(Scan):
     """A scan by Spark's reader. The reason says why it was taken."""
 
-    exact = False
+    is_native = True
 
     def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...] = ()) -> None:
         self._request = request
@@ -48,12 +49,12 @@ class NativeScan:
         self._notes = notes
 
     @property
-    def spark_counts_bytes(self) -> bool:
+    def counts_bytes_in_spark(self) -> bool:
         """Not of ORC files: Spark leaves out what they read by vectored reads, which is nearly all."""
         return self._request.source.format is not SourceFormat.ORC
 
     @property
-    def settings(self) -> Mapping[str, str]:
+    def session_conf(self) -> Mapping[str, str]:
         """What keeps Spark's reader from filtering, where it should not."""
         return {} if self._unfiltered is None else {_FILTERS[self._request.source.format]: "false"}
 
@@ -113,9 +114,6 @@ class NativeScan:
             bytes_total=sum(file.size for file in files),
             notes=self._notes,
         )
-
-    def limited(self, limit: int) -> None:
-        """Spark's LIMIT stops the JVM readers early by itself."""
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
         request = self._request

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.gateway import elements, indexed, java_class, scala_object
 from pushdown_spark.readers.columnar import conf
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 _HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that have no part in which files are read, or what their schema is."""

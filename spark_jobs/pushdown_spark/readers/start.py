@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.readers.protocol import Source
 from pushdown_spark.readers.worker import Loading
+from pushdown_spark.relations.declaration import Source
 
 _SECONDS = {SourceFormat.JSON: 2.4, SourceFormat.CSV: 2.4, SourceFormat.ORC: 1.6, SourceFormat.AVRO: 1.6}
 """What a scan waits for its first workers, and JSON and CSV for the JVM to compile what parses the lines they find.

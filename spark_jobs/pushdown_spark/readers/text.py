@@ -25,9 +25,6 @@ from pushdown_spark.predicates.pattern import BytePattern
 from pushdown_spark.readers.candidates import CandidateScan
 from pushdown_spark.readers.columnar import listed_files
 from pushdown_spark.readers.files import Compression, InputFile, Task, input_uris
-from pushdown_spark.readers.metrics import TaskCounts, by_file, most_read
-from pushdown_spark.readers.partitions import tasks_of, with_constants
-from pushdown_spark.readers.protocol import LimitedScan, Refusal, ScanRequest, Source, unsupported
 from pushdown_spark.readers.sample import Sampled, sample
 from pushdown_spark.readers.search import Searcher
 from pushdown_spark.readers.start import waiting
@@ -35,6 +32,12 @@ from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.readers.text_counts import TextTask, total
 from pushdown_spark.readers.text_options import TextOptions, odd_csv, odd_json, text_options, why_unsafe
 from pushdown_spark.readers.text_settings import current_dates, setting, unsafe_settings
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.request import Refusal, ScanRequest, unsupported
+from pushdown_spark.scan.base import IncrementalScan, Scan
+from pushdown_spark.scan.incremental import batch_size
+from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
+from pushdown_spark.scan.tasks import tasks_of, with_constants
 
 _LINE_SCHEMA = "value string"
 
@@ -274,11 +277,8 @@ def _read_schema(request: ScanRequest) -> StructType:
     return StructType([f if f.name in names else StructField(f.name, StringType()) for f in request.schema.fields])
 
 
-class TextScan:
+class TextScan(Scan):
     """A byte-search scan of one source."""
-
-    exact = False
-    spark_counts_bytes = False
 
     def __init__(
         self,
@@ -357,8 +357,8 @@ class TextScan:
             notes=self._notes,
         )
 
-    def limited(self, limit: int) -> LimitedScan:
-        """Run the tasks in waves until enough rows are found."""
+    def incremental(self, limit: int) -> IncrementalScan:
+        """Return the scan in batches of tasks."""
         return _Waves(self, limit)
 
     def _parsed(self, lines: DataFrame) -> DataFrame:
@@ -374,7 +374,7 @@ _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compress
 """Options about files, not about the text of a line."""
 
 
-class _Waves:
+class _Waves(IncrementalScan):
     """Runs a scan's tasks front to back in growing waves, so that an early stop needs no worker to be killed."""
 
     def __init__(self, scan: TextScan, limit: int) -> None:
@@ -388,7 +388,7 @@ class _Waves:
         self._requeue()
         if not self._pending:
             return None
-        size = 1 << min(self._wave, 10)
+        size = batch_size(self._wave)
         self._running, self._pending = self._pending[:size], self._pending[size:]
         self._wave += 1
         cap = max(piece.cap for piece in self._running)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pushdown_spark.readers.predicate_settings import misread
-from pushdown_spark.readers.protocol import ScanRequest
+from pushdown_spark.relations.request import ScanRequest
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def test_a_remote_table_may_be_among_the_sources(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"sources": {}}, "sources: give at least one"),
+        ({"sources": {}}, "sources: declare at least one"),
         ({"sources": ["/x"]}, "sources: "),
         ({"sources": {"o": {"path": "/x", "format": "xls"}}}, "sources.o.format: "),
         ({"sources": {"o": {"format": "csv"}}}, "sources.o.path: "),

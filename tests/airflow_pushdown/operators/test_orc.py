@@ -143,7 +143,7 @@ def test_selected_rows_are_refused_where_spark_could_read(reader: str) -> None:
     assert error.code is ErrorCode.UNSAFE_SETTING
     assert str(error).startswith(f"use_selected=True needs reader='pushdown', not '{reader}'")
     assert "Spark 4.3.0" in str(error)
-    assert "no rows at all" in str(error)
+    assert "returns no rows" in str(error)
 
 
 SCANS = [
@@ -169,7 +169,7 @@ def test_a_setting_with_which_spark_loses_rows_is_refused(
     operator: type[PushdownBaseOperator], parameters: dict[str, object], place: str, entries: dict[str, object]
 ) -> None:
     task = operator(task_id="scan", path="/x", **{place: entries}, **parameters)
-    with pytest.raises(ConfigError, match="no rows at all") as caught:
+    with pytest.raises(ConfigError, match="returns no rows") as caught:
         task.build_spec("k")
     assert caught.value.code is ErrorCode.UNSAFE_SETTING
     (key,) = entries

@@ -121,7 +121,7 @@ def test_text_that_a_template_rendered_is_understood() -> None:
         ),
         ({"output": "/o", "checks": {"min_row": 1}}, "checks.min_row: "),
         ({"output": "/o", "checks": {"min_rows": "many"}}, "checks.min_rows: "),
-        ({"checks": {"min_rows": 1}}, "checks: they are evaluated over the rows of an output; give output as well"),
+        ({"checks": {"min_rows": 1}}, "checks: they need an output; give output as well"),
         ({"format": "orc", "max_malformed": 0}, "max_malformed: only lines of json and csv"),
         ({"application": "mine.py"}, "application: "),
         ({"application_args": ["x"]}, "application_args: "),

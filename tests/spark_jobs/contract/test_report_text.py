@@ -86,7 +86,7 @@ def test_the_report_shows_output_and_checks() -> None:
     assert JobResult.from_xcom(result.as_xcom()) == result
 
 
-def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
+def test_the_report_shows_pushdown_reads_and_skips() -> None:
     assert render_text(RESULT).splitlines() == [
         "1,234 rows written to s3a://marts/refunds",
         "ran for 12.3 s as local-1",
@@ -95,8 +95,8 @@ def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
         "  Pushed down to the pushdown reader",
         '    user_id = 42 as "user_id"\\s*:\\s*42\\b (inexact)',
         "    dir0 = '2026' as file pruning (exact)",
-        "  Left to Spark",
-        "    user_id = 42: checked again",
+        "  Evaluated by Spark",
+        "    user_id = 42: re-evaluated by Spark",
         "    x IS NULL: a missing field matches too",
         "  Columns: user_id, event(type)",
         "  Files: 12 of 100 read",
@@ -109,9 +109,9 @@ def test_the_report_tells_what_was_pushed_left_read_and_skipped() -> None:
         "",
         "Joins",
         "  Not reordered: two relations keep their order",
-        "  INNER JOIN ON o.id = c.id (about 1,200 rows, 1,234 counted)",
-        "  ├ o (about 5,000,000 rows)",
-        "  └ c [BROADCAST] (7 counted)",
+        "  INNER JOIN ON o.id = c.id (estimated 1,200 rows, actual 1,234)",
+        "  ├ o (estimated 5,000,000 rows)",
+        "  └ c [BROADCAST] (actual 7)",
     ]
 
 
@@ -144,15 +144,15 @@ def test_what_became_of_the_units_of_a_format_is_told_where_it_is_known() -> Non
 def test_what_a_reader_cannot_know_is_said_so() -> None:
     source = SourceReport(reader="spark", reason="asked for", files_total=3, bytes_total=10)
     text = render_text(JobResult(rows=1, sources={"s": source}))
-    assert "1 row returned, no output asked for" in text
+    assert "1 row returned; the job has no output" in text
     assert "No predicate" in text
-    assert "Files: 3 in all, how many were read is not known" in text
-    assert "Bytes: 10 B in all, how many were read is not known" in text
+    assert "Files: 3 in total, number read unknown" in text
+    assert "Bytes: 10 B in total, number read unknown" in text
 
 
 def test_a_share_of_an_unknown_total_is_not_told() -> None:
     source = SourceReport(reader="spark", reason="asked for", bytes_read=2048)
-    assert "Bytes: 2.0 KiB read, how many there are is not known" in render_text(JobResult(sources={"s": source}))
+    assert "Bytes: 2.0 KiB read, total unknown" in render_text(JobResult(sources={"s": source}))
 
 
 def test_an_output_that_was_left_alone_is_told() -> None:
@@ -161,9 +161,7 @@ def test_an_output_that_was_left_alone_is_told() -> None:
 
 def test_a_failure_comes_first_and_tells_whether_to_try_again() -> None:
     error = JobError(code=ErrorCode.DISK_FULL, message="no space left", retryable=True)
-    assert render_text(JobResult(error=error)).startswith(
-        "FAILED (disk_full, may succeed when tried again): no space left"
-    )
+    assert render_text(JobResult(error=error)).startswith("FAILED (disk_full; a retry may succeed): no space left")
 
 
 @pytest.mark.parametrize(

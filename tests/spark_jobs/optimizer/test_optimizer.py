@@ -8,15 +8,16 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark import source
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.optimizer.statistics import reorder_policy
 from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts
-from pushdown_spark.readers.protocol import AnySource
+from pushdown_spark.relations import open as open_module
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
-from pushdown_spark.source import OpenedSource, open_source
 
 SCHEMAS = {
     "orders": "id int, customer int, day date, total double, note string",
@@ -408,11 +409,11 @@ def test_subqueries_without_an_alias_are_relations(name: str, answer: Answer, or
 def test_a_source_with_several_references_is_opened_once(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def noting(spark: SparkSession, declared: AnySource) -> OpenedSource:
+    def noting(spark: SparkSession, declared: AnySource) -> Relation:
         opened.append(declared.name)
-        return open_source(spark, declared)
+        return open_relation(spark, declared)
 
-    monkeypatch.setattr(source, "open_source", noting)
+    monkeypatch.setattr(open_module, "open_relation", noting)
     answer("SELECT a.id FROM nations a JOIN nations b ON a.id = b.region JOIN regions r ON r.id = a.region", NEVER)
     assert sorted(opened) == ["nations", "regions"]
 

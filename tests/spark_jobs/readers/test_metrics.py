@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FileReport
 from pushdown_spark.readers.avro.provider import FILE_FORMAT
-from pushdown_spark.readers.metrics import MOST_FILES, by_file, most_read
+from pushdown_spark.scan.metrics import MOST_FILES, by_file, most_read
 from pushdown_spark.session import PushdownSession
 
 _SPARK_S = {"avro": FILE_FORMAT}

@@ -16,7 +16,7 @@ from pushdown_spark.optimizer.catalyst import class_name
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SourceStatistics, StatisticsRequest
 from pushdown_spark.readers.files import decoded, input_uris, is_local
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 _FORMATS_BY_NAME = {
     "Parquet": SourceFormat.PARQUET,

@@ -32,8 +32,9 @@ from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.files import InputFile, input_files
-from pushdown_spark.readers.protocol import AnySource, CountedSource, Source
 from pushdown_spark.readers.storage import storage_for
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource, Source
 
 _TEXT_EXPANSION = 4
 """Maximum bytes in memory per byte of a text file."""
@@ -157,7 +158,7 @@ class SourceStatistics:
         """Return the statistics of a source as a relation of a query, or None if there are none."""
         files = self._list_files(source, readable)
         if files is None or not isinstance(source, Source):
-            return _reported_statistics(readable, request) if isinstance(readable, CountedSource) else None
+            return _reported_statistics(readable, request) if isinstance(readable, Relation) else None
         try:
             return self._sampled_statistics(source, files, readable.schema, request)
         except (pa.ArrowException, PySparkException, KeyError, OverflowError):
@@ -280,10 +281,10 @@ def _columns_in(*conditions: exp.Expr) -> set[str]:
     return {column.parts[0].name.lower() for condition in conditions for column in condition.find_all(exp.Column)}
 
 
-def _reported_statistics(source: CountedSource, request: StatisticsRequest) -> RelationStatistics | None:
+def _reported_statistics(relation: Relation, request: StatisticsRequest) -> RelationStatistics | None:
     """Return the statistics that a source reports itself. They prove nothing."""
     where = " AND ".join(f"({to_sql(condition)})" for condition in request.conditions)
-    table = source.statistics(where or None, sorted(request.keys))
+    table = relation.statistics(where or None, sorted(request.keys))
     if table is None:
         return None
     columns = {

@@ -11,17 +11,14 @@ from pushdown_spark.readers.avro.counts import AvroCount, Fate, total
 from pushdown_spark.readers.avro.plan import AvroPlan
 from pushdown_spark.readers.avro.scan import AvroScan
 from pushdown_spark.readers.files import Task
-from pushdown_spark.readers.metrics import TaskCounts, by_file, most_read
-from pushdown_spark.readers.partitions import tasks_of, with_constants
-from pushdown_spark.readers.protocol import LimitedScan, ScanRequest
-from pushdown_spark.readers.waves import GrowingWaves
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.scan.incremental import TaskScan
+from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
+from pushdown_spark.scan.tasks import tasks_of, with_constants
 
 
-class AvroBlockScan:
+class AvroBlockScan(TaskScan):
     """A scan of one Avro source that skips blocks by their bytes."""
-
-    exact = False
-    spark_counts_bytes = False
 
     def __init__(
         self,
@@ -48,14 +45,14 @@ class AvroBlockScan:
 
     @cached_property
     def _all_rows(self) -> DataFrame:
-        return self.wave(self._tasks, 0, None)
+        return self.run_tasks(self._tasks, 0, None)
 
-    def wave(self, tasks: tuple[Task, ...], wave: int, cap: int | None) -> DataFrame:
+    def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None) -> DataFrame:
         """The rows of some tasks; of each task at most `cap` rows where every one of them satisfies the predicate."""
         counts = self._counts
 
         def report(number: int, count: dict[str, AvroCount]) -> None:
-            counts.add({(wave, number): count})
+            counts.add({(batch, number): count})
 
         plan = self._plan
         scan = AvroScan(tasks, plan.query, report, cap if plan.exact else None)
@@ -94,10 +91,6 @@ class AvroBlockScan:
                 "files": most_read(_file(path, count) for path, count in files.items()),
             }
         )
-
-    def limited(self, limit: int) -> LimitedScan:
-        """Run the tasks in waves until enough rows are found."""
-        return GrowingWaves(self, limit)
 
 
 def _file(path: str, count: AvroCount) -> FileReport:

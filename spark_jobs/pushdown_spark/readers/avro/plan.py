@@ -31,9 +31,10 @@ from pushdown_spark.readers.columnar import (
     unread_column,
 )
 from pushdown_spark.readers.files import Compression, InputFile, input_uris
-from pushdown_spark.readers.protocol import Refusal, ScanRequest, Source
 from pushdown_spark.readers.start import waiting
 from pushdown_spark.readers.storage import storage_for
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.request import Refusal, ScanRequest
 
 
 class ContainerFile(InputFile):

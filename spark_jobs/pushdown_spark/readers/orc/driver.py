@@ -8,20 +8,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import FileReport, SourceReport
 from pushdown_spark.readers.files import Task
-from pushdown_spark.readers.metrics import TaskCounts, by_file, most_read
 from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
 from pushdown_spark.readers.orc.plan import OrcPlan
 from pushdown_spark.readers.orc.ranges import Purpose
 from pushdown_spark.readers.orc.scan import OrcScan
-from pushdown_spark.readers.partitions import tasks_of, with_constants
-from pushdown_spark.readers.protocol import LimitedScan, ScanRequest
-from pushdown_spark.readers.waves import GrowingWaves
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.scan.incremental import TaskScan
+from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
+from pushdown_spark.scan.tasks import tasks_of, with_constants
 
 
-class OrcLazyScan:
+class OrcLazyScan(TaskScan):
     """A lazy scan of one ORC source."""
-
-    spark_counts_bytes = False
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class OrcLazyScan:
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether the filter is the whole predicate, and the user wants it to be the only one."""
         return self._plan.exact and self._request.source.orc.use_selected
 
@@ -54,14 +52,14 @@ class OrcLazyScan:
 
     @cached_property
     def _all_rows(self) -> DataFrame:
-        return self.wave(self._tasks, 0, None)
+        return self.run_tasks(self._tasks, 0, None)
 
-    def wave(self, tasks: tuple[Task, ...], wave: int, cap: int | None) -> DataFrame:
+    def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None) -> DataFrame:
         """The rows of some tasks; of each task at most `cap` rows where every one of them satisfies the predicate."""
         counts = self._counts
 
         def report(number: int, count: dict[str, OrcCount]) -> None:
-            counts.add({(wave, number): count})
+            counts.add({(batch, number): count})
 
         plan = self._plan
         scan = OrcScan(tasks, plan.query, report, cap if plan.exact else None)
@@ -101,10 +99,6 @@ class OrcLazyScan:
                 "bytes_by_purpose": {str(purpose): done.bytes[purpose] for purpose in Purpose},
             }
         )
-
-    def limited(self, limit: int) -> LimitedScan:
-        """Run the tasks in waves until enough rows are found."""
-        return GrowingWaves(self, limit)
 
 
 def _file(path: str, count: OrcCount) -> FileReport:

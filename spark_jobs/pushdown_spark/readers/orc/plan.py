@@ -32,9 +32,10 @@ from pushdown_spark.readers.orc.columns import PADDED
 from pushdown_spark.readers.orc.cost import Verdict, estimate
 from pushdown_spark.readers.orc.scan import OrcQuery
 from pushdown_spark.readers.orc.zones import UTC, Zone
-from pushdown_spark.readers.protocol import Refusal, ScanRequest, Source
 from pushdown_spark.readers.start import waiting
 from pushdown_spark.readers.storage import storage_for
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.request import Refusal, ScanRequest
 
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 

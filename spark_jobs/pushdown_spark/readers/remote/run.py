@@ -12,13 +12,13 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
 from pushdown_spark.gateway import arrow_frame
-from pushdown_spark.readers.metrics import TaskCounts
 from pushdown_spark.readers.remote.address import Settings
 from pushdown_spark.readers.remote.arrow import REMOTE_TYPE, spark_batch
 from pushdown_spark.readers.remote.client import Client
 from pushdown_spark.readers.remote.connections import Connections
 from pushdown_spark.readers.remote.model import RemoteTable
 from pushdown_spark.readers.remote.tasks import RemoteCount, RemoteReader
+from pushdown_spark.scan.metrics import TaskCounts
 
 _SHOWN_STATEMENTS = 3
 MOST_ROWS = 50_000

@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError
-from pushdown_spark.readers.protocol import LimitedScan
 from pushdown_spark.readers.remote.address import Settings
 from pushdown_spark.readers.remote.classify import Classified
 from pushdown_spark.readers.remote.client import Client
@@ -27,6 +26,8 @@ from pushdown_spark.readers.remote.mysql_sample import sampled
 from pushdown_spark.readers.remote.query import RemoteQuery, remote_query
 from pushdown_spark.readers.remote.run import RemoteRun, wanted_field
 from pushdown_spark.readers.remote.slices import FEW_ROWS, LIGHT_ROWS, Slices, expects_few, may_be_sliced, slices, whole
+from pushdown_spark.scan.base import IncrementalScan, Scan
+from pushdown_spark.scan.incremental import OnePiece
 
 _MOST_FOUND = 20_000
 """Rows that may pass by a look at some, errors of the sample included, for the driver to fetch them."""
@@ -67,10 +68,8 @@ class RemotePlan:
         return refusal or ("a small answer comes faster so" if small else self.route)
 
 
-class RemoteScan:
+class RemoteScan(Scan):
     """A planned scan whose rows come as Arrow through Python workers, or over Spark's JDBC source."""
-
-    spark_counts_bytes = False
 
     def __init__(self, spark: SparkSession, plan: RemotePlan) -> None:
         self._spark = spark
@@ -83,7 +82,7 @@ class RemoteScan:
         self._key: tuple[str, ...] = ()
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether the database evaluates the whole predicate as Spark would."""
         return self._plan.exact
 
@@ -93,25 +92,29 @@ class RemoteScan:
         settings = Settings(snapshot=self._snapshot, few=cut.few or cut.light)
         return self._reading(None, cut.conditions, settings, cut.how, small=cut.few or cut.small)
 
-    def limited(self, limit: int) -> LimitedScan | None:
-        """The limit in the statement itself; None where Spark still has to drop rows."""
+    def counts_result_rows(self, *, has_predicate: bool) -> bool:
+        """Return whether the rows that the scan counts are the rows of the result."""
+        return not has_predicate or self.is_exact
+
+    def incremental(self, limit: int) -> IncrementalScan | None:
+        """Return the rows of a statement with a LIMIT, or None if Spark has to drop rows."""
         frame = self.limited_frame(limit)
-        return None if frame is None else _Once(frame)
+        return None if frame is None else OnePiece(frame)
 
     def limited_frame(self, limit: int) -> DataFrame | None:
         """At most `limit` rows, which need no LIMIT of Spark's: ending a Python worker early takes seconds."""
-        if not self.exact or not self._in_one_piece(limit).limited:
+        if not self.is_exact or not self._in_one_piece(limit).limited:
             return None
         settings = Settings(few=limit <= LIGHT_ROWS)
         small = limit <= FEW_ROWS
         return self._reading(limit, (None,), settings, "a limited answer comes in one piece", small=small)
 
-    def gathered(self, limit: int | None) -> DataFrame | None:
+    def fetch_local(self, limit: int | None) -> DataFrame | None:
         """The rows at hand, where the database expects few. None where the user says how they are to come."""
         plan, query = self._plan, self._in_one_piece(limit)
         if not may_be_gathered(plan.spec):
             return None
-        if limit is not None and (limit > FEW_ROWS or not self.exact or not query.limited):
+        if limit is not None and (limit > FEW_ROWS or not self.is_exact or not query.limited):
             return None
         # SQLite's library lets no signal through while it looks for rows: it is asked for what it finds at once.
         is_server = plan.table.dialect is not Dialect.SQLITE
@@ -149,7 +152,7 @@ class RemoteScan:
             self._uncut.pop(None, None)
         return found.rows <= _MOST_FOUND
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Give up the snapshot that the partitions share, and what was found of them."""
         self._ahead = None
         if self._held is not None:
@@ -195,7 +198,7 @@ class RemoteScan:
     def _cut_by(self, client: Client, stack: ExitStack) -> Slices:
         """The same, by a connection that `stack` closes, but for one that holds the state."""
         plan = self._plan
-        self.release()
+        self.close()
         cut = slices(
             client, plan.table, plan.spec, self._in_one_piece().sql, self._spark.sparkContext.defaultParallelism
         )
@@ -230,18 +233,6 @@ class RemoteScan:
 def may_be_gathered(spec: RemoteSourceSpec) -> bool:
     """Whether the driver may fetch few rows by itself: the user says nothing of how they are to come."""
     return spec.transport is not Transport.JDBC and spec.partition_column is None and spec.num_partitions is None
-
-
-class _Once:
-    """A limited scan that has all its rows in one piece."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame: DataFrame | None = frame
-
-    def next_frame(self) -> DataFrame | None:
-        """The frame, then None."""
-        frame, self._frame = self._frame, None
-        return frame
 
 
 def _fields(plan: RemotePlan) -> tuple[list[pa.Field], t.StructType]:

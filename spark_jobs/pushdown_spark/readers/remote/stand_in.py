@@ -10,14 +10,11 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.readers.protocol import LimitedScan
+from pushdown_spark.scan.base import Scan
 
 
-class StandIn:
+class StandIn(Scan):
     """A scan of which only the columns matter: reading it is an error. It asks no database anything."""
-
-    exact = False
-    spark_counts_bytes = False
 
     def __init__(self, spark: SparkSession, place: str, schema: StructType) -> None:
         """`place` tells a table from all others, for Spark as well: frames of two tables are never the same query."""
@@ -36,10 +33,6 @@ class StandIn:
     def frame(self) -> DataFrame:
         """The columns."""
         return self._frame
-
-    def limited(self, limit: int) -> LimitedScan | None:
-        """Nothing."""
-        return None
 
     def report(self) -> SourceReport:
         """Nothing that was planned."""

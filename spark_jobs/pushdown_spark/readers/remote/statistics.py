@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
-from pushdown_spark.readers.protocol import ColumnStatistics, TableStatistics
 from pushdown_spark.readers.remote.classify import Classified
 from pushdown_spark.readers.remote.client import Client
 from pushdown_spark.readers.remote.model import Dialect, RemoteTable
 from pushdown_spark.readers.remote.query import remote_query
 from pushdown_spark.readers.remote.render import table_reference, to_sql
 from pushdown_spark.readers.remote.slices import expected_by_mysql, expected_by_postgres, expects_few
+from pushdown_spark.relations.base import ColumnStatistics, TableStatistics
 
 _POSTGRES_COLUMNS = """
 SELECT a.attname::text, s.n_distinct::float8, coalesce(s.null_frac, 0)::float8, EXISTS (

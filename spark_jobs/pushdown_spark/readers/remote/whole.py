@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
 from pushdown_spark.errors import LostConnectionError
-from pushdown_spark.readers.protocol import LimitedScan
 from pushdown_spark.readers.remote.address import Settings
 from pushdown_spark.readers.remote.classify import Classified
 from pushdown_spark.readers.remote.connections import Connections
@@ -22,6 +21,7 @@ from pushdown_spark.readers.remote.model import Dialect, RemoteTable
 from pushdown_spark.readers.remote.query import Aggregate, AggregateFunction, Ordering, RemoteQuery, remote_query
 from pushdown_spark.readers.remote.run import RemoteRun, wanted_field
 from pushdown_spark.readers.remote.slices import FEW_ROWS
+from pushdown_spark.scan.base import Scan
 
 _KNOWN_PARTS = frozenset({"expressions", "from_", "where", "group", "order", "limit"})
 _AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {exp.Min: AggregateFunction.MIN, exp.Max: AggregateFunction.MAX}
@@ -229,11 +229,10 @@ class _Reading:
         return self._types([aggregate.column])[aggregate.column]
 
 
-class AnswerScan:
+class AnswerScan(Scan):
     """The rows of an answer, in one piece and in the order in which they come."""
 
-    spark_counts_bytes = False
-    exact = True
+    is_exact = True
 
     def __init__(
         self,
@@ -260,7 +259,7 @@ class AnswerScan:
         """The rows."""
         return self._run.frame((self._answer.query.sql,), *self._fields(), Settings(few=self._is_small), "one answer")
 
-    def gathered(self, limit: int | None) -> DataFrame | None:
+    def fetch_local(self, limit: int | None) -> DataFrame | None:
         """The rows at hand, where there are few; None where there may be many, or tasks are to try again."""
         # While SQLite's library looks for rows, no signal reaches the driver.
         if not self._is_small or self._table.dialect is Dialect.SQLITE:
@@ -281,9 +280,9 @@ class AnswerScan:
         schema = t.StructType([t.StructField(name, kind) for name, kind in self._answer.types.items()])
         return [wanted_field(field, self._table) for field in schema.fields], schema
 
-    def limited(self, limit: int) -> LimitedScan | None:
-        """Nothing: the query's own limit is in the answer."""
-        return None
+    def counts_result_rows(self, *, has_predicate: bool) -> bool:
+        """Return True: the database runs the whole query."""
+        return True
 
     def report(self) -> SourceReport:
         """The plan, and the figures after a run."""

@@ -1,6 +1,6 @@
-"""What of a predicate each database answers: the table of docs/remote.md, each row of which is a test.
+"""Exactness of predicates by database. Tests check each row, and `docs/remote-reference.md` contains the tables.
 
-Run this module to print the table.
+Run this module to print the tables.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DATABASES = ("PostgreSQL", "MySQL, ignoring case", "MySQL, binary", "MySQL, binary, no pad", "SQLite")
-"""MySQL by the collation of the string columns: `general_ci` and the like, `_bin`, and `nopad_bin` or `0900_bin`."""
+"""The columns of the tables. MySQL has one for each kind of collation: `general_ci`, `_bin`, `nopad_bin`."""
 COLLATIONS = {
     "utf8mb4_general_ci": 1,
     "utf8mb4_0900_ai_ci": 1,
@@ -16,13 +16,13 @@ COLLATIONS = {
     "utf8mb4_nopad_bin": 3,
     "utf8mb4_0900_bin": 3,
 }
-"""Collations of MySQL and MariaDB, not all of them in every version, and their places among `DATABASES`."""
+"""Collations of MySQL and MariaDB, with their index in `DATABASES`. Some versions lack some of them."""
 MEANINGS = {"E": "exact", "I": "inexact", "U": "unsupported"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A predicate, and a letter for each of `DATABASES`: E exact, I inexact, U unsupported."""
+    """A predicate, and a letter for each database: E exact, I inexact, U unsupported."""
 
     classes: str
     predicate: str
@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Predicates of one kind, and why they are classed as they are."""
+    """Predicates of one kind, and the reason for their exactness."""
 
     title: str
     why: str
@@ -40,8 +40,8 @@ class Group:
 GROUPS = (
     Group(
         "Comparisons, IN and NULL",
-        "Numbers, booleans and nulls compare alike everywhere. A constant of another numeric type is turned "
-        "into the bound that it is in the column's own type, so nothing is cast.",
+        "Numbers, booleans and NULL compare the same way in all databases. A constant of another numeric type is "
+        "converted to the equivalent bound in the column's type, so that the column needs no cast.",
         (
             Row("EEEEE", "i = 1"),
             Row("EEEEE", "i <> 1"),
@@ -74,8 +74,8 @@ GROUPS = (
     ),
     Group(
         "AND, OR and NOT",
-        "A part of an AND that cannot be sent is left out (inexact), an OR needs all its parts; under NOT it "
-        "is the other way round.",
+        "An AND may drop an operand that cannot be sent (inexact). An OR needs all its operands. Under NOT, the "
+        "roles of AND and OR are swapped.",
         (
             Row("EEEEE", "i = 1 OR j = 1 AND b"),
             Row("EEEEE", "NOT (i = 1 AND j = 2)"),
@@ -88,8 +88,8 @@ GROUPS = (
     ),
     Group(
         "Arithmetic",
-        "Spark raises where its type overflows (without ANSI mode it wraps). The remote computes with operands "
-        "that 64 bits have room for, or in a wider type, and keeps the other rows, so Spark meets them: inexact.",
+        "Spark raises an error on overflow, or wraps without ANSI mode. The database computes in a type that "
+        "cannot overflow, or returns the rows that could overflow, so that Spark evaluates them again: inexact.",
         (
             Row("IIIII", "i + j > 5"),
             Row("IIIII", "i - (j - 1) > 2"),
@@ -121,9 +121,9 @@ GROUPS = (
     ),
     Group(
         "Division",
-        "By a number that is written out and is not 0, 1 or -1, quotients are cut towards zero and remainders "
-        "have the sign of the dividend everywhere. Anything else may divide by zero, and `/` gives decimals "
-        "in some databases and doubles in others.",
+        "If the divisor is a literal other than 0, 1 and -1, all databases truncate quotients towards zero and "
+        "give remainders the sign of the dividend. Other divisors may be zero, and the result type of `/` differs"
+        " between databases.",
         (
             Row("EEEEE", "i div 2 = -3"),
             Row("EEEEE", "i % 2 = -1"),
@@ -137,8 +137,8 @@ GROUPS = (
     ),
     Group(
         "Bits",
-        "MySQL's operators give unsigned numbers, of which a cast makes signed ones again, but it inverts and "
-        "shifts other bits than Spark. SQLite has no exclusive or.",
+        "MySQL's bit operators return unsigned numbers. A cast makes most of them signed again, but not the "
+        "results of inversion and right shift. SQLite has no exclusive or.",
         (
             Row("EEEEE", "i & 1 = 1"),
             Row("EEEEE", "i | 1 = 1"),
@@ -151,8 +151,8 @@ GROUPS = (
     ),
     Group(
         "Decimals",
-        "SQLite keeps decimals as doubles: values that are no multiple of the scale are kept for Spark, and "
-        "nothing is computed.",
+        "SQLite stores decimals as doubles. The database returns the values that are not a multiple of the scale "
+        "to Spark, and no arithmetic is sent.",
         (
             Row("EEEEI", "n = 1.5"),
             Row("EEEEI", "n > 2.449"),
@@ -172,9 +172,9 @@ GROUPS = (
     ),
     Group(
         "Doubles",
-        "NaN equals itself and is larger than all else in Spark and PostgreSQL; MySQL and SQLite hold none, "
-        "so there the answer is known. Infinity is no literal of SQLite. Nothing is computed with doubles: "
-        "PostgreSQL raises where they overflow, and the last digit may differ.",
+        "In Spark and PostgreSQL, NaN equals itself and is larger than any other value. MySQL and SQLite cannot "
+        "store NaN, so the result is known there. SQLite has no literal for infinity. No arithmetic is sent: "
+        "PostgreSQL raises an error on overflow, and the last digit may differ.",
         (
             Row("EEEEE", "f = 0.1"),
             Row("EEEEE", "f = 0.30000000000000004D"),
@@ -198,7 +198,8 @@ GROUPS = (
     ),
     Group(
         "Choices",
-        "CASE and its relatives over values of one type. GREATEST and LEAST skip nulls in Spark and PostgreSQL alone.",
+        "CASE and similar functions are sent if all values have the same type. GREATEST and LEAST ignore NULL "
+        "only in Spark and PostgreSQL.",
         (
             Row("EEEEE", "coalesce(i, j, 0) > 1"),
             Row("EEEEE", "coalesce(s, 'none') = 'none'"),
@@ -214,8 +215,9 @@ GROUPS = (
     ),
     Group(
         "Casts",
-        "Integers to text and among each other (those that do not fit are kept for Spark), timestamps to "
-        "dates. All other casts differ in rounding, in spelling or in what they refuse.",
+        "Casts from integers to strings, between integer types and from timestamps to dates are sent. Integers "
+        "that do not fit the target type are returned to Spark. All other casts differ in rounding, formatting or"
+        " accepted input.",
         (
             Row("EEEEE", "cast(i as string) = '1'"),
             Row("IIIII", "cast(l as int) = 1"),
@@ -232,10 +234,10 @@ GROUPS = (
     ),
     Group(
         "Strings: equality",
-        "Spark compares bytes. Most collations of MySQL ignore case, accents or trailing spaces: a comparison "
-        "of bytes is added, and the collation's own beside it finds rows by index. That is right where rows "
-        "that are equal are wanted; where they are not (`<>`, NOT IN), the rows that the collation would lose "
-        "are too many to be sure of, so Spark filters.",
+        "Spark compares bytes. Most collations of MySQL ignore case, accents or trailing spaces. The SQL "
+        "therefore has a comparison of bytes in addition to the comparison that can use an index. This is sound "
+        "only if equal rows are kept. For `<>` and NOT IN, the collation could drop rows that Spark keeps, so "
+        "only Spark filters.",
         (
             Row("EEEEE", "s = 'abc'"),
             Row("EEEEE", "s = 'ABC'"),
@@ -257,8 +259,8 @@ GROUPS = (
     ),
     Group(
         "Strings: order",
-        'By bytes in Spark. PostgreSQL does it under COLLATE "C", SQLite by default, MySQL under a binary '
-        "collation that does not pad.",
+        'Spark orders strings by bytes. PostgreSQL does so with COLLATE "C", SQLite by default, and MySQL with a '
+        "binary collation without padding.",
         (
             Row("EUUEE", "s < 'a'"),
             Row("EUUEE", "s > 'Z'"),
@@ -270,8 +272,8 @@ GROUPS = (
     ),
     Group(
         "Strings: char(n)",
-        "Padded to n in PostgreSQL, without trailing spaces in MySQL: what is sent compares the value that is "
-        "read. Lengths of padded values are left to Spark.",
+        "PostgreSQL pads char(n) to n characters. MySQL removes trailing spaces. The SQL compares the value that "
+        "a query returns. Spark evaluates the length of padded values.",
         (
             Row("EEEEE", "c = 'abc'"),
             Row("EEEEE", "c = 'abc  '"),
@@ -284,9 +286,9 @@ GROUPS = (
     ),
     Group(
         "Strings: LIKE",
-        "Sent with an escape character of its own. SQLite's LIKE ignores case and escapes nothing: prefixes "
-        "become ranges, suffixes and contained strings are looked for by bytes, other patterns go to GLOB, "
-        "which ends at a NUL (rows with one are kept for Spark).",
+        "The SQL has its own escape character. In SQLite, LIKE ignores case and has no default escape character: "
+        "prefixes become ranges, suffixes and substrings become comparisons of bytes, and other patterns use "
+        "GLOB. GLOB stops at a NUL character, so rows that contain one are returned to Spark.",
         (
             Row("EEEEE", "s LIKE 'a%'"),
             Row("EEEEE", "s LIKE '%b'"),
@@ -311,8 +313,9 @@ GROUPS = (
     ),
     Group(
         "Strings: functions",
-        "Characters are code points everywhere, and only spaces are trimmed. SQLite's functions end at a NUL "
-        "(rows with one are kept). Positions before the first and upper and lower case differ.",
+        "All databases count code points and trim only spaces. SQLite's functions stop at a NUL character, so "
+        "rows that contain one are returned to Spark. Databases differ in positions before the first character "
+        "and in conversions to upper and lower case.",
         (
             Row("EEEEI", "length(s) = 3"),
             Row("EEEEE", "octet_length(s) = 2"),
@@ -340,8 +343,9 @@ GROUPS = (
     ),
     Group(
         "Dates",
-        "Gregorian everywhere, before 1582 too. MySQL's zero dates are NULL or raise, as the source's options "
-        "say. SQLite has no dates: texts that are no `YYYY-MM-DD` are kept for Spark.",
+        "All databases use the proleptic Gregorian calendar. MySQL's zero dates are NULL or an error, depending "
+        "on the option `zero_dates_as_null`. SQLite has no date type: strings that do not look like `YYYY-MM-DD` "
+        "are returned to Spark.",
         (
             Row("EEEEI", "d = DATE'2024-02-29'"),
             Row("EEEEI", "d > '2024-01-01'"),
@@ -367,9 +371,9 @@ GROUPS = (
     ),
     Group(
         "Timestamps",
-        "Without a zone they are the same text everywhere; equality with fractions of a second is left to "
-        "Spark where columns may have lost them. A comparison with a date or with a timestamp of another kind "
-        "takes the session's zone.",
+        "Timestamps without time zone are the same in all databases. Spark evaluates an equality with fractions "
+        "of a second if the column's type may have rounded them. A comparison with a date or with the other "
+        "timestamp type depends on the session's time zone.",
         (
             Row("EEEEI", "ts > TIMESTAMP_NTZ'2024-05-15 23:30:59.4'"),
             Row("EEEEI", "ts = TIMESTAMP_NTZ'2024-02-29 12:00:00'"),
@@ -389,7 +393,7 @@ GROUPS = (
     ),
     Group(
         "Never sent",
-        "What is not the same at any two times, or cannot be read with certainty.",
+        "Nondeterministic functions, and expressions that the parser cannot read unambiguously.",
         (
             Row("UUUUU", "rand() < 2"),
             Row("UUUUU", "i & j | 8 = 9"),
@@ -432,15 +436,15 @@ TRANSLATED_WRONGLY = (
     ("....x", "date_format(d, 'yyyy-MM') = '2024-02'"),
     ("....x", "rand() < 2"),
 )
-"""What a translator that knows only syntax gets wrong, by database (x): rows that Spark keeps are lost. Never sent."""
+"""Predicates that are never sent, because a purely syntactic translation would lose rows in these databases (x)."""
 
 
 def as_markdown() -> str:
-    """The table of the documentation."""
+    """Return the tables of the documentation."""
     lines: list[str] = []
     for group in GROUPS:
         lines += [f"### {group.title}", "", group.why, ""]
-        lines += [f"| predicate | {' | '.join(DATABASES)} |", "|---|" + "---|" * len(DATABASES)]
+        lines += [f"| Predicate | {' | '.join(DATABASES)} |", "|---|" + "---|" * len(DATABASES)]
         for row in group.rows:
             shown = row.predicate.replace("|", "\\|")
             lines.append(f"| `{shown}` | {' | '.join(MEANINGS[letter] for letter in row.classes)} |")

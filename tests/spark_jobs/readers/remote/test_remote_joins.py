@@ -11,8 +11,8 @@ from databases import Server
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.readers.protocol import TableStatistics
-from pushdown_spark.remote_source import OpenedRemote
+from pushdown_spark.relations.base import TableStatistics
+from pushdown_spark.relations.databases import DatabaseRelation
 from pushdown_spark.session import PushdownSession
 
 SALES, SHOPS, CITIES = 30_000, 500, 50
@@ -61,7 +61,7 @@ def session(connection: dict[str, object], spark: SparkSession) -> PushdownSessi
 
 
 def statistics(session: PushdownSession, name: str, where: str | None, *columns: str) -> TableStatistics:
-    opened = OpenedRemote(session._spark, session._sources[name])  # type: ignore[arg-type]
+    opened = DatabaseRelation.open(session._spark, session._sources[name])  # type: ignore[arg-type]
     found = opened.statistics(where, columns)
     assert found is not None
     return found
@@ -84,7 +84,7 @@ def test_databases_tell_how_large_a_table_is(session: PushdownSession) -> None:
 def test_what_a_database_does_not_tell_is_not_known(connection: dict[str, object], spark: SparkSession) -> None:
     made = PushdownSession(spark)
     made.add_remote("some", connection, query="SELECT k, shop FROM sale WHERE shop < 3")
-    opened = OpenedRemote(spark, made._sources["some"])  # type: ignore[arg-type]
+    opened = DatabaseRelation.open(spark, made._sources["some"])  # type: ignore[arg-type]
     found = opened.statistics("k < 100", ["shop"])
     assert (found is not None) == (connection["kind"] == "postgresql")
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.directories import constant_columns, place_of
 from pushdown_spark.readers.files import InputFile, Packing, Task, decoded, pack
-from pushdown_spark.readers.protocol import ScanRequest
+from pushdown_spark.relations.request import ScanRequest
 
 _LEAST_SHARE = 1 / 16
 """Columns differ in width: however few are read, splits are no larger than this allows."""

@@ -19,7 +19,7 @@ from pushdown_spark.readers.columnar import conf
 from pushdown_spark.readers.file_schemas import file_schemas
 from pushdown_spark.readers.files import partition_columns
 from pushdown_spark.readers.json_schemas import NoSchemasError, texts_of
-from pushdown_spark.readers.protocol import Source
+from pushdown_spark.relations.declaration import Source
 
 _TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files say the types of their columns."""
@@ -46,7 +46,7 @@ class Look(Protocol):
 
 
 @dataclass(frozen=True)
-class Evolution:
+class MergedSchema:
     """The table that a source's files make.
 
     `table` are its columns without those of directories, None where they are as Spark has them. `parts` are the files
@@ -85,7 +85,7 @@ class Evolution:
                 )
 
 
-def evolve(
+def merge_schemas(
     spark: SparkSession,
     source: Source,
     native: DataFrame,
@@ -93,7 +93,7 @@ def evolve(
     load: Callable[[Sequence[str]], DataFrame],
     *,
     case_sensitive: bool,
-) -> Evolution:
+) -> MergedSchema:
     """Look at the files' columns where that can matter, and bring them together.
 
     Raises SchemaConflictError where they contradict each other and the source does not say what then, and BadSpecError
@@ -102,7 +102,7 @@ def evolve(
     guessed = source.format not in _TYPED
     rules = Rules(source.on_schema_conflict, case_sensitive, guessed=guessed)
     if not _asks(source, uris):
-        return Evolution(rules)
+        return MergedSchema(rules)
     inside = set(partition_columns(native))
     data = t.StructType([field for field in native.schema.fields if field.name not in inside])
     look = partial(_looked, partial(file_schemas, spark, source, native, load), source.format, inside, rules)
@@ -115,9 +115,9 @@ def evolve(
             raise BadSpecError(
                 f"{source.parameter('on_missing_column')}: 'error' cannot be kept: {problem}; give 'null'"
             ) from problem
-        return Evolution(rules, notes=(f"the columns of single files are not known: {problem}",))
+        return MergedSchema(rules, notes=(f"the columns of single files are not known: {problem}",))
     if not files:
-        return Evolution(rules)
+        return MergedSchema(rules)
     return _evolved(source, files, data, rules)
 
 
@@ -145,17 +145,17 @@ def _only_compared(source: Source) -> bool:
     return source.format is SourceFormat.JSON and source.schema is None and compares
 
 
-def _compared(source: Source, data: t.StructType, corrupt: str, rules: Rules, look: Look) -> Evolution:
+def _compared(source: Source, data: t.StructType, corrupt: str, rules: Rules, look: Look) -> MergedSchema:
     """JSON files whose types Spark's inference has brought together, which makes text of what does not fit.
 
     So only texts are looked at once more, and nothing where there are none. Raises SchemaConflictError.
     """
     texts = texts_of(data, source.options.get("columnnameofcorruptrecord", corrupt))
     if not texts.fields:
-        return Evolution(rules, look=look)
+        return MergedSchema(rules, look=look)
     unified(look(texts), rules)
     note = "no schema is declared, so the texts of all files were read once more to see whether their types agree"
-    return Evolution(rules, look=look, notes=(note,))
+    return MergedSchema(rules, look=look, notes=(note,))
 
 
 def _looked(
@@ -176,7 +176,7 @@ def _looked(
     return tuple(replace(file, schema=others(file.schema)) for file in files)
 
 
-def _evolved(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: Rules) -> Evolution:
+def _evolved(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: Rules) -> MergedSchema:
     declared = source.schema is not None
     if source.format is SourceFormat.JSON:
         found = _evolved_json(files, data, rules, declared=declared)
@@ -187,14 +187,14 @@ def _evolved(source: Source, files: tuple[FileSchema, ...], data: t.StructType, 
     return _read_apart(files, table, parts(files, table, rules, _widens), rules)
 
 
-def _evolved_json(files: tuple[FileSchema, ...], data: t.StructType, rules: Rules, *, declared: bool) -> Evolution:
+def _evolved_json(files: tuple[FileSchema, ...], data: t.StructType, rules: Rules, *, declared: bool) -> MergedSchema:
     """Spark's inference brings types together by itself, once it is clear that nobody objects."""
     if declared or rules.on_conflict is OnSchemaConflict.WIDEN:
-        return Evolution(rules, files=files)
+        return MergedSchema(rules, files=files)
     files = tuple(replace(file, schema=_as_inferred(file.schema, data, rules)) for file in files)
     found = unified(files, rules)
     if rules.on_conflict is OnSchemaConflict.ERROR:
-        return Evolution(rules, files=files)
+        return MergedSchema(rules, files=files)
     held = {rules.key(name) for name in found.fieldNames()}
     # Spark's inference adds a column for the text of corrupt records.
     table = t.StructType([*found.fields, *(field for field in data.fields if rules.key(field.name) not in held)])
@@ -218,21 +218,23 @@ def _as_inferred(file: t.StructType, table: t.StructType, rules: Rules) -> t.Str
     return t.StructType([t.StructField(f.name, kind(f.dataType, known.get(rules.key(f.name)))) for f in file.fields])
 
 
-def _evolved_csv(files: tuple[FileSchema, ...], table: t.StructType, rules: Rules, *, declared: bool) -> Evolution:
+def _evolved_csv(files: tuple[FileSchema, ...], table: t.StructType, rules: Rules, *, declared: bool) -> MergedSchema:
     """By the names of headers; a declared schema none of whose names is in a header goes by position, as in Spark."""
     names = {rules.key(name) for name in table.fieldNames()}
     if declared and not any(names & {rules.key(name) for name in file.schema.fieldNames()} for file in files):
         note = "no header has a name of the declared schema, so columns are taken by position"
-        return Evolution(rules, files=(), notes=(note,))
+        return MergedSchema(rules, files=(), notes=(note,))
     return _read_apart(files, table, parts_by_position(files, table, rules), rules)
 
 
-def _read_apart(files: tuple[FileSchema, ...], table: t.StructType, found: tuple[Part, ...], rules: Rules) -> Evolution:
+def _read_apart(
+    files: tuple[FileSchema, ...], table: t.StructType, found: tuple[Part, ...], rules: Rules
+) -> MergedSchema:
     if len(found) == 1 and found[0].schema == table:
-        return Evolution(rules, table, files=files)
+        return MergedSchema(rules, table, files=files)
     others = sum(len(part.files) for part in found if part.schema != table)
     note = f"{others} of {len(files)} files have other columns or types than the table and are read apart"
-    return Evolution(rules, table, found, files, (note,))
+    return MergedSchema(rules, table, found, files, (note,))
 
 
 def _spelled(table: t.StructType, data: t.StructType) -> t.StructType:

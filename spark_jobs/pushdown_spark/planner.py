@@ -1,0 +1,266 @@
+"""The scan planner: our reader where it is sound and pays, Spark's own otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructField as Field
+from sqlglot import exp
+
+from pushdown_spark.contract import ConjunctReport, SourceFormat
+from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.fallback import left_to_spark
+from pushdown_spark.folding import folding
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.readers.columnar import conf
+from pushdown_spark.readers.directories import with_directories
+from pushdown_spark.readers.faults import faults_left_to_spark
+from pushdown_spark.readers.files import has_plain_directories
+from pushdown_spark.readers.malformed import CORRUPT_OPTION, MalformedLines, corrupt_column
+from pushdown_spark.readers.native import NativeScan
+from pushdown_spark.readers.text import TextPlan, TextScan, plan_text
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
+
+if TYPE_CHECKING:
+    from pushdown_spark.readers.avro.plan import AvroPlan
+    from pushdown_spark.readers.orc.plan import OrcPlan
+
+P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan")
+Load = Callable[[Mapping[str, str]], DataFrame]
+"""Returns Spark's own DataFrame over the same files, with additional options."""
+
+
+@dataclass(frozen=True)
+class PlannedScan:
+    """The scan to run, and the scan that Spark analyzes the query over and falls back to.
+
+    `native` returns Spark's own scan, given the reason for taking it. `can_fall_back` is whether that scan can replace
+    ours. `is_understood` is whether the scan evaluates the whole predicate over columns with known types, so that Spark
+    need not analyze it. `problem` is why our reader left the scan to Spark's: the error to raise if Spark's reader
+    cannot read the files either.
+    """
+
+    scan: Scan
+    native: Callable[[str], Scan]
+    can_fall_back: bool = True
+    is_understood: bool = False
+    problem: PushdownError | None = None
+
+    def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
+        """Return what makes Spark's own scan if ours fails during a run, or None if no other scan can replace it."""
+        if not self.can_fall_back or self.scan.is_native:
+            return None
+        return lambda reason: ProjectedScan(self.native(reason), project)
+
+
+def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
+    """Return the scan of a relation. `notes` go into the report."""
+    if isinstance(relation, FileRelation):
+        return _plan_files(spark, relation, request, notes)
+    from pushdown_spark.relations.databases import DatabaseRelation
+
+    assert isinstance(relation, DatabaseRelation)
+    scan = relation.scan(request, notes)
+    return PlannedScan(scan, lambda _: relation.stand_in, can_fall_back=False, is_understood=scan.is_exact)
+
+
+def plan_full_pushdown(
+    relation: Relation, query: exp.Select, request: ScanRequest, notes: tuple[str, ...], columns: Sequence[str]
+) -> ProjectedScan | None:
+    """Return the scan of a whole query that the relation's database runs, None if Spark runs it.
+
+    `columns` are the names of the query's columns.
+    """
+    if isinstance(relation, FileRelation):
+        return None
+    from pushdown_spark.relations.databases import DatabaseRelation
+
+    assert isinstance(relation, DatabaseRelation)
+    pushdown = relation.full_pushdown(query, request, notes)
+    if pushdown is None:
+        return None
+    scan, answer = pushdown
+    return ProjectedScan(scan, answer.shaped(columns))
+
+
+def _plan_files(
+    spark: SparkSession, relation: FileRelation, request: ScanRequest, notes: tuple[str, ...]
+) -> PlannedScan:
+    notes = (*notes, *_listing_notes(relation.source), *relation.merged.notes)
+    if relation.merged.parts:
+        return _plan_groups(spark, relation, request, notes)
+    if relation.source.max_malformed is not None:
+        request = _count_malformed(spark, relation, request)
+    pruned = _pruned_json_schema(spark, request)
+    if pruned is not None:
+        frame = relation.load(schema=StructType([*pruned.fields, *relation.partition_schema.fields]))
+        request = replace(request, loaded=lambda: frame)
+    return _plan_format(spark, request, notes, relation.load)
+
+
+def _plan_groups(
+    spark: SparkSession, relation: FileRelation, request: ScanRequest, notes: tuple[str, ...]
+) -> PlannedScan:
+    """Return the union of a scan for each group of files with the same schema."""
+    partition_schema = relation.partition_schema
+    names = frozenset() if request.predicate is None else frozenset(relation.referenced_columns(request.predicate))
+    groups = list(file_groups(relation.merged.parts, partition_schema, relation.roots, relation.merged.rules))
+    plans = []
+    for group in groups:
+        group_relation = relation.open_group(group.source(relation.source))
+        group_request = group.request(request, group_relation.source, names)
+        group_request = replace(group_request, loaded=partial(getattr, group_relation, "native"))
+        plans.append(plan_scan(spark, group_relation, group_request, notes))
+    fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
+    schema = StructType([fields[name] for name in request.columns])
+    case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+
+    def union(scans: Iterable[Scan]) -> UnionScan:
+        parts = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
+        return UnionScan(parts, schema, request.implicit, case_sensitive=case_sensitive)
+
+    return PlannedScan(
+        union(plan.scan for plan in plans),
+        lambda reason: union(plan.native(reason) for plan in plans),
+        problem=next((plan.problem for plan in plans if plan.problem is not None), None),
+    )
+
+
+def _count_malformed(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> ScanRequest:
+    """Return the request over a DataFrame that parses all fields of every line and counts malformed lines."""
+    column = corrupt_column(spark, relation.source.options, relation.schema)
+    data = StructType([*relation.data_schema.fields, Field(column, StringType())])
+    if column in relation.schema.fieldNames():
+        data = relation.data_schema
+    loaded = relation.load({CORRUPT_OPTION: column}, StructType([*data.fields, *relation.partition_schema.fields]))
+    malformed = MalformedLines(loaded, column, relation.schema.fieldNames())
+    return replace(request, loaded=lambda: malformed.frame, malformed=malformed)
+
+
+def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
+    """Return our reader's scan of files with one schema, or Spark's with the reason.
+
+    Spark's reader takes the scan if our reader fails during planning with any error, and the reason names the error.
+    Errors that describe a mistake of the user, or a missing file, are raised.
+    """
+    native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
+    problem = None
+    try:
+        with faults_left_to_spark():
+            scan = _plan_ours(spark, request, notes)
+    except PushdownError as exc:
+        problem = left_to_spark(exc)
+        if problem is None:
+            raise
+        scan = Refusal(f"our reader gave up while it planned the scan: {problem}")
+    if not isinstance(scan, Refusal):
+        return PlannedScan(scan, native)
+    if request.source.format is SourceFormat.ORC:
+        native = _native_orc(request, scan, notes, load)
+    return PlannedScan(native(scan.reason), native, problem=problem)
+
+
+def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan | Refusal:
+    """Return our reader's scan, or why there is none.
+
+    Its DataFrame is made once, so that all of planning that can fail has run.
+    """
+    ours = with_directories(request, case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true")
+    scan: Scan
+    # A scan imports only the reader of its format: all of them together take a tenth of a second.
+    if request.source.format is SourceFormat.ORC:
+        from pushdown_spark.readers.orc.driver import OrcLazyScan
+        from pushdown_spark.readers.orc.plan import plan_orc
+
+        orc = plan_orc(spark, ours, folding(spark))
+        if isinstance(orc, Refusal):
+            return orc
+        scan = OrcLazyScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
+    elif request.source.format is SourceFormat.AVRO:
+        from pushdown_spark.readers.avro.driver import AvroBlockScan
+        from pushdown_spark.readers.avro.plan import plan_avro
+
+        avro = plan_avro(spark, ours, folding(spark))
+        if isinstance(avro, Refusal):
+            return avro
+        scan = AvroBlockScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
+    else:
+        text = plan_text(spark, ours, folding(spark))
+        if isinstance(text, Refusal):
+            return text
+        scan = TextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
+    scan.frame()
+    return scan
+
+
+def _with_pruning_conjuncts(plan: P, request: ScanRequest) -> P:
+    """Return the plan with the conjuncts that prune partitions before those that the reader got."""
+    pruning: tuple[ConjunctReport, ...] = () if request.directories is None else request.directories.conjuncts
+    return replace(plan, conjuncts=(*pruning, *plan.conjuncts))
+
+
+def _native_orc(
+    request: ScanRequest, refusal: Refusal, notes: tuple[str, ...], load: Load
+) -> Callable[[str], NativeScan]:
+    """Return Spark's ORC reader, with its lazy filter switched as the source or the estimate asks for."""
+    from pushdown_spark.readers.orc.plan import SARG_TO_FILTER, filter_switch
+
+    switch = filter_switch(request.source, refusal)
+    if switch is not None:
+        setting = str(switch).lower()
+        frame = load({SARG_TO_FILTER: setting})
+        request = replace(request, loaded=lambda: frame)
+        notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
+    _refuse_lost_columns(request, refusal.reason)
+    return partial(NativeScan, request, notes=notes)
+
+
+def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
+    """Raise BadSpecError for columns that Spark's ORC reader (4.3) silently returns as NULL."""
+    if lost := next((name for name in request.read_schema.fieldNames() if "`" in name), None):
+        raise BadSpecError(
+            f"columns: Spark's ORC reader returns NULL for {quote_name(lost)}, because its name has a backtick; set "
+            f"reader='pushdown' (not used now: {reason})"
+        )
+
+
+def _pruned_json_schema(spark: SparkSession, request: ScanRequest) -> StructType | None:
+    """Return the JSON columns without struct members that the query does not need, None if there are no such members.
+
+    Spark prunes struct members in ORC and Parquet, but its JSON parser gets whole structs. In modes other than
+    PERMISSIVE, all members decide whether a record is malformed.
+    """
+    source, read = request.source, {field.name: field for field in request.read_schema.fields}
+    if source.max_malformed is not None:
+        return None
+    if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
+        return None
+    fields = [read.get(field.name, field) for field in request.schema.fields]
+    corrupt = spark.conf.get("spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+    names = {source.options.get("columnnameofcorruptrecord", corrupt), corrupt}
+    if fields == request.schema.fields or names & set(request.schema.fieldNames()):
+        return None
+    return StructType(fields)
+
+
+def _listing_notes(source: Source) -> tuple[str, ...]:
+    """Return notes on how Spark lists and types the files."""
+    notes = []
+    infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
+    if source.schema is None and infers:
+        notes.append("no schema is declared, so Spark read every file once more to infer it")
+    if source.options.get("recursivefilelookup", "").lower() != "true":
+        skipped = [path for path in source.paths if has_plain_directories(path)]
+        notes += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""Declared sources whose schema is known."""

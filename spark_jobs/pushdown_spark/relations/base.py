@@ -1,0 +1,127 @@
+"""The interface of relations: declared sources whose schema is known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from pushdown_spark.name_keys import name_key
+from pushdown_spark.predicates.nodes import nodes_of
+from pushdown_spark.predicates.parse import without_relation
+from pushdown_spark.projection.catalog import ImplicitCatalog
+from pushdown_spark.projection.fill import ImplicitFill
+from pushdown_spark.projection.implicit import has_column
+from pushdown_spark.projection.needed import named_by_functions, needed, takes_all
+from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
+from pushdown_spark.projection.resolve import Projection
+from pushdown_spark.projection.tree import merge_paths
+from pushdown_spark.relations.request import ScanRequest
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Distinct values of a column, None if unknown, and its share of nulls."""
+
+    distinct: float | None
+    null_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class TableStatistics:
+    """The statistics of a relation: all rows, rows that a predicate keeps, and columns by name.
+
+    `judged` is whether the selectivity of the predicate was estimated; otherwise `kept` counts the rows that the source
+    looks at. If `few` is set, the driver fetches the rows, so that Spark knows their number.
+    """
+
+    rows: float
+    kept: float
+    few: bool
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    judged: bool = False
+
+
+class Relation(ABC):
+    """A declared source whose schema is known."""
+
+    def __init__(self, spark: SparkSession, catalog: ImplicitCatalog) -> None:
+        """`catalog` has the implicit columns that a query may ask for."""
+        self._spark = spark
+        self._catalog = catalog
+        self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+
+    @property
+    @abstractmethod
+    def native(self) -> DataFrame:
+        """A lazy DataFrame that Spark can analyze a query over."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> StructType:
+        """The columns of the table, partition columns included."""
+
+    @abstractmethod
+    def projection(self, columns: Sequence[str] | None) -> Projection:
+        """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
+
+    @abstractmethod
+    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+        """Return what a reader must deliver for a projection and a predicate."""
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files, none for a database."""
+        return ()
+
+    def implicit_values(self) -> ImplicitFill | None:
+        """Return the values of the implicit columns, None if the relation has no files."""
+        return None
+
+    def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
+        """Return the source's own statistics for a predicate and some columns, None if it has none. Reads no row."""
+        return None
+
+    def query_request(
+        self, tree: exp.Expr, where: str | None, words: frozenset[str]
+    ) -> tuple[ScanRequest, tuple[str, ...]]:
+        """Return what a reader must deliver for a query over this relation alone, and notes for the report.
+
+        `where` is the predicate of the query if a reader may apply it. `words` may be names that the tree lacks.
+        """
+        others = {name for name in self.schema.fieldNames() if name.lower() in words}
+        resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
+        implicit = self._catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
+        required = needed(tree, self.schema, case_sensitive=self._case_sensitive)
+        whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
+        required = required.merged_with(whole, case_sensitive=self._case_sensitive)
+        return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
+
+    def unqualified(self, node: exp.Expr, table: str) -> exp.Expr:
+        """Return a column reference without the table's name, if Spark takes its first part for the table."""
+        if not isinstance(node, exp.Column) or len(node.parts) < 2:
+            return node
+        first, second, *_ = node.parts
+        if first.name.lower() != table.lower() or not has_column(
+            self.schema, second.name, case_sensitive=self._case_sensitive
+        ):
+            return node
+        return without_relation(node)
+
+    def referenced_columns(self, tree: exp.Expr) -> set[str]:
+        """Return the top-level columns that an expression may refer to. Any part of a dotted name counts."""
+        parts = {
+            name_key(part.name, case_sensitive=self._case_sensitive)
+            for column in nodes_of(tree, exp.Column, exp.Dot)
+            for part in column.find_all(exp.Identifier)
+        }
+        parts |= {name_key(name, case_sensitive=False) for name in named_by_functions(tree)}
+        if takes_all(tree):
+            return set(self.schema.fieldNames())
+        return {
+            name for name in self.schema.fieldNames() if name_key(name, case_sensitive=self._case_sensitive) in parts
+        }

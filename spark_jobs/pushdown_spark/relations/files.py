@@ -1,0 +1,278 @@
+"""Relations of files: the files are listed and their schema is known."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property, partial
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+from sqlglot import exp
+
+from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.failures import typed
+from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.name_keys import name_key
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.projection.evolution import Rules
+from pushdown_spark.projection.fill import ImplicitFill
+from pushdown_spark.projection.implicit import location, max_depth, scan_root
+from pushdown_spark.projection.needed import named_by_functions, needed
+from pushdown_spark.projection.paths import parse_paths
+from pushdown_spark.projection.resolve import ColumnKind, Projection, resolve
+from pushdown_spark.projection.scan_level import COLUMNS
+from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.readers.csv_width import fields_needed
+from pushdown_spark.readers.facts import listed_facts
+from pushdown_spark.readers.files import decoded, file_columns, input_uris, partition_columns
+from pushdown_spark.readers.malformed import left_for_counting
+from pushdown_spark.readers.parquet_schema import with_footers_schema
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.request import ScanRequest, spark_only, undivided
+from pushdown_spark.relations.schema_merge import MergedSchema, merge_schemas
+
+_SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
+"""Spark's error conditions for a schema that the format does not support, and for files without a schema."""
+
+
+class FileRelation(Relation):
+    """A source of files. `open` makes one: it lists the files and finds their schema."""
+
+    def __init__(self, spark: SparkSession, source: Source, whole: FileRelation | None = None) -> None:
+        """`whole` is the relation that this one is a file group of; the group's source has the group's schema."""
+        super().__init__(spark, source.catalog)
+        self.source = source
+        self._whole = whole
+        self._schema_to_load: StructType | None = None
+        self._native: DataFrame | None = None
+        self.merged = MergedSchema(Rules(source.on_schema_conflict, self._case_sensitive, guessed=True))
+
+    @classmethod
+    def open(cls, spark: SparkSession, source: Source) -> FileRelation:
+        """List the files and merge their schemas.
+
+        Raises BadSpecError, BadSchemaError, MissingPathError and SchemaConflictError, which name the parameter.
+        """
+        relation = cls(spark, source)
+        relation._native = relation.load()
+        relation.merged = relation._merge_schemas()
+        return relation
+
+    def open_group(self, source: Source) -> FileRelation:
+        """Return the relation of a file group. `source` declares its files and their common schema."""
+        group = FileRelation(self._spark, source, self)
+        group._native = group.load()
+        group.merged = MergedSchema(self.merged.rules)
+        return group
+
+    @property
+    def native(self) -> DataFrame:
+        """Spark's own lazy DataFrame over the files."""
+        assert self._native is not None, "use FileRelation.open"
+        return self._native
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files, as Spark listed them when it first loaded the DataFrame."""
+        return input_uris(self.native)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table: declared or inferred, and the partition columns."""
+        return self.native.schema
+
+    @property
+    def data_schema(self) -> StructType:
+        """The columns of the table without the partition columns."""
+        return StructType([field for field in self.native.schema.fields if field.name not in self._partition_names])
+
+    @property
+    def partition_schema(self) -> StructType:
+        """The partition columns."""
+        return StructType([self.schema[name] for name in self._partition_names])
+
+    @cached_property
+    def _partition_names(self) -> tuple[str, ...]:
+        # They do not depend on the schema that Spark loads the DataFrame with.
+        return partition_columns(self.native)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The directories below which `dir0` counts."""
+        if self._whole is not None:
+            return self._whole.roots
+        files = {location(decoded(uri)) for uri in self.uris}
+        qualified = HadoopFiles(self._spark).qualified
+        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualified, self.source.paths))
+
+    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
+        """Return Spark's own DataFrame over the files, with additional options and another schema if given.
+
+        Raises typed errors for a declared schema or a path that Spark rejects.
+        """
+        source = self.source
+        reader = self._reader({**source.options, **(options or {})})
+        settled = schema or self._schema_to_load
+        try:
+            if settled is not None:
+                reader = reader.schema(settled)
+            elif source.schema is not None:
+                reader = reader.schema(source.schema)
+            else:
+                reader = with_footers_schema(self._spark, reader, source)
+        except (AnalysisException, ParseException) as problem:
+            raise typed(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
+        try:
+            return reader.load(list(source.paths))
+        except (AnalysisException, ParseException) as problem:
+            parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
+            raise typed(problem, about=source.parameter(parameter)) from problem
+
+    def _load_files(self, paths: Sequence[str]) -> DataFrame:
+        """Return a DataFrame over some files, with the columns that Spark finds in them."""
+        options = {key: value for key, value in self.source.options.items() if key != "basepath"}
+        return self._reader(options).load(list(paths))
+
+    def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
+        source_format = self.source.format
+        name = format_name(self._spark) if source_format is SourceFormat.AVRO else source_format.value
+        return self._spark.read.format(name).options(**options)
+
+    def _merge_schemas(self) -> MergedSchema:
+        """Merge the schemas of the files, and load the DataFrame again if Spark inferred another schema."""
+        source = self.source
+        if (reason := self._spark_only()) is not None:
+            if source.on_missing_column is OnMissingColumn.ERROR:
+                raise BadSpecError(
+                    f"{source.parameter('on_missing_column')}: 'error' cannot be kept: {reason}; give 'null'"
+                )
+            rules = Rules(source.on_schema_conflict, self._case_sensitive, guessed=True)
+            return MergedSchema(rules, notes=(f"the columns of single files are not known: {reason}",))
+        merged = merge_schemas(
+            self._spark, source, self.native, lambda: self.uris, self._load_files, case_sensitive=self._case_sensitive
+        )
+        if merged.table is not None and merged.table != self.data_schema:
+            self._schema_to_load = merged.table
+            self._native = self.load()
+        return merged
+
+    def projection(self, columns: Sequence[str] | None) -> Projection:
+        """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
+        source = self.source
+        if self._has_unnamed_fields and columns is not None:
+            self._widen(columns)
+        resolve_to_depth = partial(
+            resolve,
+            columns,
+            self.schema,
+            case_sensitive=self._case_sensitive,
+            catalog=source.catalog,
+            origin=self._origin,
+            has_fields=self._has_unnamed_fields,
+        )
+        projection = resolve_to_depth(sys.maxsize)
+        if not any(output.kind is ColumnKind.DIRECTORY for output in projection.outputs):
+            return projection
+        return resolve_to_depth(max_depth(map(decoded, self.uris), self.roots))
+
+    @property
+    def _has_unnamed_fields(self) -> bool:
+        """Whether the fields of lines have no names: CSV without a header and without a declared schema."""
+        source = self.source
+        has_header = source.options.get("header", "false").lower() == "true"
+        return source.format is SourceFormat.CSV and source.schema is None and not has_header
+
+    def _widen(self, columns: Sequence[str]) -> None:
+        """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
+        paths = [path for path in parse_paths(columns) if not path.is_wildcard and path.head.lower() == COLUMNS]
+        data = self.data_schema
+        if not paths or any(not isinstance(field.dataType, StringType) for field in data.fields):
+            return
+        width = fields_needed(self._spark, self.source, self.uris, paths)
+        if width > len(data):
+            self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
+            self.merged = MergedSchema(self.merged.rules, notes=self.merged.notes)
+            self._native = self.load()
+
+    def _origin(self, column: str) -> str:
+        """Return where a column's type comes from, for error messages."""
+        if self.source.schema is not None:
+            return "so the declared schema says"
+        file = self.merged.origin(column) or location(decoded(min(self.uris, default="")))
+        return f"so it is in {file}"
+
+    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+        """Return what a reader must deliver for a projection and a predicate."""
+        predicate = self._parse(where)
+        columns, implicit = set(projection.table_columns), set(projection.implicit)
+        if where is not None and predicate is None:
+            columns |= set(self.schema.fieldNames())
+        known = set(projection.table_columns)
+        if predicate is not None:
+            known |= self.referenced_columns(predicate)
+            columns |= known
+            catalog = self.source.catalog
+            implicit |= set(catalog.references(predicate, self.schema, case_sensitive=self._case_sensitive))
+        data = self.data_schema
+        pruned = self._prune_members(data, columns, known, projection, predicate)
+        if self.source.on_missing_column is OnMissingColumn.ERROR:
+            self.merged.require(pruned)
+        return ScanRequest(
+            self.source,
+            lambda: self.native,
+            data,
+            tuple(name for name in self.schema.fieldNames() if name in columns),
+            tuple(sorted(implicit)),
+            where,
+            predicate,
+            pruned,
+            self.implicit_values() if implicit else None,
+            spark_only(where) or undivided(where) or self._spark_only() or left_for_counting(self.source.max_malformed),
+        )
+
+    def _spark_only(self) -> str | None:
+        """Return why only Spark's reader can read the files, None if any reader can."""
+        name = self._duplicate_partition_column
+        return None if name is None else f"the CSV files have column {name}, which is a partition column as well"
+
+    @cached_property
+    def _duplicate_partition_column(self) -> str | None:
+        """A column of CSV files that is a partition column too. A reader that omits it shifts the columns after it."""
+        if self.source.format is not SourceFormat.CSV or not self._partition_names:
+            return None
+        key = partial(name_key, case_sensitive=self._case_sensitive)
+        partitions = set(map(key, self._partition_names))
+        return next((name for name in file_columns(self.native) if key(name) in partitions), None)
+
+    def _parse(self, where: str | None) -> exp.Expr | None:
+        """Return the tree of a predicate; None without one, or if the tree would take a column for a function."""
+        tree = None if where is None else parse_predicate(where)
+        functions = {name.lower() for name in named_by_functions(tree)} if tree is not None else set()
+        return None if functions & {name.lower() for name in self.schema.fieldNames()} else tree
+
+    def _prune_members(
+        self, data: StructType, columns: set[str], known: set[str], projection: Projection, predicate: exp.Expr | None
+    ) -> StructType:
+        """Return the columns to read, without struct members that neither projection nor predicate needs.
+
+        `known` are the columns whose required members are known.
+        """
+        selected = StructType([field for field in data.fields if field.name in columns])
+        prunes = self._spark.conf.get("spark.sql.optimizer.nestedSchemaPruning.enabled", "true") == "true"
+        if not prunes or not columns.issubset(known):
+            return selected
+        tree = projection.tree
+        if predicate is not None:
+            required = needed(predicate, self.schema, case_sensitive=self._case_sensitive)
+            tree = tree.merged_with(required, case_sensitive=self._case_sensitive)
+        return tree.pruned(selected, case_sensitive=self._case_sensitive)
+
+    def implicit_values(self) -> ImplicitFill:
+        """Return the values of the implicit columns, from Spark's own listing where files are not local."""
+        whole = self._whole or self
+        roots = self.roots
+        return ImplicitFill(self.source.catalog, roots, cache(lambda: listed_facts(whole.native, roots)))

@@ -1,0 +1,78 @@
+"""The interface of scans."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+from pushdown_spark.contract import SourceReport
+
+
+class IncrementalScan(ABC):
+    """A scan that runs in pieces until enough rows are read."""
+
+    @abstractmethod
+    def next_frame(self) -> DataFrame | None:
+        """Return the rows of the next piece, or None after the last one."""
+
+
+class Scan(ABC):
+    """A planned scan of one source.
+
+    A scan must implement `frame` and `report`. The other members have defaults for scans without the capability.
+    """
+
+    @abstractmethod
+    def frame(self) -> DataFrame:
+        """Return a lazy DataFrame of all rows that may satisfy the predicate, with at least the requested columns."""
+
+    @abstractmethod
+    def report(self) -> SourceReport:
+        """Return the plan and, after an action over the DataFrame, the counts of the run."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all rows satisfy the predicate, so that Spark need not evaluate it."""
+        return False
+
+    @property
+    def is_native(self) -> bool:
+        """Whether only Spark's own readers run."""
+        return False
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether Spark's readers count some of the rows and our readers the others."""
+        return False
+
+    @property
+    def counts_bytes_in_spark(self) -> bool:
+        """Whether Spark's input metrics include the bytes that the scan reads."""
+        return False
+
+    def counts_result_rows(self, *, has_predicate: bool) -> bool:
+        """Return whether the rows that the report counts are the rows of the result."""
+        return not has_predicate and not self.is_mixed
+
+    @property
+    def session_conf(self) -> Mapping[str, str]:
+        """Session settings that make the scan faster and change no row. They are in force during a run."""
+        return {}
+
+    def limited_frame(self, limit: int) -> DataFrame | None:
+        """Return at most `limit` rows that satisfy the predicate, or None if only Spark's LIMIT can stop the scan."""
+        return None
+
+    def incremental(self, limit: int) -> IncrementalScan | None:
+        """Return the scan in pieces that can stop after `limit` rows, or None if Spark's LIMIT stops it as early."""
+        return None
+
+    def fetch_local(self, limit: int | None) -> DataFrame | None:
+        """Fetch the rows, at most `limit`, to the driver if a Spark job would take longer; None if it would not."""
+        return None
+
+    def close(self) -> None:
+        """Release what the scan holds for its tasks, such as a database snapshot. Its DataFrames cannot run again."""
+        return

@@ -1,0 +1,181 @@
+"""Union scans: file groups with different schemas, each scanned by itself and converted to the columns of the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from pushdown_spark.contract import ConjunctReport, SourceReport
+from pushdown_spark.projection.alignment import Part, conforming, ddl, restricted_struct
+from pushdown_spark.projection.evolution import Rules
+from pushdown_spark.projection.implicit import location, root_of
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.readers.files import escaped
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.scan.base import Scan
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files of a source that are read with one schema.
+
+    `partition_schema` has the partition columns, `root` is the directory below which they start, `rules` compare names.
+    """
+
+    part: Part
+    partition_schema: StructType
+    root: str | None
+    rules: Rules
+
+    def source(self, whole: Source) -> Source:
+        """Return the group as a source, with the schema that its files are read with."""
+        schema = StructType([*self.part.schema.fields, *self.partition_schema.fields])
+        base = {} if self.root is None else {"basepath": escaped(self.root)}
+        paths = tuple(map(escaped, self.part.files))
+        return replace(whole, paths=paths, schema=ddl(schema), options={**whole.options, **base})
+
+    def output_schema(self, request: ScanRequest) -> StructType:
+        """Return the requested columns that the group's DataFrame has."""
+        data = restricted_struct(self.part.schema, request.read_schema, self.rules)
+        return StructType([*data.fields, *(f for f in self.partition_schema.fields if f.name in request.columns)])
+
+    def request(self, whole: ScanRequest, source: Source, predicate_columns: frozenset[str]) -> ScanRequest:
+        """Return the request for the group.
+
+        The group gets the predicate only if all columns of the predicate have the table's types in the group. Spark
+        evaluates the predicate over the columns of the table in any case.
+        """
+        pruned = restricted_struct(self.part.schema, whole.read_schema, self.rules)
+        types = {field.name: field.dataType for field in pruned.fields}
+        has_same_types = whole.predicate is not None and all(
+            types.get(field.name) == field.dataType
+            for field in whole.read_schema.fields
+            if field.name in predicate_columns
+        )
+        partition_names = self.partition_schema.fieldNames()
+        return replace(
+            whole,
+            source=source,
+            schema=self.part.schema,
+            columns=tuple(name for name in whole.columns if name in types or name in partition_names),
+            where=whole.where if has_same_types else None,
+            predicate=whole.predicate if has_same_types else None,
+            pruned=pruned,
+        )
+
+
+def file_groups(
+    parts: Sequence[Part], partition_schema: StructType, roots: Sequence[str], rules: Rules
+) -> Iterator[FileGroup]:
+    """Yield a group for each schema and, if there are partition columns, for each root directory."""
+    for part in parts:
+        if not partition_schema.fields:
+            yield FileGroup(part, partition_schema, None, rules)
+            continue
+        by_root: dict[str, list[str]] = {}
+        for file in part.files:
+            by_root.setdefault(root_of(file, roots) or location(file), []).append(file)
+        for root, files in by_root.items():
+            yield FileGroup(Part(tuple(files), part.schema), partition_schema, root, rules)
+
+
+@dataclass(frozen=True)
+class GroupScan:
+    """The scan of a file group, and the columns of its DataFrame that the table's columns are made of."""
+
+    scan: Scan
+    schema: StructType
+
+
+class UnionScan(Scan):
+    """The scans of all file groups of a source."""
+
+    def __init__(
+        self, groups: Sequence[GroupScan], schema: StructType, implicit: Sequence[str], *, case_sensitive: bool
+    ) -> None:
+        """`schema` has the table columns to return, `implicit` the implicit columns that all groups return."""
+        self._groups = tuple(groups)
+        self._schema = schema
+        self._implicit = tuple(implicit)
+        self._case_sensitive = case_sensitive
+
+    @property
+    def is_native(self) -> bool:
+        """Whether Spark's readers read all groups."""
+        return all(group.scan.is_native for group in self._groups)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether Spark's readers count some of the rows and our readers the others."""
+        return len({group.scan.is_native for group in self._groups}) > 1
+
+    @property
+    def counts_bytes_in_spark(self) -> bool:
+        """Whether Spark's input metrics include the bytes of every group."""
+        return all(group.scan.counts_bytes_in_spark for group in self._groups)
+
+    @property
+    def session_conf(self) -> dict[str, str]:
+        """The settings of all groups."""
+        return {key: value for group in self._groups for key, value in group.scan.session_conf.items()}
+
+    def frame(self) -> DataFrame:
+        """Return the rows of the groups one after the other, in the columns of the table."""
+        return reduce(DataFrame.unionAll, map(self._convert, self._groups))
+
+    def _convert(self, group: GroupScan) -> DataFrame:
+        columns = conforming(group.schema, self._schema, case_sensitive=self._case_sensitive)
+        return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit))
+
+    def report(self) -> SourceReport:
+        """Return the sum of the groups' reports. A count that one group does not know is unknown."""
+        reports = [group.scan.report() for group in self._groups]
+        return SourceReport(
+            reader=" and ".join(sorted({report.reader for report in reports})),
+            reason="; ".join(dict.fromkeys(report.reason for report in reports)),
+            conjuncts=_merge_conjuncts(reports),
+            columns=tuple(dict.fromkeys(name for report in reports for name in report.columns)),
+            files_total=sum(report.files_total for report in reports),
+            files_read=_sum([report.files_read for report in reports]),
+            bytes_total=sum(report.bytes_total for report in reports),
+            bytes_read=_sum([report.bytes_read for report in reports]),
+            bytes_searched=_sum([report.bytes_searched for report in reports]),
+            rows_decoded=_sum([report.rows_decoded for report in reports]),
+            skipped=_sum_by_kind([report.skipped for report in reports]),
+            units={
+                kind: _sum_by_kind([report.units.get(kind, {}) for report in reports])
+                for kind in dict.fromkeys(kind for report in reports for kind in report.units)
+            },
+            bytes_by_purpose=_sum_by_kind([report.bytes_by_purpose for report in reports]),
+            notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
+        )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _sum_by_kind(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
+
+
+def _merge_conjuncts(reports: Sequence[SourceReport]) -> tuple[ConjunctReport, ...]:
+    """Return each conjunct with the least pushdown of all groups."""
+    conjuncts = max((report.conjuncts for report in reports), key=len, default=())
+    pushed = [{conjunct.sql for conjunct in report.conjuncts if conjunct.pushed_as} for report in reports]
+    return tuple(
+        conjunct
+        if all(conjunct.sql in pushed_by_group for pushed_by_group in pushed)
+        else unsupported(conjunct.sql, "some files are read apart, and Spark alone filters their rows")
+        for conjunct in conjuncts
+    )
