@@ -1,6 +1,9 @@
 """The optimizer for SQL over several sources: the list of its passes, and their driver.
 
 Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query.
+
+>>> [optimize.__name__ for optimize in PASSES][:2]
+['prune_columns', 'push_predicates']
 """
 
 from __future__ import annotations
@@ -64,11 +67,7 @@ PASSES: tuple[Callable[[QueryContext], None], ...] = (
     reorder_joins,
     add_broadcast_hints,
 )
-"""The passes in the order in which they run.
-
->>> [optimize.__name__ for optimize in PASSES[-2:]]
-['reorder_joins', 'add_broadcast_hints']
-"""
+"""The passes in the order in which they run."""
 
 
 class QueryOptimizer:

@@ -44,7 +44,7 @@ class ColumnPruner:
     >>> tree = parse_query("SELECT a.x, count(*) FROM a JOIN b ON a.k = b.k WHERE y > 1 GROUP BY a.x")
     >>> pruner = ColumnPruner(tree, case_sensitive=False)
     >>> [pruner.columns(table, ["k", "x", "y", "z"]) for table in named_tables(tree)]
-    [('k', 'x', 'y'), ('k', 'x', 'y')]
+    [('k', 'x', 'y'), ('k', 'y')]
     """
 
     def __init__(

@@ -207,12 +207,15 @@ def reorder_block(block: SelectBlock, settings: ReorderSettings) -> ReorderedBlo
     >>> from pushdown_spark.optimizer.reorder_safety import UnknownTypes
     >>> from pushdown_spark.optimizer.sql_reader import parse_query
     >>> rows = {"a": 1e6, "b": 1e6, "c": 10.0}
-    >>> settings = ReorderSettings(
-    ...     JoinOptions(), lambda block, name, _: RelationStatistics(rows[name], rows[name]), lambda _: UnknownTypes(),
-    -1 ... ) >>> query = parse_query("SELECT a.x FROM a JOIN b ON a.k = b.k JOIN c ON b.m = c.m") >>> block =
-    next(select_blocks(query, lambda table: frozenset({"k", "m", "x"}))) >>> reorder_block(block,
-    settings).reports[0].reordered True >>> query.sql("spark") 'SELECT a.x FROM b JOIN c ON b.m = c.m JOIN a ON a.k =
-    b.k'
+    >>> def statistics_of(block, name, conditions):
+    ...     return RelationStatistics(rows[name], rows[name])
+    >>> settings = ReorderSettings(JoinOptions(), statistics_of, lambda block: UnknownTypes(), broadcast_bytes=-1)
+    >>> query = parse_query("SELECT a.x FROM a JOIN b ON a.k = b.k JOIN c ON b.m = c.m")
+    >>> block = next(select_blocks(query, lambda table: frozenset({"k", "m", "x"})))
+    >>> reorder_block(block, settings).reports[0].reordered
+    True
+    >>> query.sql("spark")
+    'SELECT a.x FROM b JOIN c ON b.m = c.m JOIN a ON a.k = b.k'
     """
     chains = _BlockChains(block, settings)
     plan = chains.ordered_plan()
