@@ -27,13 +27,10 @@ from pyspark.sql import SparkSession
 from benchmarks.joins import prepare
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
-from pushdown_spark.joins.block import Block, blocks, owner
-from pushdown_spark.joins.graph import Chain, JoinKind, extract
-from pushdown_spark.joins.implied import implied
-from pushdown_spark.joins.order import components
-from pushdown_spark.joins.outputs import OutputNames
-from pushdown_spark.joins.push import column_equality
-from pushdown_spark.joins.text import parsed
+from pushdown_spark.optimizer.infer_predicates import column_equality, implied_predicates
+from pushdown_spark.optimizer.join_order.search import connected_components
+from pushdown_spark.optimizer.logical_plan import JoinChain, JoinKind, SelectBlock, extract_chain, owner, select_blocks
+from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
 from pushdown_spark.session import PushdownSession
 
 Names = frozenset[str]
@@ -54,7 +51,9 @@ class Counts:
         self._block, self._chain = _largest(text, columns)
         self.relations = tuple(sorted(self._block.relations))
         # Spark filters by what alternatives over several relations imply for each, in any order.
-        narrowed = [part for conjunct in self._chain.conjuncts for part in implied(conjunct, self._block.columns)]
+        narrowed = [
+            part for conjunct in self._chain.conjuncts for part in implied_predicates(conjunct, self._block.columns)
+        ]
         self._conditions = (*self._chain.conjuncts, *narrowed)
         self._classes = self._equal()
         self.rows = cache(self._counted)
@@ -63,7 +62,7 @@ class Counts:
         """Columns that equalities connect, as relation and name."""
         found: list[frozenset[tuple[str, str]]] = []
         for conjunct in self._chain.conjuncts:
-            pair = column_equality(conjunct.node) if conjunct.joinable else None
+            pair = column_equality(conjunct.node) if conjunct.is_joinable else None
             if pair is None:
                 continue
             group = frozenset((owner(column, self._block.columns) or "", column.name) for column in pair)
@@ -78,7 +77,7 @@ class Counts:
         return len(self._parts(names)) == 1
 
     def _meet(self, one: str, two: str) -> bool:
-        if any(conjunct.joinable and conjunct.names == {one, two} for conjunct in self._chain.conjuncts):
+        if any(conjunct.is_joinable and conjunct.names == {one, two} for conjunct in self._chain.conjuncts):
             return True
         return any({one, two} <= {relation for relation, _ in group} for group in self._classes)
 
@@ -87,7 +86,7 @@ class Counts:
         kept = [
             conjunct.node.sql(dialect="duckdb")
             for conjunct in self._conditions
-            if conjunct.joinable and conjunct.names <= names
+            if conjunct.is_joinable and conjunct.names <= names
         ]
         for group in self._classes:
             members = [f"{relation}.{column}" for relation, column in sorted(group) if relation in names]
@@ -117,7 +116,10 @@ class Counts:
         edges = [
             sum(1 << other for other, two in enumerate(order) if one != two and self._meet(one, two)) for one in order
         ]
-        return [frozenset(name for place, name in enumerate(order) if part >> place & 1) for part in components(edges)]
+        return [
+            frozenset(name for place, name in enumerate(order) if part >> place & 1)
+            for part in connected_components(edges)
+        ]
 
     def best(self) -> int:
         """Rows through the joins of the cheapest left-deep order without cross products."""
@@ -132,10 +134,14 @@ class Counts:
         return int(cheapest(frozenset(self.relations)))
 
 
-def _largest(text: str, columns: Mapping[str, Names]) -> tuple[Block, Chain]:
+def _largest(text: str, columns: Mapping[str, Names]) -> tuple[SelectBlock, JoinChain]:
     """The SELECT of a query with the most relations."""
-    names = OutputNames(columns)
-    found = [(block, chain) for block in blocks(parsed(text), names.of) if (chain := extract(block.plan)) is not None]
+    names = ColumnNameResolver(columns)
+    found = [
+        (block, chain)
+        for block in select_blocks(parse_query(text), names.columns_of)
+        if (chain := extract_chain(block.plan)) is not None
+    ]
     return max(found, key=lambda each: len(each[1].items))
 
 

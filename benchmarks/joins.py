@@ -42,8 +42,9 @@ from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
 from benchmarks.workloads import Workload as Made
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.joins.measure import JoinWatch
-from pushdown_spark.joins.text import named_tables, parsed, written
+from pushdown_spark.optimizer.join_metrics import JoinWatch
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
 from pushdown_spark.session import PushdownSession
 
 _ANALYSED = "analysed"
@@ -139,13 +140,13 @@ class Bench:
 
     def costed(self, text: str) -> Run:
         """The query over the analysed tables, in the order of Spark's cost model."""
-        tree = parsed(text)
+        tree = parse_query(text)
         for table in named_tables(tree):
             table.set("db", exp.to_identifier(_ANALYSED))
         for key in _COST_MODEL:
             self._spark.conf.set(key, "true")
         try:
-            return self._run(lambda: self._spark.sql(written(tree)))
+            return self._run(lambda: self._spark.sql(to_sql(tree)))
         finally:
             for key in _COST_MODEL:
                 self._spark.conf.unset(key)

@@ -19,7 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from benchmarks.workloads import Workload
-from pushdown_spark.joins.text import parsed
+from pushdown_spark.optimizer.sql_reader import parse_query
 
 _REFERENCES = {
     "movie_id": "title",
@@ -90,7 +90,7 @@ def _values(queries: Iterable[str]) -> dict[tuple[str, str], list[str]]:
     """The texts that conditions compare each column of a table with, in the order of the queries."""
     found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for query in queries:
-        tree = parsed(query)
+        tree = parse_query(query)
         aliases = {table.alias_or_name: table.name for table in tree.find_all(exp.Table)}
         for condition in tree.find_all(
             exp.EQ, exp.In, exp.Like, exp.GT, exp.LT, exp.GTE, exp.LTE, exp.Between, exp.NEQ

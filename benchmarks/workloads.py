@@ -11,7 +11,8 @@ from random import Random
 import duckdb
 from sqlglot import exp
 
-from pushdown_spark.joins.text import parsed, written
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import parse_query
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ TPCDS = Generator("duckdb_extension_tpcds", "tpcds", "dsdgen", "tpcds_queries")
 
 def permuted(query: str, seed: int) -> str:
     """The query with the relations of every FROM list that only commas connect in an order that the seed decides."""
-    tree = parsed(query)
+    tree = parse_query(query)
     random = Random(seed)
     for select in tree.find_all(exp.Select):
         joins = select.args.get("joins") or []
@@ -72,7 +73,7 @@ def permuted(query: str, seed: int) -> str:
         random.shuffle(relations)
         select.set("from_", exp.From(this=relations[0]))
         select.set("joins", [exp.Join(this=relation) for relation in relations[1:]])
-    return written(tree)
+    return to_sql(tree)
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ _NOT_COMMAS = ("on", "using", "side", "kind", "method", "hint")
 
 def most_relations(query: str) -> int:
     """How many relations the largest FROM of a query has."""
-    selects = parsed(query).find_all(exp.Select)
+    selects = parse_query(query).find_all(exp.Select)
     return max((1 + len(select.args.get("joins") or ()) for select in selects), default=0)
 
 
 def without_limit(query: str) -> str:
     """The query without its own LIMIT: with ties, which rows it keeps is left to chance."""
-    tree = parsed(query)
+    tree = parse_query(query)
     tree.set("limit", None)
-    return written(tree)
+    return to_sql(tree)

@@ -19,6 +19,8 @@ _OLD, _NEW = "spark_jobs", "pushdown_spark"
 _RENAMED = {
     "codes": "errors",
     "join_spec": "contract.join_tree",
+    "joins": "optimizer",
+    "joins.helper": "optimizer.dataframe_helper",
     "message": "contract.message",
     "remote_spec": "contract",
     "report": "contract.report_text",

@@ -164,7 +164,7 @@ class PushdownSession:
         """The planner of texts, which keeps what it has seen of the sources' files."""
         if self._planner is None:
             # What joins need takes a fifth of a second to load, and most jobs scan one source.
-            from pushdown_spark.joins.figures import SampleCache
+            from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
             from pushdown_spark.sql import SqlPlanner
 
             self._planner = SqlPlanner(self._spark, self._sources, SampleCache())

@@ -11,12 +11,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.joins.as_written import AsWritten
-from pushdown_spark.joins.figures import SampleCache
-from pushdown_spark.joins.planner import JoinPlanner
-from pushdown_spark.joins.text import UnreadError, refusal
-from pushdown_spark.joins.variables import SessionVariables
-from pushdown_spark.joins.views import PrivateViews
+from pushdown_spark.optimizer.catalyst import PrivateViews, SessionVariables
+from pushdown_spark.optimizer.optimizer import QueryOptimizer
+from pushdown_spark.optimizer.passthrough import PassthroughPlanner
+from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error
+from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.predicates.parse import read_alike, with_intervals_grouped
 from pushdown_spark.projection.needed import lost_words
@@ -46,10 +45,12 @@ class SqlPlanner:
         """
         try:
             return self._plan(sql, joins)
-        except (UnreadError, RecursionError) as problem:
-            unread = refusal(problem)
-        reason = f"the query is left as it is written, we cannot read it: {str(unread).removeprefix('query: ')}"
-        left = AsWritten(self._spark, self._sources, self._views).plan(sql, reason)
+        except (UnreadableQueryError, RecursionError) as problem:
+            unread = as_spec_error(problem)
+        reason = (
+            f"the query runs as it is written, because sqlglot cannot read it: {str(unread).removeprefix('query: ')}"
+        )
+        left = PassthroughPlanner(self._spark, self._sources, self._views).plan(sql, reason)
         if left is None:
             raise unread
         return left
@@ -60,7 +61,7 @@ class SqlPlanner:
         named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
         if named is not None and isinstance(tree, exp.Select) and self._says_all(sql, tree, tables[0]):
             return self._over_one(sql, tree, named)
-        return JoinPlanner(self._spark, self._sources, joins, self._cache, self._views).plan(sql)
+        return QueryOptimizer(self._spark, self._sources, joins, self._cache, self._views).optimize(sql)
 
     def _says_all(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Whether the tree of a query over one table tells what is read of it, under the table's own names."""
@@ -77,7 +78,7 @@ class SqlPlanner:
         request = replace(request, spark_only=request.spark_only or spark_only(sql))
 
         def run_query(frame: DataFrame) -> DataFrame:
-            with self._views.under(source.name, frame):
+            with self._views.shadowing({source.name: frame}):
                 return self._spark.sql(sql)
 
         planned = plan_scan(self._spark, relation, request, notes)
@@ -92,9 +93,9 @@ class SqlPlanner:
         try:
             tree = sqlglot.parse_one(sql, dialect="spark")
         except SqlglotError as problem:
-            raise UnreadError(f"query: {str(problem).splitlines()[0]}") from problem
+            raise UnreadableQueryError(f"query: {str(problem).splitlines()[0]}") from problem
         if not isinstance(tree, exp.Query):
-            raise UnreadError("query: only SELECT is possible")
+            raise UnreadableQueryError("query: only SELECT statements are supported")
         return with_intervals_grouped(tree)
 
     def _where(self, sql: str, tree: exp.Select, relation: Relation) -> str | None:

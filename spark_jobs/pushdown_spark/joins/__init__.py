@@ -1,1 +1,0 @@
-"""Joins of several sources: flattened, estimated, ordered, and written as SQL again."""

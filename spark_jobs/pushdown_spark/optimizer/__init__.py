@@ -1,0 +1,1 @@
+"""The optimizer for queries over several sources: a list of passes, from column pruning to broadcast hints."""

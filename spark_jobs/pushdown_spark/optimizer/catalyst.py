@@ -1,0 +1,256 @@
+"""Access to Spark's Catalyst: tree nodes, temporary views, the SQL parser, session variables and plan equivalence."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from py4j.java_gateway import JavaObject
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.gateway import elements, indexed, java_class
+
+CATALYST = "org.apache.spark.sql.catalyst"
+LOGICAL = f"{CATALYST}.plans.logical"
+
+_INDENT = re.compile(r"(?:[ :]  )*(?:[:+]- )?")
+_INDENT_WIDTH = 3
+_MAX_FIELDS = 25
+"""Columns that Spark prints of a node before it prints only how many follow."""
+_UNNAMED_RELATIONS = frozenset({"PlanWithUnresolvedIdentifier", "RelationTimeTravel"})
+"""Nodes that read a relation whose name the parsed plan does not show."""
+
+Analyze = Callable[[str], DataFrame]
+"""Has Spark analyze SQL text."""
+
+NameParts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TreeLine:
+    """A node of a Catalyst tree as its tree string shows it.
+
+    Children are one level deeper than their parent, the plans of sub-queries two levels.
+    """
+
+    depth: int
+    text: str
+
+
+def tree_lines(tree: JavaObject, text: str) -> list[TreeLine]:
+    """Return the nodes of a tree by their numbers. `text` is its `treeString`.
+
+    Spark numbers nodes by the lines of that string (`tree.apply(number)`). Parsing the string is faster than asking
+    each node. If a constant adds line breaks, the nodes are asked nevertheless.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    if tree.apply(len(lines) - 1) is None:
+        return list(_walk(tree, 0))
+    return [_tree_line(line) for line in lines]
+
+
+def child_numbers(lines: list[TreeLine]) -> list[list[int]]:
+    """Return the numbers of the children of each node."""
+    return _descendants(lines, 1)
+
+
+def subquery_numbers(lines: list[TreeLine]) -> list[list[int]]:
+    """Return for each node the numbers of the plans of the sub-queries in its expressions, in their order."""
+    return _descendants(lines, 2)
+
+
+def _descendants(lines: list[TreeLine], levels: int) -> list[list[int]]:
+    """Return for each node the numbers of the nodes this many levels deeper that have no other node in between."""
+    descendants: list[list[int]] = [[] for _ in lines]
+    ancestors: list[int] = []
+    for number, line in enumerate(lines):
+        while ancestors and lines[ancestors[-1]].depth >= line.depth:
+            ancestors.pop()
+        if ancestors and lines[ancestors[-1]].depth == line.depth - levels:
+            descendants[ancestors[-1]].append(number)
+        ancestors.append(number)
+    return descendants
+
+
+def _tree_line(text: str) -> TreeLine:
+    indent = _INDENT.match(text)
+    length = 0 if indent is None else indent.end()
+    return TreeLine(length // _INDENT_WIDTH, text[length:])
+
+
+def _walk(tree: JavaObject, depth: int) -> Iterator[TreeLine]:
+    yield TreeLine(depth, str(tree.simpleString(_MAX_FIELDS)))
+    for query in elements(tree.innerChildren()):
+        yield from _walk(query, depth + 2)
+    for child in elements(tree.children()):
+        yield from _walk(child, depth + 1)
+
+
+def class_name(node: JavaObject) -> str:
+    """Return the simple class name of a JVM object."""
+    return str(node.getClass().getSimpleName())
+
+
+def is_same_query(left: DataFrame, right: DataFrame) -> bool:
+    """Return whether Spark considers two DataFrames the same query."""
+    if left.sameSemantics(right):
+        return True
+    session = left.sparkSession
+    if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
+        return False
+    # Each analysis gives common table expressions new ids.
+    normalizer = java_class(session, f"{CATALYST}.normalizer.NormalizeCTEIds")
+    plans = [normalizer.apply(frame._jdf.queryExecution().analyzed()) for frame in (left, right)]
+    return bool(plans[0].sameResult(plans[1]))
+
+
+def is_lossless(original: DataFrame, rewritten: str, analyze: Analyze) -> bool:
+    """Return whether a query that sqlglot read and wrote again is the query that Spark read in the first place."""
+    try:
+        return is_same_query(original, analyze(rewritten))
+    except PySparkException:
+        return False
+
+
+def is_query(spark: SparkSession, sql: str) -> bool:
+    """Return whether Spark parses SQL text as a query, as opposed to a command."""
+    return _parsed_query(spark, sql) is not None
+
+
+def relation_names_in(spark: SparkSession, sql: str, *, case_sensitive: bool) -> tuple[NameParts, ...] | None:
+    """Return the names of the relations that SQL text reads, without common table expressions.
+
+    The order is arbitrary. Return None if the text is not a query, or if it reads a relation without naming it.
+    """
+    plan = _parsed_query(spark, sql)
+    if plan is None:
+        return None
+    names: dict[NameParts, None] = {}
+    for node, kind, ctes in _parsed_nodes(plan, case_sensitive):
+        if kind in _UNNAMED_RELATIONS:
+            return None
+        if kind == "UnresolvedRelation":
+            name = tuple(str(part) for part in elements(node.multipartIdentifier()))
+            if len(name) > 1 or _name_key(name[0], case_sensitive) not in ctes:
+                names[name] = None
+    return tuple(names)
+
+
+def _parsed_query(spark: SparkSession, sql: str) -> JavaObject | None:
+    try:
+        return spark._jsparkSession.sessionState().sqlParser().parseQuery(sql)
+    except ParseException:
+        return None
+
+
+def _parsed_nodes(plan: JavaObject, case_sensitive: bool) -> Iterator[tuple[JavaObject, str, frozenset[str]]]:
+    """Yield the nodes of a plan and its sub-queries, their kinds, and the common table expressions in scope."""
+    pending = [(plan, frozenset[str]())]
+    while pending:
+        node, ctes = pending.pop()
+        kind = str(node.nodeName())
+        yield node, kind, ctes
+        if kind == "UnresolvedWith":
+            for cte in elements(node.cteRelations()):
+                name = _name_key(str(cte._1()), case_sensitive)
+                pending.append((cte._2(), ctes | {name} if node.allowRecursion() else ctes))
+                ctes |= {name}
+        else:
+            pending += [(query, ctes) for query in elements(node.innerChildren())]
+        pending += [(child, ctes) for child in elements(node.children())]
+
+
+def _name_key(name: str, case_sensitive: bool) -> str:
+    return name if case_sensitive else name.lower()
+
+
+class SessionVariables:
+    """The variables of a session (`DECLARE VARIABLE`). An unqualified name that is no column may refer to one."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._variables = spark._jsparkSession.sessionState().catalogManager().tempVariableManager()
+        self._is_empty = bool(self._variables.isEmpty())
+
+    def has(self, name: str) -> bool:
+        """Return whether the session has a variable of this name."""
+        if self._is_empty:
+            return False
+        case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        key = indexed(self._spark, [_name_key(name, case_sensitive)])
+        return bool(self._variables.get(key).isDefined())
+
+
+class PrivateViews:
+    """Temporary views that stand for DataFrames while Spark analyzes a query.
+
+    The views are registered in the session catalog directly. `createOrReplaceTempView` runs a command for each view,
+    which is slow for queries over many sources, and dropping a view that way uncaches data that users cached.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._catalog = spark._jsparkSession.sessionState().catalog()
+        self._factory: _ViewFactory | None = None
+
+    @contextmanager
+    def registered(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+        """Register a view for each DataFrame, and drop the views at the end."""
+        try:
+            for name, frame in frames.items():
+                if self._factory is None:
+                    self._factory = self._new_factory(frame)
+                self._catalog.createTempView(name, self._factory.view(name, frame), True)
+            yield
+        finally:
+            for name in frames:
+                self._catalog.dropTempView(name)
+
+    @contextmanager
+    def shadowing(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+        """Register views under names that users chose, and restore the session's views of these names at the end."""
+        with ExitStack() as stack:
+            for name, frame in frames.items():
+                stack.enter_context(self._shadowing(name, frame))
+            yield
+
+    @contextmanager
+    def _shadowing(self, name: str, frame: DataFrame) -> Iterator[None]:
+        shadowed = self._catalog.getRawTempView(name)
+        try:
+            with self.registered({name: frame}):
+                yield
+        finally:
+            if shadowed.isDefined():
+                self._catalog.createTempView(name, shadowed.get(), True)
+
+    def _new_factory(self, frame: DataFrame) -> _ViewFactory:
+        # PySpark creates one view, under a unique name, to show the JVM objects that represent it.
+        name = f"pushdown_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        try:
+            return _ViewFactory(self._spark, self._catalog.getRawTempView(name).get())
+        finally:
+            self._catalog.dropTempView(name)
+
+
+class _ViewFactory:
+    """Creates the JVM representation of temporary views after the model of one view."""
+
+    def __init__(self, spark: SparkSession, model: JavaObject) -> None:
+        table = model.tableMeta()
+        self._table = java_class(spark, table.getClass().getName())
+        # All views of DataFrames have the same metadata, except for the name.
+        self._metadata = [table.productElement(number) for number in range(1, table.productArity())]
+        self._view = java_class(spark, model.getClass().getName())
+        self._identifier = java_class(spark, f"{CATALYST}.TableIdentifier")
+        self._some = java_class(spark, "scala.Some")
+
+    def view(self, name: str, frame: DataFrame) -> JavaObject:
+        """Return the representation of a view over a DataFrame."""
+        table = self._table(self._identifier(name), *self._metadata)
+        return self._view(table, self._some(frame._jdf.queryExecution().analyzed()))

@@ -1,0 +1,334 @@
+"""`reorder_joins` for any PySpark job: join reordering of SQL over the session's tables, and of DataFrames."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+
+from py4j.java_gateway import JavaClass, JavaObject
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.failures import typed
+from pushdown_spark.gateway import elements, frame_of, indexed, java_class
+from pushdown_spark.optimizer.broadcast_hints import broadcast_hint, broadcast_threshold, max_broadcast_bytes
+from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
+from pushdown_spark.optimizer.dataframe_plan import (
+    CatalystChain,
+    column_name,
+    computes_columns,
+    conjuncts_of,
+    is_chained,
+)
+from pushdown_spark.optimizer.join_order.decision import (
+    JoinOrderOptimizer,
+    ReorderDecision,
+    ReorderSettings,
+    tree_report,
+)
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
+from pushdown_spark.optimizer.join_order.heuristics import heuristic_order
+from pushdown_spark.optimizer.logical_plan import ChainTree, SelectBlock
+from pushdown_spark.optimizer.query_context import ColumnTypes, remove_qualifier
+from pushdown_spark.optimizer.query_result import explained_joins
+from pushdown_spark.optimizer.reorder_joins import JoinReordering, unchanged_report
+from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, UnknownTypes, casts_may_fail
+from pushdown_spark.optimizer.sql_dialect import parse_sql
+from pushdown_spark.optimizer.sql_reader import (
+    ColumnNameResolver,
+    ParsedQuery,
+    UnreadableQueryError,
+    as_spec_error,
+    named_tables,
+)
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.optimizer.statistics.session_tables import SessionTableStatistics
+from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
+from pushdown_spark.projection.paths import quote_name
+
+_TRANSPARENT = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
+"""Nodes between an item of a chain and the relation that it reads."""
+
+
+@dataclass(frozen=True)
+class ReorderedJoins:
+    """A query with its joins in order: the lazy DataFrame, its SQL (None for a DataFrame), and the joins."""
+
+    df: DataFrame
+    sql: str | None
+    joins: tuple[JoinReport, ...]
+
+    def explain(self) -> str:
+        """Describe the join trees before and after."""
+        return "\n".join(explained_joins(self.joins))
+
+
+def reorder_joins(
+    spark: SparkSession,
+    query: str | DataFrame,
+    *,
+    options: JoinOptions | None = None,
+    cache: SampleCache | None = None,
+) -> ReorderedJoins:
+    """Put the inner joins of a query over the session's tables and views into the cheapest order.
+
+    Rows, column names and their order stay the same. Doubtful queries stay as they are, with the reason in the report.
+    `cache` reuses samples of files for the next query. With Spark Connect, only SQL text can be reordered.
+
+    >>> reorder_joins(spark, "SELECT ... FROM a, b, c WHERE ...").df              # doctest: +SKIP
+
+    Raises BadSpecError if the text is not a query, and for a DataFrame of Spark Connect.
+    """
+    options = options or JoinOptions(min_bytes=0)
+    statistics = SessionTableStatistics(spark, SourceStatistics(spark, cache or SampleCache()))
+    if isinstance(query, str):
+        return _reorder_text(spark, query, options, statistics)
+    if not isinstance(spark, SparkSession):
+        raise BadSpecError("query: with Spark Connect only SQL text can be reordered, not a DataFrame; pass the text")
+    frame, joins = _DataFrameJoins(spark, options, statistics).reorder(query)
+    return ReorderedJoins(frame, None, joins)
+
+
+def _reorder_text(
+    spark: SparkSession, sql: str, options: JoinOptions, statistics: SessionTableStatistics
+) -> ReorderedJoins:
+    try:
+        return _TextQuery(spark, sql, options, statistics).reorder()
+    except (UnreadableQueryError, RecursionError) as problem:
+        unreadable = as_spec_error(problem)
+    # Spark Connect cannot distinguish a query from a command without running it.
+    if not isinstance(spark, SparkSession) or not is_query(spark, sql):
+        raise unreadable
+    try:
+        return ReorderedJoins(spark.sql(sql), sql, ())
+    except (AnalysisException, ParseException) as problem:
+        raise typed(problem, about="query") from problem
+
+
+class _TextQuery:
+    """SQL text over tables and views."""
+
+    def __init__(self, spark: SparkSession, sql: str, options: JoinOptions, statistics: SessionTableStatistics) -> None:
+        self._spark = spark
+        self._options = options
+        self._statistics = statistics
+        self._query = ParsedQuery.of(sql)
+        self._frames: dict[str, DataFrame] = {}
+
+    def reorder(self) -> ReorderedJoins:
+        """Reorder the joins. Raises typed errors for mistakes that Spark finds in the query."""
+        analyze = cache(self._spark.sql)
+        try:
+            analyze(self._query.sql).schema  # noqa: B018 - Spark Connect only analyzes on access
+        except (AnalysisException, ParseException) as problem:
+            raise typed(problem, about="query") from problem
+        names = {_quoted_name(table) for table in named_tables(self._query.tree)}
+        try:
+            self._frames = {name: self._spark.table(name) for name in names}
+        except (AnalysisException, ParseException) as problem:
+            raise UnreadableQueryError(f"query: {typed(problem)}") from problem
+        resolver = ColumnNameResolver(self._columns_by_table())
+        reordering = JoinReordering(self._spark, self._options, resolver, self._table_statistics, self._types)
+        optimized = reordering.reorder(self._query, analyze)
+        return ReorderedJoins(analyze(optimized.sql), optimized.sql, optimized.joins)
+
+    def _columns_by_table(self) -> dict[str, frozenset[str]]:
+        """Return columns by the last part of a table's name, without names that different tables share."""
+        columns: dict[str, frozenset[str] | None] = {}
+        for table in named_tables(self._query.tree):
+            own = frozenset(map(str.lower, self._frames[_quoted_name(table)].columns))
+            columns[table.name] = own if columns.get(table.name, own) == own else None
+        return {name: own for name, own in columns.items() if own is not None}
+
+    def _table_statistics(
+        self, table: exp.Table, name: str, conditions: tuple[exp.Expr, ...], keys: frozenset[str]
+    ) -> RelationStatistics | None:
+        if table.args.get("sample") is not None:
+            return None
+        unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
+        key = _quoted_name(table)
+        return self._statistics.statistics_of(key, self._frames[key], StatisticsRequest(name, unqualified, keys))
+
+    def _types(self, block: SelectBlock) -> ColumnTypes:
+        tables = {
+            name: _quoted_name(node)
+            for name, node in block.relations.items()
+            if isinstance(node, exp.Table) and block.is_table(name)
+        }
+        schemas = {name: self._frames[key].schema for name, key in tables.items() if key in self._frames}
+        return ColumnTypes(schemas, case_sensitive=False)
+
+
+def _quoted_name(table: exp.Table) -> str:
+    return ".".join(quote_name(part.name) for part in table.parts)
+
+
+class _DataFrameJoins:
+    """Reorders the joins of DataFrames in Spark's logical plan.
+
+    Attributes keep their ids, so `frame["column"]`, duplicate column names and self joins keep their meaning.
+    """
+
+    def __init__(self, spark: SparkSession, options: JoinOptions, statistics: SessionTableStatistics) -> None:
+        self._spark = spark
+        self._options = options
+        self._statistics = statistics
+        self._reports: list[JoinReport] = []
+        self._ansi = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
+        self._cross_joins = spark.conf.get("spark.sql.crossJoin.enabled", "true") == "true"
+        self._threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
+
+    def reorder(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
+        """Return a DataFrame with its joins in order, or the same object if nothing changes, and the joins."""
+        plan = frame._jdf.queryExecution().withCachedData()
+        if plan.isStreaming() or (self._ansi and casts_may_fail(frame)):
+            return frame, ()
+        try:
+            rewritten = self._rewrite(plan)
+        except RecursionError:
+            # Conditions that are nested too deeply to translate say nothing about the order.
+            return frame, ()
+        if rewritten is None:
+            return frame, tuple(self._reports)
+        reordered = frame_of(self._spark, rewritten)
+        if reordered.schema != frame.schema:
+            return frame, tuple(unchanged_report(report, OTHER_COLUMNS) for report in self._reports)
+        return reordered, tuple(self._reports)
+
+    def _rewrite(self, plan: JavaObject) -> JavaObject | None:
+        """Return a plan with its chains in order, or None if none of them changes."""
+        # An alias stays above its joins, because it hides columns that Spark would find below a projection.
+        chain = None if plan.nodeName() == "SubqueryAlias" else CatalystChain.starting_at(plan)
+        if chain is not None:
+            return self._rewrite_chain(plan, chain)
+        children = self._rewrite_all(list(elements(plan.children())))
+        return None if children is None else plan.withNewChildren(indexed(self._spark, children))
+
+    def _rewrite_all(self, plans: Sequence[JavaObject]) -> list[JavaObject] | None:
+        """Return plans with their chains in order, or None if none of them changes."""
+        rewritten = [self._rewrite(plan) for plan in plans]
+        if all(plan is None for plan in rewritten):
+            return None
+        return [old if new is None else new for old, new in zip(plans, rewritten, strict=True)]
+
+    def _rewrite_chain(self, plan: JavaObject, chain: CatalystChain) -> JavaObject | None:
+        items = self._rewrite_all(chain.items)
+        decision = self._decide(chain)
+        if decision is None:
+            return None if items is None else self._with_items(plan, items)
+        joined = self._joins(decision.after.tree, chain, items or chain.items, decision.broadcast_relations)
+        above = [chain.expression(conjunct) for conjunct in decision.after.above]
+        if above:
+            joined = self._class(f"{LOGICAL}.Filter")(self._conjunction(above), joined)
+        project = self._class(f"{LOGICAL}.Project")
+        rewritten = project(plan.output(), joined)
+        # DataFrames above may still refer to the keys that a join by name hides.
+        rewritten.setTagValue(project.hiddenOutputTag(), plan.metadataOutput())
+        return rewritten
+
+    def _with_items(self, plan: JavaObject, items: Sequence[JavaObject]) -> JavaObject:
+        """Return the plan of a chain in its written order over other items."""
+        if not is_chained(plan):
+            return items[0]
+        if plan.nodeName() == "Join":
+            children = [self._with_items(plan.left(), items[:-1]), items[-1]]
+        else:
+            children = [self._with_items(plan.child(), items)]
+        return plan.withNewChildren(indexed(self._spark, children))
+
+    def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
+        """Return the order and hints of a chain, or None if it stays as it is."""
+        started = time.perf_counter()
+        before = heuristic_order(chain.chain)
+        reason = chain.obstacle(ansi=self._ansi) if self._options.reorder else "join_reorder is off"
+        reason = reason or (None if self._cross_joins else NO_CROSS_JOINS)
+        statistics = [] if reason else [self._item_statistics(chain, number) for number in range(len(chain.items))]
+        if reason or None in statistics:
+            tree = tree_report(before.tree, chain.chain.items, None, ())
+            self._reports.append(JoinReport(before=tree, after=tree, reason=reason or "no statistics for a relation"))
+            return None
+        # Spark would drop a hint inside of an item next to ours.
+        has_hints = any("ResolvedHint" in str(item.toString()) for item in chain.items)
+        # Without types no equality is exact, so none is added: Spark infers further equalities itself.
+        types = UnknownTypes()
+        settings = ReorderSettings(
+            self._options,
+            lambda block, name, conditions: None,
+            lambda _block: types,
+            -1 if has_hints else max_broadcast_bytes(self._threshold),
+            self._ansi,
+            self._threshold,
+            processors=self._spark.sparkContext.defaultParallelism,
+        )
+        relations = [relation for relation in statistics if relation is not None]
+        equalities = ChainEqualities(chain.block, chain.chain, types)
+        optimizer = JoinOrderOptimizer(chain.block, chain.chain, equalities, relations, settings)
+        decision = optimizer.decide(before, started)
+        self._reports.append(decision.report)
+        return decision if decision.changes_query else None
+
+    def _item_statistics(self, chain: CatalystChain, number: int) -> RelationStatistics | None:
+        """Return the statistics of an item: those of the relation below its filters, with all conditions on it."""
+        name, relation = chain.names[number], chain.items[number]
+        conditions, is_stored = list(chain.conditions_on(number)), True
+        while relation.nodeName() in _TRANSPARENT:
+            if relation.nodeName() == "Filter":
+                conditions += conjuncts_of(relation.condition())
+            is_stored = is_stored and not computes_columns(relation)
+            relation = relation.child()
+        columns = {column_name(attribute): str(attribute.name()) for attribute in elements(relation.output())}
+        keys = {columns[key].lower(): key for key in chain.keys_of(number) if key in columns}
+        parsed = (_parse_condition(condition, frozenset(columns)) for condition in conditions)
+        request = StatisticsRequest(name, tuple(each for each in parsed if each is not None), frozenset(keys))
+        frame = frame_of(self._spark, relation)
+        statistics = self._statistics.statistics_of(f"{name} {frame.semanticHash()}", frame, request)
+        if statistics is None:
+            return None
+        return RelationStatistics(
+            statistics.rows,
+            statistics.filtered_rows,
+            {(name, keys[key]): column for (_, key), column in statistics.columns.items() if key in keys},
+            statistics.max_bytes if is_stored else None,
+            statistics.file_bytes,
+        )
+
+    def _joins(
+        self, tree: ChainTree, chain: CatalystChain, items: Sequence[JavaObject], broadcast: frozenset[str]
+    ) -> JavaObject:
+        """Return a join tree as a Spark plan."""
+        if isinstance(tree, int):
+            return items[tree]
+        left, right = (self._joins(side, chain, items, broadcast) for side in (tree.left, tree.right))
+        conditions = [chain.expression(conjunct) for conjunct in tree.conjuncts]
+        nothing = self._class("scala.Option").empty()
+        condition = self._class("scala.Some")(self._conjunction(conditions)) if conditions else nothing
+        kind = self._class(f"{CATALYST}.plans.JoinType").apply("inner" if conditions else "cross")
+        hints = [
+            broadcast_hint(self._spark) if isinstance(side, int) and chain.names[side] in broadcast else nothing
+            for side in (tree.left, tree.right)
+        ]
+        join_hint = self._class(f"{LOGICAL}.JoinHint")(*hints)
+        return self._class(f"{LOGICAL}.Join")(left, right, kind, condition, join_hint)
+
+    def _conjunction(self, conditions: Sequence[JavaObject]) -> JavaObject:
+        return reduce(self._class(f"{CATALYST}.expressions.And"), conditions)
+
+    def _class(self, name: str) -> JavaClass:
+        return java_class(self._spark, name)
+
+
+def _parse_condition(condition: JavaObject, columns: frozenset[str]) -> exp.Expr | None:
+    """Return a condition over these columns without qualifiers, or None if sqlglot cannot read it."""
+    if any(column_name(attribute) not in columns for attribute in elements(condition.references())):
+        return None
+    try:
+        tree = parse_sql(str(condition.sql()))
+    except SqlglotError:
+        return None
+    return tree.transform(lambda node: exp.column(node.name) if isinstance(node, exp.Column) else node)

@@ -1,0 +1,211 @@
+"""Chains of joins in Spark's logical plans, in the form in which the optimizer orders them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from py4j.java_gateway import JavaObject
+from sqlglot import exp
+
+from pushdown_spark.gateway import elements
+from pushdown_spark.optimizer.catalyst import class_name
+from pushdown_spark.optimizer.logical_plan import (
+    ChainItem,
+    Conjunct,
+    Join,
+    JoinChain,
+    JoinKind,
+    Leaf,
+    Plan,
+    SelectBlock,
+)
+from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
+
+_KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
+_NEVER_FAIL = frozenset(
+    {
+        *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
+        *("And", "Or", "Not", "In", "IsNull", "IsNotNull", "AttributeReference", "Literal", "Cast"),
+        *("Lower", "Upper", "StringTrim", "Substring", "Concat", "Length", "StartsWith", "EndsWith", "Contains"),
+        *("Coalesce", "CaseWhen", "If", "Greatest", "Least"),
+    }
+)
+"""Expressions that fail on no value. Casts are checked by type elsewhere."""
+_SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"})
+
+
+@dataclass(frozen=True)
+class CatalystChain:
+    """A chain in a Spark plan: its items and conditions as Spark's objects, and the same as a `JoinChain`."""
+
+    items: tuple[JavaObject, ...]
+    names: tuple[str, ...]
+    chain: JoinChain
+    expressions: tuple[JavaObject, ...]
+    block: SelectBlock
+
+    @staticmethod
+    def starting_at(plan: JavaObject) -> CatalystChain | None:
+        """Return the chain at the top of a plan, or None if there is none or if two items share an attribute."""
+        if not is_chained(plan):
+            return None
+        items, kinds, conditions = _flatten(plan, JoinKind.INNER)
+        item_of: dict[int, int] = {}
+        for number, item in enumerate(items):
+            for attribute in elements(item.output()):
+                if item_of.setdefault(_attribute_id(attribute), number) != number:
+                    return None
+        names = tuple(_item_name(item, number) for number, item in enumerate(items))
+        chain = JoinChain(
+            tuple(ChainItem(Leaf(name), kind) for name, kind in zip(names, kinds, strict=True)),
+            tuple(_conjunct(expression, number, item_of, names) for number, expression in enumerate(conditions)),
+        )
+        columns = {
+            name: frozenset(column_name(attribute) for attribute in elements(item.output()))
+            for name, item in zip(names, items, strict=True)
+        }
+        relations = {name: exp.to_table(name) for name in names}
+        block = SelectBlock(exp.Select(), _left_deep(chain), relations, columns)
+        return CatalystChain(tuple(items), names, chain, tuple(conditions), block)
+
+    def expression(self, conjunct: Conjunct) -> JavaObject:
+        """Return Spark's expression of a conjunct."""
+        # Different expressions may have equal conjuncts, which omit casts. Identity decides first.
+        numbers = (number for number, other in enumerate(self.chain.conjuncts) if other is conjunct)
+        number = next(numbers, None)
+        return self.expressions[self.chain.conjuncts.index(conjunct) if number is None else number]
+
+    def obstacle(self, *, ansi: bool) -> str | None:
+        """Return why the chain must keep its order, or None if it may be reordered."""
+        if not all(expression.deterministic() for expression in self.expressions):
+            return NONDETERMINISTIC
+        over_several = [
+            expression
+            for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
+            if len(conjunct.names) > 1
+        ]
+        if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in _nodes(each)):
+            return MAY_FAIL
+        return None
+
+    def conditions_on(self, number: int) -> Iterator[JavaObject]:
+        """Yield the conditions on one item alone."""
+        for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True):
+            if conjunct.names == {self.names[number]}:
+                yield expression
+
+    def keys_of(self, number: int) -> frozenset[str]:
+        """Return the columns of an item in equalities between items."""
+        columns = [
+            column
+            for conjunct in self.chain.conjuncts
+            if isinstance(conjunct.node, exp.EQ)
+            for column in conjunct.node.find_all(exp.Column)
+        ]
+        return frozenset(column.name for column in columns if column.table == self.names[number])
+
+
+def column_name(attribute: JavaObject) -> str:
+    """Return the name that stands for an attribute in a `JoinChain`."""
+    return f"c{_attribute_id(attribute)}"
+
+
+def conjuncts_of(condition: JavaObject) -> list[JavaObject]:
+    """Return the conjuncts of a condition."""
+    if class_name(condition) == "And":
+        return [*conjuncts_of(condition.left()), *conjuncts_of(condition.right())]
+    return [condition]
+
+
+def computes_columns(plan: JavaObject) -> bool:
+    """Return whether a plan is a projection of more than attributes."""
+    return plan.nodeName() == "Project" and any(
+        class_name(item) != "AttributeReference" for item in elements(plan.projectList())
+    )
+
+
+def is_chained(plan: JavaObject) -> bool:
+    """Return whether a plan is an inner or cross join without hints, possibly below filters and plain projections."""
+    kind = plan.nodeName()
+    if kind == "Join":
+        hint = plan.hint()
+        has_hint = hint.leftHint().isDefined() or hint.rightHint().isDefined()
+        return class_name(plan.joinType()) in _KINDS and not has_hint
+    return kind in ("Filter", "Project", "SubqueryAlias") and not computes_columns(plan) and is_chained(plan.child())
+
+
+def _flatten(plan: JavaObject, kind: JoinKind) -> tuple[list[JavaObject], list[JoinKind], list[JavaObject]]:
+    """Return the items of the left spine, the kinds of the joins that added them, and all conditions."""
+    if not is_chained(plan):
+        return [plan], [kind], []
+    if plan.nodeName() == "Join":
+        join_kind = _KINDS[class_name(plan.joinType())]
+        items, kinds, conditions = _flatten(plan.left(), join_kind)
+        condition = plan.condition()
+        conjuncts = conjuncts_of(condition.get()) if condition.isDefined() else []
+        return [*items, plan.right()], [*kinds, join_kind], [*conditions, *conjuncts]
+    items, kinds, conditions = _flatten(plan.child(), kind)
+    if plan.nodeName() == "Filter":
+        conditions = [*conditions, *conjuncts_of(plan.condition())]
+    return items, kinds, conditions
+
+
+def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], names: Sequence[str]) -> Conjunct:
+    """Return a condition as a conjunct. Only equalities of attributes are translated."""
+    references = [_attribute_id(attribute) for attribute in elements(expression.references())]
+    movable = bool(references) and all(each in item_of for each in references) and not _has_subquery(expression)
+    placeholder = exp.Var(this=f"condition {number}")
+    if not movable:
+        return Conjunct(placeholder, frozenset(), movable=False)
+    relations = frozenset(names[item_of[each]] for each in references)
+    sides = [_without_casts(side) for side in elements(expression.children())] if _is_equality(expression) else []
+    columns = [
+        exp.column(column_name(side), table=names[item_of[_attribute_id(side)]]) for side in sides if side is not None
+    ]
+    if len(columns) == 2 and len(relations) == 2:
+        return Conjunct(exp.EQ(this=columns[0], expression=columns[1]), relations)
+    return Conjunct(placeholder, relations)
+
+
+def _is_equality(expression: JavaObject) -> bool:
+    return class_name(expression) == "EqualTo"
+
+
+def _without_casts(expression: JavaObject) -> JavaObject | None:
+    """Return the attribute below casts, or None for any other expression."""
+    while class_name(expression) == "Cast":
+        expression = expression.child()
+    return expression if class_name(expression) == "AttributeReference" else None
+
+
+def _has_subquery(expression: JavaObject) -> bool:
+    return any(class_name(node) in _SUBQUERIES for node in _nodes(expression))
+
+
+def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
+    """Yield all nodes of an expression."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += reversed(list(elements(node.children())))
+
+
+def _left_deep(chain: JoinChain) -> Plan:
+    plan: Plan = chain.items[0].plan
+    for item in chain.items[1:]:
+        plan = Join(plan, item.plan, item.kind)
+    return plan
+
+
+def _item_name(item: JavaObject, number: int) -> str:
+    """Return a unique name for an item that contains its alias."""
+    while item.nodeName() in ("Filter", "Project"):
+        item = item.child()
+    alias = str(item.alias()).lower() if item.nodeName() == "SubqueryAlias" else "relation"
+    return f"{alias} {number + 1}"
+
+
+def _attribute_id(attribute: JavaObject) -> int:
+    return int(attribute.exprId().id())

@@ -1,0 +1,1 @@
+"""The search for a join order: costs, enumeration, heuristics, and the decision."""

@@ -1,0 +1,366 @@
+"""The decision on the join order of one chain, with its broadcast hints and its report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.optimizer.broadcast_hints import fits_broadcast, supports_join_hints
+from pushdown_spark.optimizer.infer_predicates import implied_predicates
+from pushdown_spark.optimizer.join_order.cost_model import Branch, ClusterCostModel, Shape, bits, relation_mask
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
+from pushdown_spark.optimizer.join_order.heuristics import detect_star, star_first
+from pushdown_spark.optimizer.join_order.search import (
+    SearchResult,
+    are_adjacent,
+    connected_components,
+    find_cheapest_tree,
+)
+from pushdown_spark.optimizer.logical_plan import (
+    ChainItem,
+    ChainTree,
+    Conjunct,
+    Join,
+    JoinChain,
+    JoinKind,
+    JoinNode,
+    Leaf,
+    OrderedChain,
+    Plan,
+    SelectBlock,
+    attach_conjuncts,
+    item_numbers,
+    relation_names,
+)
+from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.reorder_safety import TypeInfo
+from pushdown_spark.optimizer.semi_joins import KeyPredicate
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter, guess_selectivity
+from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, ColumnKey, RelationStatistics
+
+_MAX_COST_SHARE = 0.9
+"""Share of the cost of the written order that another order may have at most."""
+_STAGE_ROWS = 500_000.0
+"""Rows that a processor joins in the time that Spark needs for a stage without rows. Measured with TPC-H and TPC-DS."""
+
+StatisticsOf = Callable[[SelectBlock, str, Sequence[exp.Expr]], RelationStatistics | None]
+"""Returns the statistics of a relation of a block with additional conditions, or None if nothing is known."""
+
+
+@dataclass(frozen=True)
+class ReorderSettings:
+    """What the join order of a query depends on besides the query.
+
+    Relations of at most `broadcast_bytes` in memory may be hinted. Spark broadcasts relations in files of up to
+    `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too, and
+    `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect statistics,
+    unless the written order has a nested loop. `processors` run Spark's tasks.
+    """
+
+    options: JoinOptions
+    statistics_of: StatisticsOf
+    types_of: Callable[[SelectBlock], TypeInfo]
+    broadcast_bytes: int
+    ansi: bool = True
+    broadcast_threshold: int = 0
+    obstacle: str | None = None
+    hints_joins: bool = False
+    uses_known_keys: bool = False
+    processors: int = 1
+
+
+@dataclass(frozen=True)
+class ReorderDecision:
+    """The order of a chain, the sets of relations whose joins are to be broadcast, and the report.
+
+    `changes_conditions` means that redundant conditions were dropped or key predicates added.
+    """
+
+    after: OrderedChain
+    broadcast: frozenset[frozenset[str]]
+    report: JoinReport
+    changes_conditions: bool = False
+
+    @property
+    def changes_query(self) -> bool:
+        """Whether the query has to be rewritten."""
+        return self.report.reordered or bool(self.broadcast) or self.changes_conditions
+
+    @property
+    def broadcast_relations(self) -> frozenset[str]:
+        """The single relations to broadcast."""
+        return frozenset(name for names in self.broadcast if len(names) == 1 for name in names)
+
+    @property
+    def broadcast_joins(self) -> frozenset[frozenset[str]]:
+        """The sets of several relations whose join is to be broadcast."""
+        return frozenset(names for names in self.broadcast if len(names) > 1)
+
+
+def chain_estimator(
+    block: SelectBlock,
+    chain: JoinChain,
+    equalities: ChainEqualities,
+    relations: Sequence[RelationStatistics],
+    settings: ReorderSettings,
+) -> CardinalityEstimator:
+    """Return an estimator for the joins of a chain, given the statistics of its items."""
+    distinct = {key: column.distinct for relation in relations for key, column in relation.columns.items()}
+
+    def selectivity(condition: Conjunct) -> float:
+        # The statistics of each relation include what the condition implies for it alone.
+        implied = (guess_selectivity(part.node, distinct) for part in implied_predicates(condition, block.columns))
+        return min(guess_selectivity(condition.node, distinct) / max(math.prod(implied), 1e-9), 1.0)
+
+    filters = [
+        JoinFilter(equalities.mask_of(condition), selectivity(condition))
+        for condition in chain.conjuncts
+        if condition.is_joinable
+        and equalities.mask_of(condition).bit_count() > 1
+        and equalities.equality_of(condition) is None
+    ]
+    output_columns = None
+    if settings.hints_joins and supports_join_hints(block.select):
+        output_columns = RequiredOutputColumns(block, chain, equalities.classes).columns
+    return CardinalityEstimator(relations, equalities.all, filters, output_columns)
+
+
+class JoinOrderOptimizer:
+    """Decides on the order of one chain."""
+
+    def __init__(
+        self,
+        block: SelectBlock,
+        chain: JoinChain,
+        equalities: ChainEqualities,
+        relations: Sequence[RelationStatistics],
+        settings: ReorderSettings,
+        key_predicates: Sequence[KeyPredicate] = (),
+    ) -> None:
+        """Create an optimizer. `relations` are the statistics with the additional `key_predicates` applied."""
+        self._block = block
+        self._chain = chain
+        self._equalities = equalities
+        self._relations = relations
+        self._settings = settings
+        self._key_predicates = key_predicates
+        self._hints_joins = settings.hints_joins and supports_join_hints(block.select)
+        self._estimator = chain_estimator(block, chain, equalities, relations, settings)
+        self._equality_edges = self._find_equality_edges()
+        self._model = ClusterCostModel(
+            self._estimator.rows,
+            lambda mask: self._is_below_threshold(mask) or self._may_hint(mask),
+            lambda left, right: are_adjacent(left, right, self._equality_edges),
+            _STAGE_ROWS * settings.processors,
+        )
+        self._fits: dict[int, bool] = {}
+
+    def decide(self, written: OrderedChain, started: float) -> ReorderDecision:
+        """Return the cheapest order if it is much cheaper than the written order, or else the written order.
+
+        `started` is the `perf_counter` time at which work on the chain began.
+        """
+        star, search = self._search()
+        # A stage costs the same in both orders of a report, so that its rows compare with those that Spark counts.
+        reported_model = replace(self._model, stage_rows=0.0)
+        written_shape = _shape(written.tree)
+        written_cost, found_cost = reported_model.tree_cost(written_shape), reported_model.tree_cost(search.shape)
+        is_better = (
+            len(self._chain.items) > 2
+            and found_cost < _MAX_COST_SHARE * written_cost
+            and search.cost < self._model.tree_cost(written_shape)
+        )
+        tree = _chain_tree(self._with_build_sides_right(search.shape)) if is_better else written.tree
+        complete = self._with_implied_equalities(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
+        simplified = self._equalities.remove_redundant(complete)
+        after = replace(simplified, above=(*simplified.above, *self._key_conjuncts()))
+        broadcast = self._broadcast_sets(after.tree)
+        if is_better:
+            reason = f"about {found_cost:,.0f} rows joined or moved instead of {written_cost:,.0f}"
+        else:
+            reason = f"about {written_cost:,.0f} rows joined or moved, no order is much better"
+        report = JoinReport(
+            before=tree_report(written.tree, self._chain.items, self._estimator.rows, ()),
+            after=tree_report(after.tree, self._chain.items, self._estimator.rows, broadcast),
+            reason="; ".join([reason, *map(str, self._key_predicates)]),
+            reordered=is_better,
+            method=search.method,
+            star=tuple(relation_label(self._chain.items[number].plan) for number in star),
+            seconds=round(time.perf_counter() - started, 3),
+        )
+        return ReorderDecision(after, broadcast, report, changes_conditions=after != complete)
+
+    def _search(self) -> tuple[tuple[int, ...], SearchResult]:
+        """Return the star, if any, and the cheapest tree."""
+        options = self._settings.options
+        star = detect_star(self._relations, self._equalities.all) if options.star_schema else ()
+        edges = list(self._equality_edges)
+        for condition in self._chain.conjuncts:
+            if condition.is_joinable and self._equalities.mask_of(condition).bit_count() == 2:
+                _connect(edges, self._equalities.mask_of(condition))
+        # Parts that nothing connects are joined last, so that a star across them cannot come first.
+        is_allowed = star_first(star if len(connected_components(edges)) == 1 else ())
+        return star, find_cheapest_tree(edges, self._model, threshold=options.dp_threshold, is_allowed=is_allowed)
+
+    def _find_equality_edges(self) -> list[int]:
+        """Return which items equalities connect, including implied equalities."""
+        edges = [0] * len(self._chain.items)
+        for condition in self._chain.conjuncts:
+            mask = self._equalities.mask_of(condition)
+            if condition.is_joinable and isinstance(condition.node, exp.EQ) and mask.bit_count() == 2:
+                _connect(edges, mask)
+        for group in self._equalities.classes:
+            for one in group:
+                for two in group:
+                    if one.relation != two.relation:
+                        _connect(edges, 1 << one.relation | 1 << two.relation)
+        return edges
+
+    def _key_conjuncts(self) -> list[Conjunct]:
+        """Return the key predicates for all equal columns. Spark infers them for directly equated columns only."""
+        return [
+            Conjunct(predicate.condition(self._column(member.key)), frozenset({member.key[0]}))
+            for predicate in self._key_predicates
+            for member in predicate.members
+        ]
+
+    def _with_build_sides_right(self, shape: Shape) -> Shape:
+        """Return the tree with the build side of each join on the right: a single relation, or the smaller side."""
+        if isinstance(shape, int):
+            return shape
+        left, right = self._with_build_sides_right(shape.left), self._with_build_sides_right(shape.right)
+        if isinstance(left, int) is isinstance(right, int):
+            swap = self._estimator.rows(relation_mask(left)) < self._estimator.rows(relation_mask(right))
+        else:
+            swap = isinstance(left, int)
+        return Branch(right, left) if swap else Branch(left, right)
+
+    def _with_implied_equalities(self, ordered: OrderedChain) -> OrderedChain:
+        """Return the order with implied equalities in joins that would otherwise be cross products."""
+
+        def complete(tree: ChainTree) -> ChainTree:
+            if isinstance(tree, int):
+                return tree
+            node = replace(tree, left=complete(tree.left), right=complete(tree.right))
+            if any(isinstance(conjunct.node, exp.EQ) for conjunct in node.conjuncts):
+                return node
+            equality = self._implied_equality(node)
+            if equality is None:
+                return node
+            return replace(node, kind=JoinKind.INNER, conjuncts=(equality, *node.conjuncts))
+
+        return OrderedChain(complete(ordered.tree), ordered.above)
+
+    def _implied_equality(self, node: JoinNode) -> Conjunct | None:
+        """Return an equality between both sides of a join that follows from others, or None."""
+        left_items, right_items = set(item_numbers(node.left)), set(item_numbers(node.right))
+        for group in self._equalities.classes:
+            left = next((member for member in group if member.relation in left_items), None)
+            right = next((member for member in group if member.relation in right_items), None)
+            if left is not None and right is not None:
+                return self._equate(left, right)
+        return None
+
+    def _equate(self, left: ClassMember, right: ClassMember) -> Conjunct:
+        equality = exp.EQ(this=self._column(left.key), expression=self._column(right.key))
+        return Conjunct(equality, frozenset({left.key[0], right.key[0]}))
+
+    def _column(self, key: ColumnKey) -> exp.Column:
+        return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
+
+    def _broadcast_sets(self, tree: ChainTree) -> frozenset[frozenset[str]]:
+        """Return the sets of relations that are the smaller side of a join and provably fit a broadcast.
+
+        A set is left out if Spark broadcasts the relation on the other side anyway and that is cheaper.
+        """
+        if isinstance(tree, int):
+            return frozenset()
+        below = self._broadcast_sets(tree.left) | self._broadcast_sets(tree.right)
+        masks = (relation_mask(_shape(side)) for side in (tree.left, tree.right))
+        smaller, larger = sorted(masks, key=self._estimator.rows)
+        has_equality = any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts)
+        sends_larger = self._is_below_threshold(larger) and (
+            self._model.broadcast_cost(larger) < self._model.broadcast_cost(smaller)
+        )
+        if sends_larger or not has_equality or not self._may_hint(smaller):
+            return below
+        return below | {frozenset(name for number in bits(smaller) for name in self._chain.items[number].plan.names)}
+
+    def _may_hint(self, mask: int) -> bool:
+        """Return whether a set of relations may be hinted: a single relation, or a join of tables."""
+        if mask.bit_count() == 1:
+            return self._is_relation(mask) and self._fits_broadcast(mask)
+        return self._hints_joins and all(map(self._is_table, bits(mask))) and self._fits_broadcast(mask)
+
+    def _is_relation(self, mask: int) -> bool:
+        """Return whether a set is a single relation, as opposed to an item that consists of joins."""
+        return mask.bit_count() == 1 and isinstance(self._chain.items[mask.bit_length() - 1].plan, Leaf)
+
+    def _is_table(self, number: int) -> bool:
+        """Return whether an item is a table, whose name occurs in Spark's plan of the query."""
+        plan = self._chain.items[number].plan
+        return isinstance(plan, Leaf) and self._block.is_table(plan.name)
+
+    def _is_below_threshold(self, mask: int) -> bool:
+        """Return whether a set is a single relation that Spark broadcasts without a hint because of its file size."""
+        if not self._is_relation(mask):
+            return False
+        file_bytes = self._relations[mask.bit_length() - 1].file_bytes
+        return file_bytes is not None and file_bytes <= self._settings.broadcast_threshold
+
+    def _fits_broadcast(self, mask: int) -> bool:
+        if mask not in self._fits:
+            max_bytes, share = self._estimator.max_bytes(mask), self._estimator.expected_share(mask)
+            self._fits[mask] = fits_broadcast(max_bytes, share, self._settings.broadcast_bytes)
+        return self._fits[mask]
+
+
+def _connect(edges: list[int], pair: int) -> None:
+    for number in bits(pair):
+        edges[number] |= pair & ~(1 << number)
+
+
+def _chain_tree(shape: Shape) -> ChainTree:
+    if isinstance(shape, int):
+        return shape
+    return JoinNode(_chain_tree(shape.left), _chain_tree(shape.right), JoinKind.INNER)
+
+
+def _shape(tree: ChainTree) -> Shape:
+    return tree if isinstance(tree, int) else Branch(_shape(tree.left), _shape(tree.right))
+
+
+def relation_label(plan: Plan) -> str:
+    """Return the name of a relation, or a short description of the joins that an item consists of."""
+    if isinstance(plan, Leaf):
+        return plan.name
+    if isinstance(plan, Join):
+        return f"({relation_label(plan.left)} {plan.kind.value} JOIN {relation_label(plan.right)})"
+    return relation_label(plan.child)
+
+
+def tree_report(
+    tree: ChainTree,
+    items: Sequence[ChainItem],
+    rows: Callable[[int], float] | None,
+    broadcast: Collection[frozenset[str]],
+) -> JoinTree:
+    """Return a tree for the report. `broadcast` holds the relations of each hinted side of a join."""
+    hint = "BROADCAST" if relation_names(tree, items) in broadcast else None
+    estimated = None if rows is None else round(rows(relation_mask(_shape(tree))), 1)
+    if isinstance(tree, int):
+        return JoinTree(relation=relation_label(items[tree].plan), hint=hint, estimated=estimated)
+    return JoinTree(
+        hint=hint,
+        kind=tree.kind.value,
+        condition=" AND ".join(to_sql(conjunct.node) for conjunct in tree.conjuncts) or None,
+        estimated=estimated,
+        left=tree_report(tree.left, items, rows, broadcast),
+        right=tree_report(tree.right, items, rows, broadcast),
+    )

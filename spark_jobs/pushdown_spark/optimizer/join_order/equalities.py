@@ -1,0 +1,128 @@
+"""Equalities between the relations of a chain: their equivalence classes, and redundant equalities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from pushdown_spark.optimizer.infer_predicates import column_equality
+from pushdown_spark.optimizer.logical_plan import ChainTree, Conjunct, JoinChain, OrderedChain, SelectBlock, owner
+from pushdown_spark.optimizer.reorder_safety import TypeInfo
+from pushdown_spark.optimizer.statistics.relation_statistics import (
+    ClassMember,
+    ColumnKey,
+    Equality,
+    equivalence_classes,
+)
+
+_End = tuple[ColumnKey, exp.Column]
+"""One side of an equality."""
+
+
+class ChainEqualities:
+    """The conditions `column = column` between two relations of a chain.
+
+    `all` are the equalities. `classes` are the classes of columns that exact equalities connect.
+    """
+
+    def __init__(self, block: SelectBlock, chain: JoinChain, types: TypeInfo) -> None:
+        self._block = block
+        self._chain = chain
+        self._types = types
+        conditions = [condition for condition in chain.conjuncts if condition.is_joinable]
+        self.all: tuple[Equality, ...] = tuple(
+            equality for condition in conditions if (equality := self.equality_of(condition)) is not None
+        )
+        self.classes: tuple[tuple[ClassMember, ...], ...] = equivalence_classes(
+            equality for condition in conditions if (equality := self._exact_equality_of(condition)) is not None
+        )
+
+    def mask_of(self, condition: Conjunct) -> int:
+        """Return the set of items that a condition refers to, as a bit mask."""
+        return sum(1 << number for number, item in enumerate(self._chain.items) if item.plan.names & condition.names)
+
+    def equality_of(self, condition: Conjunct) -> Equality | None:
+        """Return a condition as an equality, or None if it does not equate columns of two relations."""
+        pair = column_equality(condition.node)
+        if pair is None or self.mask_of(condition).bit_count() != 2:
+            return None
+        visible = {name: names for name, names in self._block.columns.items() if name not in self._block.hidden}
+        owners = [owner(column, visible) for column in pair]
+        if None in owners:
+            return None
+        keys: list[ColumnKey] = [(name or "", column.name.lower()) for name, column in zip(owners, pair, strict=True)]
+        numbers = [self._item_number(key[0]) for key in keys]
+        return Equality(numbers[0], keys[0], numbers[1], keys[1])
+
+    def _exact_equality_of(self, condition: Conjunct) -> Equality | None:
+        """Return an equality of columns with identical values, so that it may be transferred to other columns."""
+        pair = column_equality(condition.node)
+        is_exact = pair is not None and self._types.is_exact_equality(*pair)
+        return self.equality_of(condition) if is_exact else None
+
+    def _item_number(self, name: str) -> int:
+        return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+
+    def remove_redundant(self, ordered: OrderedChain) -> OrderedChain:
+        """Return the order without equalities that follow from others at the same join and below it.
+
+        Given `a.t = b.t` below, a join drops one of `t.id = a.t AND t.id = b.t`. Of `t.id = a.x AND t.id = a.y`, the
+        second becomes `a.x = a.y`. Spark 4.3.0 would otherwise hash both equal values as a composite key, whose hashes
+        collide so often that building a hash table takes quadratic time.
+        """
+        equal_columns = _EqualColumns()
+
+        def simplify(tree: ChainTree) -> ChainTree:
+            if isinstance(tree, int):
+                return tree
+            left, right = simplify(tree.left), simplify(tree.right)
+            conjuncts = tuple(self._without_redundant(tree.conjuncts, equal_columns))
+            return replace(tree, left=left, right=right, conjuncts=conjuncts)
+
+        return OrderedChain(simplify(ordered.tree), ordered.above)
+
+    def _without_redundant(self, conditions: Sequence[Conjunct], equal_columns: _EqualColumns) -> Iterator[Conjunct]:
+        """Yield the conditions of a join, given the columns that are equal already."""
+        partners: dict[ColumnKey, list[_End]] = {}
+        for condition in conditions:
+            equality, pair = self._exact_equality_of(condition), column_equality(condition.node)
+            if equality is None or pair is None:
+                yield condition
+            elif equal_columns.merge(equality.left_key, equality.right_key):
+                left, right = (equality.left_key, pair[0]), (equality.right_key, pair[1])
+                yield _within_one_side(left, right, partners) or _within_one_side(right, left, partners) or condition
+                partners.setdefault(left[0], []).append(right)
+                partners.setdefault(right[0], []).append(left)
+
+
+class _EqualColumns:
+    """A union-find structure of equal columns."""
+
+    def __init__(self) -> None:
+        self._parents: dict[ColumnKey, ColumnKey] = {}
+
+    def merge(self, left: ColumnKey, right: ColumnKey) -> bool:
+        """Register two columns as equal. Return whether this was unknown."""
+        left_root, right_root = self._root(left), self._root(right)
+        if left_root != right_root:
+            self._parents[left_root] = right_root
+        return left_root != right_root
+
+    def _root(self, key: ColumnKey) -> ColumnKey:
+        while key in self._parents:
+            key = self._parents[key]
+        return key
+
+
+def _within_one_side(shared: _End, other: _End, partners: Mapping[ColumnKey, Sequence[_End]]) -> Conjunct | None:
+    """Return `a.x = a.y` for `t.id = a.y` if `t.id = a.x` is a condition of the same join.
+
+    `shared` is the end `t.id`, `other` the end `a.y`.
+    """
+    (relation, _), column = other
+    for (partner_relation, _), partner in partners.get(shared[0], ()):
+        if partner_relation == relation:
+            return Conjunct(exp.EQ(this=partner.copy(), expression=column.copy()), frozenset({relation}))
+    return None

@@ -1,0 +1,148 @@
+"""The optimizer for SQL over several sources: the list of its passes, and their driver.
+
+Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query.
+
+>>> [optimize.__name__ for optimize in PASSES][:2]
+['prune_columns', 'push_predicates']
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.failures import typed
+from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
+from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless
+from pushdown_spark.optimizer.prune_columns import prune_columns
+from pushdown_spark.optimizer.push_predicates import push_predicates
+from pushdown_spark.optimizer.query_context import (
+    QueryContext,
+    find_source,
+    source_references,
+    unknown_source_message,
+)
+from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
+from pushdown_spark.optimizer.reorder_joins import reorder_joins
+from pushdown_spark.optimizer.semi_joins import reduce_semi_joins
+from pushdown_spark.optimizer.sql_reader import (
+    ParsedQuery,
+    UnreadableQueryError,
+    named_tables,
+    parse_query,
+    referenced_cte,
+    replace_table_names,
+)
+from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
+from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.open import open_relations
+
+
+def verify_reading(context: QueryContext) -> None:
+    """Withdraw all predicates if Spark does not read the query as sqlglot does.
+
+    This has Spark analyze the query. Raises typed errors for mistakes that Spark finds in it.
+    """
+    try:
+        original = context.analyze(context.query.sql)
+    except (AnalysisException, ParseException) as problem:
+        raise typed(problem, about="query") from problem
+    if not is_lossless(original, context.query.rewritten, context.analyze):
+        context.predicates = {}
+        context.plan_scans()
+
+
+PASSES: tuple[Callable[[QueryContext], None], ...] = (
+    prune_columns,
+    # Infers predicates (infer_predicates.py) at every join that it passes.
+    push_predicates,
+    verify_reading,
+    # The dynamic reduction. The static one changes the statistics of a chain, so it is part of reorder_joins.
+    reduce_semi_joins,
+    reorder_joins,
+    add_broadcast_hints,
+)
+"""The passes in the order in which they run."""
+
+
+class QueryOptimizer:
+    """Optimizes queries over declared sources, with joins of every kind, sub-queries and set operations."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sources: Mapping[str, AnySource],
+        options: JoinOptions,
+        samples: SampleCache,
+        views: PrivateViews,
+    ) -> None:
+        self._spark = spark
+        self._sources = sources
+        self._options = options
+        self._samples = samples
+        self._views = views
+
+    def optimize(self, sql: str) -> QueryResult:
+        """Plan a query.
+
+        Raises UnreadableQueryError if sqlglot cannot read it, or if it reads a table that is not a declared source.
+        """
+        with self._read(sql) as context:
+            for optimize in PASSES:
+                optimize(context)
+            context.policy.learn(context.reordered.joins)
+            assert context.frame is not None
+            query = AnalyzedQuery(
+                self._spark,
+                self._views.registered,
+                context.reordered.sql,
+                context.reordered.broadcast,
+                context.frames,
+                context.frame,
+            )
+            return QueryResult(query, list(context.scans.values()), context.reordered.joins)
+
+    def _read(self, sql: str) -> QueryContext:
+        """Parse a query, open its sources, and replace their names by those of private views."""
+        tree = parse_query(sql)
+        tables = dict(enumerate(named_tables(tree)))
+        if not tables:
+            declared_names = ", ".join(sorted(self._sources))
+            raise UnreadableQueryError(f"query: it reads none of the declared sources ({declared_names})")
+        case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        problem = _known_misreading(tree, case_sensitive=case_sensitive)
+        if problem is not None:
+            raise UnreadableQueryError(f"query: {problem}")
+        token = uuid.uuid4().hex[:12]
+        views = {number: f"pushdown_{token}_{number}" for number in tables}
+        declared = {views[number]: self._declared(table) for number, table in tables.items()}
+        query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
+        # A source is opened once, however often the query refers to it.
+        relations = open_relations(self._spark, {source.name: source for source in declared.values()}.values())
+        references = source_references(query.tree, declared, relations)
+        return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
+
+    def _declared(self, table: exp.Table) -> AnySource:
+        """Return the source that a table name refers to."""
+        name = ".".join(part.name for part in table.parts)
+        source = find_source(self._sources, name)
+        if source is None:
+            raise UnreadableQueryError(unknown_source_message(self._sources, name))
+        return source
+
+
+def _known_misreading(tree: exp.Expr, *, case_sensitive: bool) -> str | None:
+    """Return what sqlglot reads differently from Spark in a query, or None if no such difference is known."""
+    if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
+        return "a relation has the name OUTER"
+    if case_sensitive:
+        for table in tree.find_all(exp.Table):
+            cte = referenced_cte(table)
+            if cte is not None and cte.alias != table.name:
+                return "the names of a table and of a common table expression differ by case alone"
+    return None

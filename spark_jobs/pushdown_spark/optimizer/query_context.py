@@ -1,0 +1,312 @@
+"""The state of one query while it is optimized: its sources, and what the passes have decided so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import TracebackType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from pushdown_spark.char_types import DECLARED_TYPE
+from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.optimizer.catalyst import PrivateViews
+from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
+from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
+from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
+from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
+from pushdown_spark.planner import PlannedScan, plan_scan
+from pushdown_spark.predicates.parse import read_alike, without_relation
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.declaration import AnySource, Source
+from pushdown_spark.relations.request import spark_only
+from pushdown_spark.scan.base import Scan
+
+_EXACT_TYPES = (
+    *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
+    *(t.DateType, t.TimestampType, t.TimestampNTZType),
+)
+"""Types whose equal values are identical, unlike doubles with their two zeros."""
+_ANY_RELATION = ""
+"""Stands for the relation of an unqualified column."""
+
+
+@dataclass(frozen=True)
+class SourceReference:
+    """A reference of a query to a source.
+
+    `key` names it in reports, `view` in the text, and `table` is its syntax tree.
+    """
+
+    key: str
+    view: str
+    table: exp.Table
+    relation: Relation
+    declared: AnySource
+
+
+@dataclass(frozen=True)
+class RequiredColumns:
+    """The columns that a query needs of a source, and the file metadata columns."""
+
+    columns: tuple[str, ...]
+    metadata: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """A predicate on a source from the keys of another one, and a note for the report."""
+
+    view: str
+    predicate: str
+    note: str
+
+
+@dataclass(frozen=True)
+class OptimizedQuery:
+    """The SQL of a query as Spark runs it, and the joins of its SELECTs, outer ones first.
+
+    `broadcast` are sets of tables by name. The results of their joins are to be broadcast.
+    """
+
+    sql: str
+    joins: tuple[JoinReport, ...]
+    broadcast: frozenset[frozenset[str]] = frozenset()
+
+
+def unchanged(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame as it is."""
+    return frame
+
+
+@dataclass(frozen=True)
+class QueryScan:
+    """A scan of a source for one reference of a query. `key` names it in reports, `view` in the query's text."""
+
+    key: str
+    view: str
+    planned: PlannedScan
+    scan: Scan
+
+    def native(self, reason: str) -> QueryScan:
+        """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
+        fallback = self.planned.fallback(unchanged)
+        return self if fallback is None else replace(self, scan=fallback(reason).scan)
+
+
+class QueryContext:
+    """The state that the passes of the optimizer share.
+
+    It is a context manager: the views that stand for the sources exist until it ends.
+
+    `query` has the names of these views in place of the sources' names. The passes set `required` (columns by view),
+    `predicates` (SQL by view), `semi_joins` (by view), `reordered` and `frame`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: JoinOptions,
+        samples: SampleCache,
+        views: PrivateViews,
+        sql: str,
+        query: ParsedQuery,
+        references: Sequence[SourceReference],
+    ) -> None:
+        self.spark = spark
+        self.options = options
+        self.samples = samples
+        self.sql = sql
+        self.query = query
+        self.references = tuple(references)
+        self.case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        # Predicates with backslashes stay with Spark: writing them again would hide the escapes from later checks.
+        self.has_plain_literals = "\\" not in sql and read_alike(sql)
+        self.by_view = {reference.view: reference for reference in references}
+        self.columns_by_view = {
+            reference.view: frozenset(map(str.lower, reference.relation.schema.fieldNames()))
+            for reference in references
+        }
+        self.resolver = ColumnNameResolver(self.columns_by_view)
+        self.required: dict[str, RequiredColumns] = {}
+        self.predicates: dict[str, str] = {}
+        self.semi_joins: dict[str, list[SemiJoin]] = {}
+        self.reordered = OptimizedQuery(query.sql, ())
+        self.frame: DataFrame | None = None
+        self.scans: dict[str, QueryScan] = {}
+        self.frames: dict[str, DataFrame] = {}
+        self._views = views
+        self._registered = ExitStack()
+        self._analyzed: dict[str, DataFrame] = {}
+
+    def __enter__(self) -> QueryContext:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._registered.close()
+
+    def analyze(self, sql: str) -> DataFrame:
+        """Have Spark analyze SQL text over the sources. The first call plans the scans of all sources."""
+        if not self.scans:
+            self.plan_scans()
+            self.frames = {view: scan.planned.native("check").frame() for view, scan in self.scans.items()}
+            self._registered.enter_context(self._views.registered(self.frames))
+        if sql not in self._analyzed:
+            self._analyzed[sql] = self.spark.sql(sql)
+        return self._analyzed[sql]
+
+    def plan_scans(self) -> None:
+        """Plan the scans of all references with their columns and predicates."""
+        self.scans = {reference.view: self._planned_scan(reference) for reference in self.references}
+
+    def plan_semi_joins(self) -> None:
+        """Plan the scans again that have semi-join predicates."""
+        self.scans |= {view: self._planned_scan(self.by_view[view]) for view in self.semi_joins}
+
+    def _planned_scan(self, reference: SourceReference) -> QueryScan:
+        relation, required = reference.relation, self.required[reference.view]
+        semi_joins = self.semi_joins.get(reference.view, [])
+        predicate = self.predicates.get(reference.view)
+        conjuncts = [*([predicate] if predicate else []), *(f"({semi_join.predicate})" for semi_join in semi_joins)]
+        projection = relation.projection([quote_name(name) for name in required.columns])
+        request = relation.request(projection, " AND ".join(conjuncts) or None)
+        metadata = tuple(sorted({*request.implicit, *required.metadata}))
+        if metadata:
+            request = replace(request, implicit=metadata, fill=relation.implicit_values())
+        request = replace(request, spark_only=request.spark_only or spark_only(self.sql))
+        notes = tuple(semi_join.note for semi_join in semi_joins)
+        planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
+        return QueryScan(reference.key, reference.view, planned, planned.scan)
+
+    def blocks(self) -> Iterator[SelectBlock]:
+        """Read the SELECTs of the query."""
+        return select_blocks(self.query.tree, self.resolver.columns_of)
+
+    def references_in(self, block: SelectBlock) -> dict[str, SourceReference]:
+        """Return the references of a block, by their names in it, whose columns keep their names there."""
+        return {
+            name: self.by_view[node.name]
+            for name, node in block.relations.items()
+            if isinstance(node, exp.Table) and node.name in self.by_view and not node.alias_column_names
+        }
+
+    def types_in(self, block: SelectBlock) -> ColumnTypes:
+        """Return the types of the columns of a block."""
+        schemas = {name: reference.relation.schema for name, reference in self.references_in(block).items()}
+        return ColumnTypes(schemas, case_sensitive=self.case_sensitive)
+
+    @cached_property
+    def statistics(self) -> SourceStatistics:
+        """The statistics of the sources."""
+        return SourceStatistics(self.spark, self.samples)
+
+    @cached_property
+    def policy(self) -> ReorderPolicy:
+        """The decision whether statistics are collected for this query."""
+        sizes = [
+            SourceSize(
+                reference.declared.name,
+                reference.declared.format if isinstance(reference.declared, Source) else None,
+                self.statistics.file_bytes(reference.declared, reference.relation),
+                self.statistics.is_sampled(reference.declared, reference.relation),
+            )
+            for reference in self.references
+        ]
+        processors = self.spark.sparkContext.defaultParallelism
+        return ReorderPolicy(self.options, self.samples.analysis_costs, sizes, processors)
+
+
+def source_references(
+    tree: exp.Expr, declared: Mapping[str, AnySource], relations: Mapping[str, Relation]
+) -> list[SourceReference]:
+    """Return the references of a query to sources. `declared` holds sources by view, `relations` by name."""
+    counts = Counter(source.name for source in declared.values())
+    keys: Counter[str] = Counter()
+    references = []
+    for table in named_tables(tree):
+        name = declared[table.name].name
+        key = name if counts[name] == 1 else f"{name} as {table.alias}"
+        keys[key] += 1
+        key = key if keys[key] == 1 else f"{key} ({keys[key]})"
+        references.append(SourceReference(key, table.name, table, relations[name], declared[table.name]))
+    return references
+
+
+def find_source(sources: Mapping[str, AnySource], name: str) -> AnySource | None:
+    """Return the declared source that a table name refers to, or None if there is none."""
+    if name in sources:
+        return sources[name]
+    return next((source for known, source in sources.items() if known.lower() == name.lower()), None)
+
+
+def unknown_source_message(sources: Mapping[str, AnySource], name: str) -> str:
+    """Return the error message for a table name that is not a declared source."""
+    return f"query: no source is named {name!r}; there are {', '.join(sorted(sources)) or 'none'}"
+
+
+def remove_qualifier(condition: exp.Expr, relation: str) -> exp.Expr:
+    """Return a condition whose columns are not qualified with a relation.
+
+    >>> import sqlglot
+    >>> remove_qualifier(sqlglot.condition("a.x > b.y"), "a").sql()
+    'x > b.y'
+    """
+
+    def unqualified(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or len(node.parts) < 2 or node.parts[0].name.lower() != relation:
+            return node
+        return without_relation(node)
+
+    return condition.transform(unqualified)
+
+
+@dataclass(frozen=True)
+class ColumnTypes:
+    """Types of the columns of those relations of a block whose schemas are known, by their names in the block."""
+
+    schemas: Mapping[str, t.StructType]
+    case_sensitive: bool = field(kw_only=True)
+
+    @cached_property
+    def _types(self) -> Mapping[tuple[str, str], list[t.DataType]]:
+        types: dict[tuple[str, str], list[t.DataType]] = {}
+        for relation, schema in self.schemas.items():
+            for column in schema.fields:
+                # Spark pads values that a catalog declares as char(n) in comparisons.
+                data_type = t.NullType() if DECLARED_TYPE in column.metadata else column.dataType
+                for qualifier in (relation, _ANY_RELATION):
+                    types.setdefault((qualifier, self._name_key(column.name)), []).append(data_type)
+        return types
+
+    def is_exact_equality(self, left: exp.Column, right: exp.Column) -> bool:
+        """Return whether both columns have one type whose equal values are identical."""
+        left_types, right_types = self._types_of(left), self._types_of(right)
+        return len(left_types) == 1 and left_types == right_types and _is_exact(left_types[0])
+
+    def is_date(self, column: exp.Column) -> bool:
+        """Return whether a column is a date."""
+        types = self._types_of(column)
+        return bool(types) and all(isinstance(data_type, t.DateType) for data_type in types)
+
+    def _types_of(self, column: exp.Column) -> list[t.DataType]:
+        """Return the types that `column` or `relation.column` may have."""
+        if len(column.parts) > 2:
+            return []
+        return self._types.get((column.table.lower() or _ANY_RELATION, self._name_key(column.name)), [])
+
+    def _name_key(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+
+def _is_exact(data_type: t.DataType) -> bool:
+    if isinstance(data_type, t.StringType):
+        return type(data_type) is t.StringType and data_type.collation == "UTF8_BINARY"
+    return isinstance(data_type, _EXACT_TYPES)

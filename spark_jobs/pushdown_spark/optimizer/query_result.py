@@ -1,0 +1,139 @@
+"""The result of a query over several scans, with a report for each, and with the fallback to Spark's readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import JoinReport, SourceReport
+from pushdown_spark.contract.report_text import joins_text
+from pushdown_spark.fallback import blamed_on, left_to_spark
+from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
+from pushdown_spark.optimizer.join_metrics import JoinWatch
+from pushdown_spark.optimizer.query_context import QueryScan, unchanged
+from pushdown_spark.result import PushdownResult, explained
+from pushdown_spark.row_count import RowCount
+from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.task_metrics import StageWatch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AnalyzedQuery:
+    """SQL over views that exist only while Spark analyzes it.
+
+    `views` registers the views. `broadcast` are sets of views whose joins are to be broadcast. `analyzed` is the query
+    over `frames`, which are the DataFrames of the views.
+    """
+
+    spark: SparkSession
+    views: Callable[[Mapping[str, DataFrame]], AbstractContextManager[None]]
+    sql: str
+    broadcast: frozenset[frozenset[str]]
+    frames: Mapping[str, DataFrame]
+    analyzed: DataFrame
+
+    def over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the query over other DataFrames for the views."""
+        if all(frame is self.frames.get(view) for view, frame in frames.items()):
+            return self.analyzed
+        with self.views(frames):
+            return with_broadcast_hints(self.spark.sql(self.sql), self.broadcast)
+
+
+class QueryResult(PushdownResult):
+    """A planned query over several scans."""
+
+    def __init__(self, query: AnalyzedQuery, scans: Sequence[QueryScan], joins: Sequence[JoinReport]) -> None:
+        self._query = query
+        self._scans = tuple(scans)
+        self._joins = tuple(joins)
+        self._executed: dict[str, SourceReport] | None = None
+        self._may_fall_back = any(scan.native("check") is not scan for scan in scans)
+        self._problem = next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None)
+
+    @property
+    def df(self) -> DataFrame:
+        """The result as a lazy DataFrame."""
+        return self._query.over({scan.view: scan.scan.frame() for scan in self._scans})
+
+    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
+        """Run an action over the result. If a pushdown reader fails, run it again with Spark's readers alone."""
+        if self._may_fall_back:
+            try:
+                return self._run_and_release(action, as_they_come=as_they_come)
+            except Exception as exc:
+                problem = left_to_spark(exc)
+                if problem is None:
+                    raise
+                reason = f"a pushdown reader gave up: {problem}"
+                self._scans = tuple(scan.native(reason) for scan in self._scans)
+                self._may_fall_back, self._problem = False, problem
+        with blamed_on(self._problem):
+            return self._run_and_release(action, as_they_come=as_they_come)
+
+    def _run_and_release(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+        """Run an action, and release the resources of the scans afterwards."""
+        with ExitStack() as stack:
+            for scan in self._scans:
+                stack.enter_context(ProjectedScan(scan.scan, unchanged).running(self._query.spark))
+            return self._run_once(action, as_they_come=as_they_come)
+
+    def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+        with StageWatch(self._query.spark) as watch:
+            counted = RowCount(self._query.spark, self._frame_of_fetched_rows(), as_they_come=as_they_come)
+            joins = JoinWatch(self._query.spark)
+            outcome = action(counted.frame)
+        self.rows = counted.rows()
+        self._executed = self._reports_after_run(watch)
+        self._joins = joins.with_row_counts(self._joins)
+        return outcome
+
+    def _frame_of_fetched_rows(self) -> DataFrame:
+        """Return the result. Scans that the driver fetches itself are fetched now, so that Spark knows their size."""
+        frames = {}
+        for scan in self._scans:
+            fetched = scan.scan.fetch_local(None)
+            frames[scan.view] = scan.scan.frame() if fetched is None else fetched
+        return self._query.over(frames)
+
+    def _reports_after_run(self, watch: StageWatch) -> dict[str, SourceReport]:
+        """Return the reports after a run.
+
+        Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
+        """
+        reports = {scan.key: scan.scan.report() for scan in self._scans}
+        uncounted = [scan for scan in self._scans if reports[scan.key].bytes_read is None]
+        if len(uncounted) == 1:
+            (scan,) = uncounted
+            report = watch.completed(reports[scan.key])
+            reports[scan.key] = (
+                report if scan.scan.counts_bytes_in_spark else report.model_copy(update={"bytes_read": None})
+            )
+        return reports
+
+    def report(self) -> dict[str, SourceReport]:
+        """Return for each scan what was planned and, after run(), what happened."""
+        return self._executed or {scan.key: scan.scan.report() for scan in self._scans}
+
+    def joins(self) -> tuple[JoinReport, ...]:
+        """Return the joins of each SELECT, as written and as run, with row counts after run()."""
+        return self._joins
+
+    def explain(self) -> str:
+        """Describe the plan: each scan, then the joins before and after. This runs nothing."""
+        lines = [line for key, report in self.report().items() for line in explained(key, report)]
+        return "\n".join([*lines, *explained_joins(self._joins)])
+
+
+def explained_joins(joins: Sequence[JoinReport]) -> list[str]:
+    """Return the lines that describe the joins of each SELECT."""
+    lines = []
+    for number, join in enumerate(joins, 1):
+        lines += [f"joins {number}", *(f"  {line}" for line in joins_text(join))]
+    return lines

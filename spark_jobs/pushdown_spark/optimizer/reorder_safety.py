@@ -1,0 +1,200 @@
+"""Reasons to keep the joins of a query in their written order.
+
+In ANSI mode an expression may fail on a value. In another join order it may be evaluated on rows that the written order
+filters out first, so conditions that may fail keep the written order.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from typing import Protocol
+
+from py4j.java_gateway import JavaObject
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from pushdown_spark.gateway import elements, java_class, text_of
+from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, class_name, is_same_query, tree_lines
+from pushdown_spark.optimizer.logical_plan import JoinChain, SelectBlock, is_nondeterministic, merges_columns
+from pushdown_spark.optimizer.sql_dialect import is_typed_literal
+from pushdown_spark.optimizer.sql_reader import ParsedQuery
+
+NO_CROSS_JOINS = "implicit cross joins are disabled (spark.sql.crossJoin.enabled)"
+MAY_FAIL = "a condition over several relations may fail on rows that the written order filters out first"
+NONDETERMINISTIC = "a condition is not deterministic"
+OTHER_COLUMNS = "the columns of the rewritten query would differ"
+
+_NEVER_FAIL = (
+    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null),
+    *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Is),
+    *(exp.Lower, exp.Upper, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.Concat, exp.DPipe, exp.Length),
+    *(exp.StartsWith, exp.EndsWith, exp.Contains),
+    *(exp.Coalesce, exp.Case, exp.If, exp.Nullif, exp.Greatest, exp.Least, exp.DataType),
+)
+_CONDITION_LINE = re.compile(r"^\W*(?:Join|Filter)\b")
+_COLUMN_CAST = re.compile(r"\bcast\([^'\d]")
+_SAFE_CAST = re.compile(
+    r"\bcast\((?:(?:[\d.-]+|null) as [a-z]+(?:\(\d+,\d+\))?|\w+#\d+L as decimal\(20,0\))\)|\(0 [-+*/] 0\)"
+)
+"""Casts and sums of constants, and casts of bigint columns to a decimal that has room for every bigint."""
+_CONDITION_NODES = ("Join", "Filter")
+
+
+class TypeInfo(Protocol):
+    """Types of the columns of a block."""
+
+    def is_exact_equality(self, left: exp.Column, right: exp.Column, /) -> bool:
+        """Return whether both columns have one type whose equal values are identical."""
+
+    def is_date(self, column: exp.Column, /) -> bool:
+        """Return whether a column is a date."""
+
+
+class UnknownTypes:
+    """Types of columns about which nothing is known."""
+
+    def is_exact_equality(self, _left: exp.Column, _right: exp.Column, /) -> bool:
+        """Return False."""
+        return False
+
+    def is_date(self, _column: exp.Column, /) -> bool:
+        """Return False."""
+        return False
+
+
+def session_obstacle(*, commas_bind_weaker: bool, case_sensitive: bool, cross_joins: bool) -> str | None:
+    """Return why no query of a session with these settings may be rewritten, or None if they may."""
+    if commas_bind_weaker:
+        return "commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)"
+    if not cross_joins:
+        return NO_CROSS_JOINS
+    return "names are case-sensitive (spark.sql.caseSensitive)" if case_sensitive else None
+
+
+def block_obstacle(block: SelectBlock, chain: JoinChain, types: TypeInfo, *, ansi: bool) -> str | None:
+    """Return why the joins of a SELECT must keep their order, or None if they may be reordered."""
+    if any(isinstance(join, exp.Join) and (join.hint or join.args.get("match_condition")) for join in _joins(block)):
+        return "a join has a hint"
+    if block.select.args.get("hint") is not None:
+        return "the query has its own hints"
+    if block.has_ambiguous_names:
+        return "an unqualified name in an ON clause could refer to another relation"
+    has_merged_columns = any(map(merges_columns, _joins(block)))
+    for item in block.select.expressions:
+        if isinstance(item, exp.Star) and (has_merged_columns or any(item.args.values())):
+            return "the columns of the star depend on USING, NATURAL or EXCEPT"
+    if any(_is_argument(star, block.select) for star in block.select.find_all(exp.Star)):
+        return "a star is an argument, whose order of columns follows the joins"
+    if any(is_nondeterministic(conjunct.node) for conjunct in chain.conjuncts):
+        return NONDETERMINISTIC
+    if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node, types) for conjunct in chain.conjuncts):
+        return MAY_FAIL
+    return None
+
+
+def rewrite_obstacle(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> str | None:
+    """Return why a rewritten query must not replace the original, or None if it may.
+
+    `check_casts` also rejects implicit casts in conditions that may fail.
+    """
+    try:
+        original = analyze(query.sql)
+        if check_casts and casts_may_fail(original):
+            return "an implicit cast in a condition may fail on rows that the written order filters out first"
+        if not is_same_query(original, analyze(query.rewritten)):
+            return "Spark does not parse the rewritten query as the same query"
+        if _output_columns(analyze(rewritten)) != _output_columns(original):
+            return OTHER_COLUMNS
+    except PySparkException as problem:
+        return f"Spark rejects the rewritten query: {str(problem).splitlines()[0]}"
+    return None
+
+
+def _output_columns(frame: DataFrame) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.json()) for field in frame.schema.fields]
+
+
+def _joins(block: SelectBlock) -> list[exp.Join]:
+    return list(block.joins.values())
+
+
+def _is_argument(star: exp.Star, select: exp.Select) -> bool:
+    """Return whether a star of this SELECT is an argument of a function other than count."""
+    parent = star.parent
+    if star.find_ancestor(exp.Select) is not select or isinstance(parent, exp.Count):
+        return False
+    item = parent if isinstance(parent, exp.Column) else star
+    return item.parent is not select
+
+
+def may_fail(condition: exp.Expr, types: TypeInfo) -> bool:
+    """Return whether a condition does more than compare columns and constants. Implicit casts are not seen here.
+
+    >>> import sqlglot
+    >>> [may_fail(sqlglot.condition(sql), UnknownTypes()) for sql in ("a.x < b.y", "a.x / b.y > 1")]
+    [False, True]
+    """
+    return any(not _accepts_all_values(node, types) for node in condition.walk())
+
+
+def _accepts_all_values(node: exp.Expr, types: TypeInfo) -> bool:
+    if isinstance(node, exp.Add | exp.Sub):
+        # Spark's date arithmetic wraps around instead of failing.
+        date, days = node.left.unnest(), node.right.unnest()
+        return isinstance(date, exp.Column) and types.is_date(date) and isinstance(days, exp.Literal) and days.is_int
+    if isinstance(node, exp.Neg):
+        # The negation of the smallest integer overflows.
+        return isinstance(node.this, exp.Literal)
+    if isinstance(node, exp.Like | exp.ILike):
+        # A pattern that ends with the escape character is an error.
+        return isinstance(node.expression, exp.Literal)
+    return isinstance(node, _NEVER_FAIL) or is_typed_literal(node)
+
+
+def casts_may_fail(frame: DataFrame) -> bool:
+    """Return whether a condition of a query has a cast, explicit or implicit, that fails on some values."""
+    session = frame.sparkSession
+    if not isinstance(session, SparkSession):
+        return _explained_casts_may_fail(frame)
+    plan = frame._jdf.queryExecution().analyzed()
+    can_widen = java_class(session, f"{CATALYST}.expressions.Cast").canUpCast
+    return any(
+        class_name(expression) == "Cast"
+        and not expression.child().foldable()
+        and not can_widen(expression.child().dataType(), expression.dataType())
+        for node in _matching_nodes(plan, text_of(session, plan), _has_unsafe_cast)
+        if node.nodeName() in _CONDITION_NODES
+        for condition in elements(node.expressions())
+        for expression in _matching_nodes(condition, str(condition.treeString()), lambda line: line.startswith("cast("))
+    )
+
+
+def _explained_casts_may_fail(frame: DataFrame) -> bool:
+    """Return the same for Spark Connect, from the output of explain(). Every cast of a column counts."""
+    output = io.StringIO()
+    with redirect_stdout(output):
+        frame.explain(extended=True)
+    analyzed = (
+        output.getvalue().partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
+    )
+    lines = [line for line in analyzed.splitlines() if _CONDITION_LINE.search(line)]
+    return not analyzed or any(_COLUMN_CAST.search(line) for line in lines)
+
+
+def _matching_nodes(tree: JavaObject, text: str, matches: Callable[[str], bool]) -> Iterator[JavaObject]:
+    """Yield the nodes of a tree, including sub-queries, whose lines in the tree string match."""
+    return (tree.apply(number) for number, line in enumerate(tree_lines(tree, text)) if matches(line.text))
+
+
+def _has_unsafe_cast(line: str) -> bool:
+    """Return whether a line of a plan is a condition with a cast that may fail."""
+    if not line.startswith(_CONDITION_NODES):
+        return False
+    before = ""
+    while before != line:
+        before, line = line, _SAFE_CAST.sub("0", line)
+    return "cast(" in line

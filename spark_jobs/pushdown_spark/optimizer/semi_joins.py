@@ -1,0 +1,387 @@
+"""Semi-join reduction: the keys of a small, filtered relation become a predicate on the relations joined with it.
+
+The dynamic reduction reads the keys with a Spark job while the query is planned, if that pays. The static reduction
+costs nothing: samples of small Parquet and ORC files show which integer keys the conditions keep, and Spark can then
+skip row groups of the large relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.optimizer.infer_predicates import column_equality
+from pushdown_spark.optimizer.logical_plan import Conjunct, Filter, Join, Leaf, Plan, Project, SelectBlock, owner
+from pushdown_spark.optimizer.push_predicates import Predicates, pushdown_predicates
+from pushdown_spark.optimizer.query_context import (
+    QueryContext,
+    QueryScan,
+    SemiJoin,
+    SourceReference,
+    remove_qualifier,
+)
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
+from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, RelationStatistics
+from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.relations.declaration import RemoteSource, Source
+
+MAX_DYNAMIC_KEYS = 1_000
+"""Keys that a dynamic semi-join lists at most."""
+_MAX_SMALL_BYTES = 32 << 20
+_MIN_SIZE_RATIO = 16
+"""The large side has at least this many times the bytes of the small side, which is read twice."""
+_MIN_LARGE_BYTES = 256 << 20
+"""Bytes of the large side from which on a job that reads the keys of the small side pays."""
+_MIN_KEY_RATIO = 10
+"""The large side has at least this many times the keys of the small side."""
+_VOLATILE = re.compile(r"Current|Local|Utc|Unix|Now|Rand|Uuid|Session|User")
+"""Prefixes of sqlglot's names of functions whose value may differ between calls."""
+_SKIPPING_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO, SourceFormat.ORC})
+"""Formats whose pushdown readers skip rows or bytes by a list of keys."""
+
+_MAX_LISTED_KEYS = 400
+"""Keys that a static semi-join lists at most. Spark compiles longer lists to hash sets (inSetSwitchThreshold)."""
+_MAX_KEPT_SHARE = 0.5
+"""Share of a relation's keys that a static semi-join keeps at most."""
+_MAX_STEPS = 4
+"""Relations through which keys are propagated."""
+_MIN_SKIPPED_ROWS = 50_000.0
+"""Rows that a static semi-join skips at least. Analyzing a longer query takes Spark time as well."""
+
+
+def reduce_semi_joins(context: QueryContext) -> None:
+    """Add the predicates of dynamic semi-joins to the sources of a query, and plan these again."""
+    if context.policy.obstacle is not None or not context.predicates or not context.options.reorder:
+        return
+    for block in context.blocks():
+        for semi_join in _DynamicReduction(context, block).semi_joins():
+            context.semi_joins.setdefault(semi_join.view, []).append(semi_join)
+    context.plan_semi_joins()
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A relation of a block and one of its columns."""
+
+    name: str
+    column: exp.Column
+    reference: SourceReference
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The column with its relation."""
+        return self.name, self.column.name.lower()
+
+
+class _DynamicReduction:
+    """The dynamic semi-joins of one SELECT."""
+
+    def __init__(self, context: QueryContext, block: SelectBlock) -> None:
+        min_bytes = context.options.min_bytes
+        self._context = context
+        self._block = block
+        self._statistics = context.statistics
+        self._min_bytes = _MIN_LARGE_BYTES if min_bytes is None else min_bytes
+        self._is_exact_equality = context.types_in(block).is_exact_equality
+        self._references = {
+            name: reference
+            for name, reference in context.references_in(block).items()
+            if not reference.table.args.get("sample")
+        }
+
+    def semi_joins(self) -> Iterator[SemiJoin]:
+        """Yield the semi-joins that pay. This runs Spark jobs that read keys."""
+        predicates = self._pushed(self._block.plan)
+        for small, candidates in self._equated_columns():
+            conditions = predicates[small.name]
+            if not conditions or any(map(_is_volatile, conditions)):
+                continue
+            reached = self._pushed_with_keys(small, [0])
+            large_sides = [
+                large
+                for large in candidates
+                if reached[large.name] != predicates[large.name] and self._pays(small, large, conditions)
+            ]
+            keys = self._read_keys(small) if large_sides else None
+            if not keys:
+                continue
+            reduced = self._pushed_with_keys(small, keys)
+            note = f"{len(keys)} values of {small.column.name} in {small.reference.key} became a condition"
+            for large in large_sides:
+                for condition in set(reduced[large.name]) - set(predicates[large.name]):
+                    predicate = to_sql(remove_qualifier(condition, large.name))
+                    yield SemiJoin(large.reference.view, predicate, note)
+
+    def _pushed(self, plan: Plan) -> Predicates:
+        return pushdown_predicates(plan, self._block.columns, self._is_exact_equality)
+
+    def _pushed_with_keys(self, small: _Side, keys: Sequence[int | str]) -> Predicates:
+        """Return the predicates of all relations if the small side had these keys alone."""
+        key_list = exp.In(this=small.column.copy(), expressions=[exp.convert(key) for key in keys])
+        return self._pushed(_with_condition(self._block.plan, Conjunct(key_list, frozenset({small.name}))))
+
+    def _equated_columns(self) -> Iterator[tuple[_Side, list[_Side]]]:
+        """Yield each column that an inner join equates, with the columns that it is equated with."""
+        equated: dict[tuple[str, str], tuple[_Side, list[_Side]]] = {}
+        for condition in _inner_conditions_anywhere(self._block.plan):
+            pair = column_equality(condition.node)
+            if pair is None or not self._is_exact_equality(*pair):
+                continue
+            names = [owner(column, self._block.columns) for column in pair]
+            if names[0] == names[1] or any(name not in self._references for name in names):
+                continue
+            sides = [
+                _Side(name, column, self._references[name])
+                for name, column in zip(names, pair, strict=True)
+                if name is not None
+            ]
+            for side, other in (sides, reversed(sides)):
+                equated.setdefault(side.key, (side, []))[1].append(other)
+        yield from equated.values()
+
+    def _pays(self, small: _Side, large: _Side, conditions: Sequence[exp.Expr]) -> bool:
+        """Return whether the small side has few enough keys, and the large side enough rows with other keys."""
+        small_bytes = self._statistics.file_bytes(small.reference.declared, small.reference.relation)
+        if small_bytes is None or small_bytes > _MAX_SMALL_BYTES or not self._may_pay(large, small_bytes):
+            return False
+        keys = self._distinct(small, tuple(remove_qualifier(condition, small.name) for condition in conditions))
+        if keys is None or keys > MAX_DYNAMIC_KEYS:
+            return False
+        if isinstance(large.reference.declared, RemoteSource):
+            return True
+        large_keys = self._distinct(large, ())
+        return large_keys is not None and large_keys >= _MIN_KEY_RATIO * keys
+
+    def _may_pay(self, large: _Side, small_bytes: int) -> bool:
+        """Return whether the reader of the large side skips rows by keys, and has enough bytes to skip."""
+        declared = large.reference.declared
+        if isinstance(declared, RemoteSource):
+            return declared.spec.filter_pushdown
+        large_bytes = self._statistics.file_bytes(declared, large.reference.relation)
+        return (
+            isinstance(declared, Source)
+            and declared.format in _SKIPPING_FORMATS
+            and declared.filter_pushdown
+            and declared.reader is not ReaderChoice.SPARK
+            and large_bytes is not None
+            and large_bytes >= max(_MIN_SIZE_RATIO * small_bytes, self._min_bytes)
+        )
+
+    def _distinct(self, side: _Side, conditions: tuple[exp.Expr, ...]) -> float | None:
+        request = StatisticsRequest(side.name, conditions, frozenset({side.key[1]}))
+        statistics = self._statistics.statistics_of(side.reference.declared, side.reference.relation, request)
+        return None if statistics is None else statistics.filtered_distinct(side.key)
+
+    def _read_keys(self, side: _Side) -> list[int | str] | None:
+        """Read the values of a column that satisfy its predicate. Return None if they cannot be listed."""
+        predicate = self._context.predicates.get(side.reference.view)
+        if predicate is None:
+            return None
+        scan: QueryScan = self._context.scans[side.reference.view]
+        frame = scan.planned.native("its keys are read").frame().where(predicate)
+        column = f.col(quote_name(side.column.name))
+        keys = frame.select(column.alias("key")).where("key IS NOT NULL").distinct().limit(MAX_DYNAMIC_KEYS + 1)
+        if not isinstance(keys.schema["key"].dataType, t.IntegralType | t.StringType):
+            return []
+        values = [row[0] for row in keys.collect()]
+        if len(values) > MAX_DYNAMIC_KEYS or any(isinstance(key, str) and set(key) & set("'\\") for key in values):
+            return None
+        return sorted(values)
+
+
+def _is_volatile(condition: exp.Expr) -> bool:
+    """Return whether a condition may keep other rows when the query runs than while it is planned."""
+    return any(
+        isinstance(node, exp.Anonymous) or _VOLATILE.match(type(node).__name__) is not None
+        for node in condition.find_all(exp.Func)
+    )
+
+
+def _inner_conditions_anywhere(plan: Plan) -> Iterator[Conjunct]:
+    """Yield the conditions of all inner joins and filters of a plan, including those below outer joins."""
+    if isinstance(plan, Filter) or (isinstance(plan, Join) and plan.kind.is_inner):
+        yield from plan.conjuncts
+    if isinstance(plan, Join):
+        yield from _inner_conditions_anywhere(plan.left)
+        yield from _inner_conditions_anywhere(plan.right)
+    elif not isinstance(plan, Leaf):
+        yield from _inner_conditions_anywhere(plan.child)
+
+
+def _with_condition(plan: Plan, condition: Conjunct) -> Plan:
+    """Return a plan with a condition directly above the relation that it refers to."""
+    if isinstance(plan, Leaf):
+        return Filter((condition,), plan) if plan.names == condition.names else plan
+    if isinstance(plan, Join):
+        left, right = _with_condition(plan.left, condition), _with_condition(plan.right, condition)
+        return replace(plan, left=left, right=right)
+    if isinstance(plan, Project):
+        return Project(_with_condition(plan.child, condition))
+    return Filter(plan.conjuncts, _with_condition(plan.child, condition))
+
+
+@dataclass(frozen=True)
+class KeyPredicate:
+    """A predicate from the keys that the conditions on a relation keep.
+
+    The keys lie between `low` and `high`. `listed` has all of them, unless there are too many to list or they are
+    contiguous. They were seen in the column `member`; the predicate holds for all `members` of its class. `selectivity`
+    is the share of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept.
+    """
+
+    member: ClassMember
+    members: tuple[ClassMember, ...]
+    low: int
+    high: int
+    listed: tuple[int, ...] | None
+    selectivity: float
+    count: int
+    total: int
+
+    def condition(self, column: exp.Expr) -> exp.Expr:
+        """Return the predicate on a column.
+
+        >>> member = ClassMember(0, ("d", "k"))
+        >>> KeyPredicate(member, (member,), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
+        'k BETWEEN 5 AND 9'
+        """
+        if self.listed is None:
+            return exp.Between(this=column, low=exp.convert(self.low), high=exp.convert(self.high))
+        return exp.In(this=column, expressions=[exp.convert(key) for key in self.listed])
+
+    def __str__(self) -> str:
+        relation, column = self.member.key
+        return f"{self.count:,} of {self.total:,} values of {column} in {relation} became a condition"
+
+
+StatisticsWith = Callable[[ClassMember, Sequence[exp.Expr]], RelationStatistics | None]
+"""Returns the statistics of a column's relation with additional conditions."""
+
+
+def reduce_by_known_keys(
+    relations: Sequence[RelationStatistics],
+    classes: Sequence[Sequence[ClassMember]],
+    is_table: Callable[[ClassMember], bool],
+    statistics_with: StatisticsWith,
+) -> tuple[list[RelationStatistics], tuple[KeyPredicate, ...]]:
+    """Return the static semi-joins that pay, and the statistics of the relations with these applied.
+
+    `is_table` tells whether a column's relation is a table, whose reader can skip rows.
+    """
+    reduced, propagated = _propagate(relations, classes, statistics_with)
+    paying = list(_paying(relations, reduced, classes, is_table))
+    if not paying:
+        return list(relations), ()
+    predicates = propagated | {predicate.member: predicate for predicate in paying}
+    return _apply(reduced, predicates.values()), tuple(predicates.values())
+
+
+def _paying(
+    relations: Sequence[RelationStatistics],
+    reduced: Sequence[RelationStatistics],
+    classes: Sequence[Sequence[ClassMember]],
+    is_table: Callable[[ClassMember], bool],
+) -> Iterator[KeyPredicate]:
+    """Yield for each class the most selective predicate, if the tables have enough rows to skip."""
+    for group in classes:
+        best = _most_selective(reduced, group)
+        if best is None:
+            continue
+        tables = {member.relation for member in group if is_table(member)} - {best.member.relation}
+        rows = sum(relations[number].filtered_rows for number in tables)
+        if rows * (1.0 - best.selectivity) >= _MIN_SKIPPED_ROWS:
+            yield best
+
+
+def _propagate(
+    relations: Sequence[RelationStatistics],
+    classes: Sequence[Sequence[ClassMember]],
+    statistics_with: StatisticsWith,
+) -> tuple[list[RelationStatistics], dict[ClassMember, KeyPredicate]]:
+    """Propagate keys through completely sampled relations, for example from a region to its nations and customers."""
+    reduced = list(relations)
+    applied: dict[int, list[exp.Expr]] = {}
+    propagated: dict[ClassMember, KeyPredicate] = {}
+    for _ in range(_MAX_STEPS):
+        additions = []
+        for group in classes:
+            predicate = _most_selective(reduced, group)
+            if predicate is None:
+                continue
+            for member in group:
+                if member.relation == predicate.member.relation or not _has_known_keys(reduced[member.relation]):
+                    continue
+                condition = predicate.condition(exp.column(member.key[1], table=member.key[0]))
+                if condition not in applied.setdefault(member.relation, []):
+                    additions.append((predicate, member, condition))
+        if not additions:
+            break
+        for predicate, member, condition in additions:
+            applied[member.relation].append(condition)
+            propagated[predicate.member] = predicate
+            reduced[member.relation] = statistics_with(member, applied[member.relation]) or reduced[member.relation]
+    return reduced, propagated
+
+
+def _apply(relations: Sequence[RelationStatistics], predicates: Iterable[KeyPredicate]) -> list[RelationStatistics]:
+    """Return the statistics of the relations with predicates applied."""
+    reduced = list(relations)
+    for predicate in predicates:
+        for member in predicate.members:
+            relation = reduced[member.relation]
+            column = relation.columns.get(member.key)
+            if column is None:
+                continue
+            # The conditions on the predicate's own relation keep these keys already.
+            is_own = member.relation == predicate.member.relation
+            share = 1.0 if is_own else min(predicate.selectivity / max(column.selectivity, 1e-9), 1.0)
+            selectivity = min(column.selectivity, predicate.selectivity)
+            columns = {**relation.columns, member.key: replace(column, selectivity=selectivity)}
+            reduced[member.relation] = replace(relation, filtered_rows=relation.filtered_rows * share, columns=columns)
+    return reduced
+
+
+def _most_selective(relations: Sequence[RelationStatistics], group: Sequence[ClassMember]) -> KeyPredicate | None:
+    """Return the most selective predicate of a class, or None if no keys are known."""
+    predicates = (_key_predicate(relations, group, member) for member in group)
+    return min(
+        (predicate for predicate in predicates if predicate is not None),
+        key=lambda predicate: predicate.selectivity,
+        default=None,
+    )
+
+
+def _has_known_keys(relation: RelationStatistics) -> bool:
+    return any(column.values is not None and column.values.is_certain for column in relation.columns.values())
+
+
+def _key_predicate(
+    relations: Sequence[RelationStatistics], group: Sequence[ClassMember], member: ClassMember
+) -> KeyPredicate | None:
+    """Return the predicate from one column of a class, or None if its keys are unknown or too many of them are kept."""
+    column = relations[member.relation].columns.get(member.key)
+    values = None if column is None else column.values
+    if values is None or not values.is_certain or not 0 < len(values.filtered) < len(values.every):
+        return None
+    bounds = joined_bounds(relations, group, member) or (int(values.every.min()), int(values.every.max()))
+    joinable_keys, kept_keys = values.count_between(*bounds)
+    first, last = int(values.filtered.min()), int(values.filtered.max())
+    keys_in_range, _ = values.count_between(first, last)
+    listed = None
+    if keys_in_range > len(values.filtered) > _MAX_LISTED_KEYS:
+        kept_keys, _ = values.count_between(max(first, bounds[0]), min(last, bounds[1]))
+    elif keys_in_range > len(values.filtered):
+        listed = tuple(sorted(values.filtered.tolist()))
+    selectivity = kept_keys / max(joinable_keys, 1)
+    if selectivity > _MAX_KEPT_SHARE:
+        return None
+    count, total = len(values.filtered), len(values.every)
+    return KeyPredicate(member, tuple(group), first, last, listed, selectivity, count, total)

@@ -1,0 +1,363 @@
+"""Sampling of source files: row counts and bounds from footers, and rows from positions across all files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pc_csv
+import pyarrow.json as pc_json
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.relations.listing import Compression, InputFile
+
+MAX_WHOLE_ROWS = 200_000
+"""Rows up to which columnar sources are read completely."""
+_POSITIONS = 6
+_ROWS_PER_POSITION = 6_000
+_MAX_FOOTERS = 32
+"""Footers to read at most. The files without a read footer are assumed to be similar."""
+_MAX_CHUNK_STATISTICS = 20_000
+"""Column chunk statistics to read per file at most, because reading more takes too long."""
+_TEXT_POSITIONS = 6
+_TEXT_BLOCK_BYTES = 256 << 10
+_DEFAULT_ROW_BYTES = 60.0
+_CLUSTERING_FACTOR = 2.0
+"""A column is clustered if it has this many times the distinct values that its groups suggest."""
+_MIN_SHARED_VALUES = 10
+"""Values that several groups must share before these shared values are used for an estimate."""
+
+_ColumnTypes = tuple[tuple[str, DataType], ...]
+
+Bounds = Mapping[str, tuple[int, int]]
+"""The least and the greatest value of integer columns, by lower-case name."""
+
+
+@dataclass(frozen=True)
+class SourceSample:
+    """Sampled rows of a source, and its estimated number of rows.
+
+    Each of the `groups` holds rows from one position of the files. `is_exact` means that `rows` was counted. `bytes` is
+    the size of the files. `respelled` are columns that some files spell in another case, which are not sampled there.
+    """
+
+    rows: float
+    groups: tuple[pa.Table, ...]
+    bytes: int
+    is_exact: bool = False
+    bounds: Bounds = field(default_factory=dict)
+    respelled: frozenset[str] = frozenset()
+    _distinct: dict[str, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _batches: dict[_ColumnTypes, pa.RecordBatch | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All sampled rows. A missing column is null. Raises ArrowException if the types of a column differ."""
+        return pa.concat_tables(self.groups, promote_options="default") if self.groups else pa.table({})
+
+    def batch(self, schema: StructType) -> pa.RecordBatch | None:
+        """Return the sampled rows with a schema's types, or None without rows or if the types do not fit."""
+        names = self.table.column_names
+        types = tuple((column.name, column.dataType) for column in schema.fields if column.name in names)
+        if types not in self._batches:
+            self._batches[types] = self._cast(types) if self.sampled_rows else None
+        return self._batches[types]
+
+    def _cast(self, types: _ColumnTypes) -> pa.RecordBatch | None:
+        try:
+            arrow_types = {name: to_arrow_type(data_type, timezone="UTC") for name, data_type in types}
+            columns = {
+                name: self.table.column(name).cast(arrow_types[name]).combine_chunks()
+                for name in self.table.column_names
+            }
+            return pa.RecordBatch.from_pydict(columns)
+        except (pa.ArrowException, KeyError, PySparkException):
+            return None
+
+    @property
+    def sampled_rows(self) -> int:
+        """The number of sampled rows."""
+        return sum(group.num_rows for group in self.groups)
+
+    def distinct(self, name: str) -> tuple[float, float]:
+        """Return the estimated number of distinct values of a column, at least one, and its share of nulls."""
+        if name not in self._distinct:
+            groups = [group.column(name) for group in self.groups if name in group.column_names]
+            count, null_share = estimate_distinct(groups, self.rows)
+            if name.lower() in self.bounds:
+                low, high = self.bounds[name.lower()]
+                count = min(count, high - low + 1.0)
+            self._distinct[name] = max(count, 1.0), null_share
+        return self._distinct[name]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the sample has every row of the source."""
+        return self.is_exact and self.sampled_rows >= self.rows
+
+    def is_unique(self, name: str) -> bool:
+        """Return whether no two rows of the whole source have the same value of a column, apart from nulls."""
+        if not self.is_whole:
+            return False
+        count, null_share = self.distinct(name)
+        return round(count) >= round(self.rows * (1.0 - null_share))
+
+
+def sample_files(
+    files: Sequence[InputFile],
+    source_format: SourceFormat,
+    schema: StructType,
+    options: Mapping[str, str],
+    columns: Sequence[str],
+) -> SourceSample:
+    """Sample these columns of files. Files that cannot be read are estimated by their size alone."""
+    files = [file for file in files if file.size]
+    wanted = [column.name for column in schema.fields if column.name in set(columns)]
+    samplers: dict[SourceFormat, Callable[[], SourceSample]] = {
+        SourceFormat.PARQUET: lambda: _sample_columnar(
+            [_ParquetFile(file) for file in _with_footers(files)], files, wanted
+        ),
+        SourceFormat.ORC: lambda: _sample_columnar([_OrcFile(file) for file in _with_footers(files)], files, wanted),
+        SourceFormat.CSV: lambda: _sample_text(
+            files, lambda block: _csv(block, schema, wanted, options), "header" in options
+        ),
+        SourceFormat.JSON: lambda: _sample_text(files, lambda block: _json(block, schema, wanted), False),
+    }
+    try:
+        if files and source_format in samplers:
+            return _with_consistent_types(samplers[source_format]())
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        pass
+    size = sum(file.size for file in files)
+    return SourceSample(size / _DEFAULT_ROW_BYTES, (), size)
+
+
+def _with_consistent_types(sample: SourceSample) -> SourceSample:
+    """Return the sample, without rows if the types of a column differ between files."""
+    try:
+        is_consistent = sample.table.num_rows == sample.sampled_rows
+    except pa.ArrowException:
+        is_consistent = False
+    return sample if is_consistent else replace(sample, groups=())
+
+
+class _ParquetFile:
+    """A Parquet file as a sequence of row groups."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = pq.ParquetFile(file.storage.open(file.path))
+        self.bytes = file.size
+        self.names = frozenset(self._file.schema_arrow.names)
+        self.rows = self._file.metadata.num_rows
+        self.units = self._file.metadata.num_row_groups
+
+    def read(self, unit: int, columns: Sequence[str], rows: int) -> pa.Table:
+        """Return the first rows of a row group."""
+        batches = self._file.iter_batches(rows, row_groups=[unit], columns=list(columns), use_threads=False)
+        first = next(batches, None)
+        return pa.table({}) if first is None else pa.Table.from_batches([first])
+
+    def bounds(self, columns: Sequence[str]) -> Bounds:
+        """Return the bounds of the columns that have statistics in all row groups of the footer."""
+        positions = {name: position for position, name in enumerate(self._file.metadata.schema.names)}
+        wanted = {name.lower(): positions[name] for name in columns if name in positions}
+        bounds: dict[str, tuple[int, int]] = {}
+        if self.units * len(wanted) > _MAX_CHUNK_STATISTICS:
+            return bounds
+        row_groups = [self._file.metadata.row_group(unit) for unit in range(self.units)]
+        for name, position in wanted.items():
+            chunks = [_chunk_bounds(group.column(position)) for group in row_groups if group.num_rows]
+            present = [pair for pair in chunks if pair is not None]
+            if present and len(present) == len(chunks):
+                bounds[name] = min(low for low, _ in present), max(high for _, high in present)
+        return bounds
+
+
+def _chunk_bounds(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
+    """Return the least and the greatest integer of a column chunk, or None without such statistics."""
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, int):
+        return None
+    return statistics.min, statistics.max
+
+
+class _OrcFile:
+    """An ORC file as a sequence of stripes. Its statistics are not used."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = orc.ORCFile(pa.PythonFile(file.storage.open(file.path), mode="r"))
+        self.bytes = file.size
+        self.names = frozenset(self._file.schema.names)
+        self.rows = self._file.nrows
+        self.units = self._file.nstripes
+
+    def read(self, unit: int, columns: Sequence[str], rows: int) -> pa.Table:
+        """Return the first rows of a stripe."""
+        return pa.Table.from_batches([self._file.read_stripe(unit, columns=list(columns))]).slice(0, rows)
+
+    def bounds(self, _columns: Sequence[str]) -> Bounds:
+        """Return no bounds."""
+        return {}
+
+
+def _with_footers(files: Sequence[InputFile]) -> list[InputFile]:
+    """Return the files whose footers are read."""
+    return [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
+
+
+def _sample_columnar(
+    opened: Sequence[_ParquetFile | _OrcFile], files: Sequence[InputFile], columns: Sequence[str]
+) -> SourceSample:
+    """Sample row groups or stripes of the opened files, which are some of all files."""
+    size = sum(file.size for file in files)
+    counted_rows = sum(file.rows for file in opened)
+    is_exact = len(opened) == len(files)
+    rows = counted_rows * size / max(sum(file.bytes for file in opened), 1)
+    read_all = is_exact and rows <= MAX_WHOLE_ROWS
+    units = [(file, unit) for file in opened for unit in range(file.units)]
+    sampled = units if read_all else [units[number] for number in _evenly_spread(len(units), _POSITIONS)]
+    max_rows = MAX_WHOLE_ROWS if read_all else _ROWS_PER_POSITION
+    groups = [file.read(unit, columns, max_rows) for file, unit in sampled] if columns else []
+    bounds = _common_bounds([file.bounds(columns) for file in opened if file.rows]) if is_exact else {}
+    return SourceSample(
+        float(counted_rows) if is_exact else rows,
+        tuple(groups),
+        size,
+        is_exact,
+        bounds,
+        _respelled_columns(opened, columns),
+    )
+
+
+def _common_bounds(bounds: Sequence[Bounds]) -> Bounds:
+    """Return the bounds over all files of the columns that have bounds in each file."""
+    names = set(bounds[0]).intersection(*bounds[1:]) if bounds else set()
+    return {name: (min(each[name][0] for each in bounds), max(each[name][1] for each in bounds)) for name in names}
+
+
+def _respelled_columns(files: Sequence[_ParquetFile | _OrcFile], columns: Sequence[str]) -> frozenset[str]:
+    """Return the columns that a file spells in another case."""
+    spellings: dict[str, set[str]] = {}
+    for name in frozenset[str]().union(*(file.names for file in files)):
+        spellings.setdefault(name.lower(), set()).add(name)
+    return frozenset(name for name in columns if spellings.get(name.lower(), {name}) != {name})
+
+
+def _sample_text(files: Sequence[InputFile], parse: Callable[[bytes], pa.Table], has_header: bool) -> SourceSample:
+    """Sample blocks across all files, and estimate rows by the length of lines.
+
+    Compressed files are sampled at their beginning.
+    """
+    size = sum(file.size for file in files)
+    groups, lines, text_bytes, stored_bytes = [], 0, 0, 0
+    for file, start in _text_positions(files):
+        reader = LineReader(file.split(start, min(start + _TEXT_BLOCK_BYTES, file.size)))
+        window = next(reader.windows(), None)
+        if window is None:
+            continue
+        block = bytes(window.data[: window.length])
+        lines += block.count(b"\n")
+        text_bytes += len(block)
+        stored_bytes += min(max(reader.bytes_read, 1), file.size)
+        if start == 0 and has_header:
+            block = block.partition(b"\n")[2]
+        groups.append(parse(block))
+    is_compressed = any(file.compression is not Compression.NONE for file in files)
+    compression_ratio = text_bytes / max(stored_bytes, 1) if is_compressed else 1.0
+    rows = size * compression_ratio / max(text_bytes / max(lines, 1), 1.0)
+    return SourceSample(rows, tuple(group for group in groups if group.num_columns), size)
+
+
+def _text_positions(files: Sequence[InputFile]) -> Iterator[tuple[InputFile, int]]:
+    """Yield positions that are spread evenly over the bytes of all files."""
+    step = max(sum(file.size for file in files) // _TEXT_POSITIONS, _TEXT_BLOCK_BYTES)
+    passed_bytes = 0
+    for file in files:
+        positions = range(-passed_bytes % step, file.size, step)
+        if file.compression is Compression.NONE:
+            yield from ((file, position) for position in positions)
+        elif positions:
+            yield file, 0
+        passed_bytes += file.size
+
+
+def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapping[str, str]) -> pa.Table:
+    if not columns or not block:
+        return pa.table({})
+    return pc_csv.read_csv(
+        io.BytesIO(block),
+        read_options=pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False),
+        parse_options=pc_csv.ParseOptions(delimiter=options.get("sep", options.get("delimiter", ","))),
+        convert_options=pc_csv.ConvertOptions(
+            column_types=_arrow_types(schema, columns), include_columns=list(columns), strings_can_be_null=True
+        ),
+    )
+
+
+def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
+    if not columns or not block:
+        return pa.table({})
+    options = pc_json.ParseOptions(
+        explicit_schema=pa.schema(_arrow_types(schema, columns)), unexpected_field_behavior="ignore"
+    )
+    return pc_json.read_json(io.BytesIO(block), pc_json.ReadOptions(use_threads=False), options).select(list(columns))
+
+
+def _arrow_types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.DataType]:
+    wanted = (column for column in schema.fields if column.name in set(columns))
+    return {column.name: to_arrow_type(column.dataType, timezone="UTC") for column in wanted}
+
+
+def _evenly_spread(count: int, most: int) -> list[int]:
+    """Return at most `most` of the numbers below `count`, evenly spread, including the first and the last."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(number * (count - 1) / (most - 1)) for number in range(most)})
+
+
+def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[float, float]:
+    """Return the estimated distinct values of a column with this many rows, and its share of nulls.
+
+    Each group holds values from one position of the files. If the rows are in no order, Chao's estimator (1984) derives
+    the number of unseen values from the values that occur once and twice. If equal values are clustered, Chao's second
+    estimator (1987) derives it from the values that occur in one group and in two. If the groups share too few values,
+    the number grows in proportion to the rows.
+    """
+    values = pa.chunked_array([chunk for group in groups for chunk in group.chunks]) if groups else None
+    if values is None or len(values) == 0:
+        return max(rows * 0.1, 1.0), 0.0
+    sampled, nulls = len(values), values.null_count
+    null_share = nulls / sampled
+    count, estimate = _chao(values)
+    if sampled >= rows:
+        return max(float(count), 1.0), null_share
+    filled = [group for group in groups if len(group) > group.null_count]
+    if len(filled) > 1 and count > _CLUSTERING_FACTOR * sum(_chao(group)[1] for group in filled) / len(filled):
+        estimate = count * rows / sampled
+        values_by_group = pa.chunked_array([pc.unique(group.drop_null()) for group in filled])
+        if len(values_by_group) - count >= _MIN_SHARED_VALUES:
+            estimate = min(_chao(values_by_group)[1], estimate)
+    max_distinct = rows * (sampled - nulls) / sampled
+    return max(min(estimate, max_distinct), 1.0), null_share
+
+
+def _chao(values: pa.ChunkedArray) -> tuple[int, float]:
+    """Return the number of distinct sampled values, and the estimated number of all distinct values."""
+    counts = pc.struct_field(pc.value_counts(values.drop_null()), "counts")
+    if isinstance(counts, pa.ChunkedArray):
+        counts = counts.combine_chunks()
+    once = pc.sum(pc.equal(counts, 1)).as_py() or 0
+    twice = pc.sum(pc.equal(counts, 2)).as_py() or 0
+    return len(counts), len(counts) + once * (once - 1) / (2 * (twice + 1))

@@ -1,0 +1,116 @@
+"""Statistics are collected only if that is cheap compared with the query, and only once for the same files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts, analysis_obstacle, estimated_query_seconds
+from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import InputFile, local_files
+
+TABLE = Source("t", SourceFormat.PARQUET, (), None, {}, ReaderChoice.SPARK, filter_pushdown=True)
+SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])
+BOTH = frozenset({"k", "v"})
+
+
+def test_statistics_may_take_a_twentieth_of_the_query() -> None:
+    assert analysis_obstacle(0.05, 1.0) is None
+    assert analysis_obstacle(0.06, 1.0) == (
+        "collecting statistics would take about 0.06 s, more than 5% of the estimated 1.0 s of the query"
+    )
+
+
+def test_a_query_is_estimated_by_bytes_formats_and_processors() -> None:
+    parquet = estimated_query_seconds([(SourceFormat.PARQUET, 64 << 20), (SourceFormat.ORC, 64 << 20)], 2)
+    assert parquet == pytest.approx(2.2)
+    assert estimated_query_seconds([(SourceFormat.PARQUET, 128 << 20)], 1) == pytest.approx(4.1)
+    assert estimated_query_seconds([(SourceFormat.JSON, 128 << 20)], 2) < parquet, "a row has more bytes as text"
+
+
+def test_sampled_files_are_cheaper_to_analyze_than_new_ones() -> None:
+    costs = AnalysisCosts()
+    query = 1.01 * costs.expected_seconds(4, 0) / 0.05
+    assert analysis_obstacle(costs.expected_seconds(4, 0), query) is None
+    assert analysis_obstacle(costs.expected_seconds(4, 4), query) is not None
+
+
+def test_the_first_query_of_a_session_may_sample_a_few_new_files() -> None:
+    costs = AnalysisCosts()
+    assert analysis_obstacle(costs.expected_seconds(3, 3), costs.warmup) is None
+    assert analysis_obstacle(costs.expected_seconds(30, 30), costs.warmup) is not None
+
+
+def test_costs_follow_measured_times_and_decay() -> None:
+    costs, started = AnalysisCosts(), AnalysisCosts()
+    costs.record(10.0, relations=4, new=2)
+    assert started.expected_seconds(4, 2) < costs.expected_seconds(4, 2) < 10.0
+    for _ in range(10):
+        costs.record(10.0, relations=4, new=2)
+    assert costs.expected_seconds(4, 2) == pytest.approx(10.0, rel=0.01)
+    for _ in range(100):
+        costs.decay()
+    assert costs.expected_seconds(4, 2) == pytest.approx(started.expected_seconds(4, 2), rel=0.01)
+
+
+def test_times_of_sampled_files_do_not_change_the_cost_of_new_ones() -> None:
+    costs = AnalysisCosts()
+    costs.record(10.0, relations=3, new=0)
+    assert costs.new == AnalysisCosts().new
+    assert costs.cached > AnalysisCosts().cached
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "t.parquet"
+    write(path, [1, 2, 2])
+    return path
+
+
+def write(path: Path, keys: list[int]) -> None:
+    """Plainly, so that files of as many keys have one size."""
+    pq.write_table(pa.table({"k": keys, "v": [1] * len(keys)}), path, use_dictionary=False, compression="none")
+
+
+def listed(path: Path) -> tuple[InputFile, ...]:
+    return local_files([path.as_uri()])
+
+
+def test_files_are_sampled_once(path: Path) -> None:
+    cache = SampleCache()
+    assert not cache.has_sample(TABLE, listed(path))
+    first = cache.sample(TABLE, listed(path), SCHEMA, BOTH)
+    assert cache.has_sample(TABLE, listed(path))
+    assert cache.sample(TABLE, listed(path), SCHEMA, frozenset({"k"})) is first
+    assert first.distinct("k") == (2.0, 0.0)
+
+
+def test_additional_columns_are_sampled(path: Path) -> None:
+    cache = SampleCache()
+    cache.sample(TABLE, listed(path), SCHEMA, frozenset({"k"}))
+    assert set(cache.sample(TABLE, listed(path), SCHEMA, frozenset({"v"})).table.column_names) == BOTH
+
+
+def test_a_changed_file_of_the_same_size_is_sampled_again(path: Path) -> None:
+    cache = SampleCache()
+    before, size = cache.sample(TABLE, listed(path), SCHEMA, BOTH), path.stat().st_size
+    write(path, [1, 2, 3])
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1_000_000))
+    assert path.stat().st_size == size
+    assert not cache.has_sample(TABLE, listed(path))
+    assert cache.sample(TABLE, listed(path), SCHEMA, BOTH).distinct("k") == (3.0, 0.0)
+    assert before.distinct("k") == (2.0, 0.0)
+
+
+def test_options_are_part_of_the_cache_key(path: Path) -> None:
+    cache = SampleCache()
+    cache.sample(TABLE, listed(path), SCHEMA, BOTH)
+    other = Source("t", SourceFormat.CSV, (), None, {"sep": ";"}, ReaderChoice.SPARK, filter_pushdown=True)
+    assert not cache.has_sample(other, listed(path))

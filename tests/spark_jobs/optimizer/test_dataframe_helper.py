@@ -1,0 +1,225 @@
+"""The helper for any PySpark job: SQL text and DataFrames, the order that Spark runs, and rejected input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.optimizer.dataframe_helper import reorder_joins
+
+SIZES = {"orders": 4_000, "customers": 200, "nations": 20, "regions": 4}
+QUERY = """SELECT * FROM orders o, customers c, nations n, regions r
+    WHERE o.customer = c.id AND c.nation = n.id AND n.region = r.id AND r.name = 'region 1'"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Four Parquet tables in a chain, their keys here and there null."""
+    root = tmp_path_factory.mktemp("helper")
+    items = {
+        "orders": ("id", "if(id % 9 = 0, NULL, id % 230) AS customer", "id % 5 AS kind"),
+        "customers": ("id", "if(id % 7 = 0, NULL, id % 25) AS nation", "concat('customer ', id) AS name"),
+        "nations": ("id", "id % 4 AS region", "concat('nation ', id) AS name"),
+        "regions": ("id", "concat('region ', id) AS name"),
+    }
+    for name, columns in items.items():
+        spark.range(SIZES[name]).selectExpr(*columns).write.parquet(str(root / name))
+        spark.read.parquet(str(root / name)).createOrReplaceTempView(name)
+    yield
+    for name in items:
+        spark.catalog.dropTempView(name)
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def joined_files(frame: DataFrame, of: str) -> list[str]:
+    """The tables of a plan of Spark's from left to right, told by the columns that only they have."""
+    plan = frame._jdf.queryExecution()
+    text = str(getattr(plan, of)().toString())
+    marks = {"customer#": "orders", "nation#": "customers", "region#": "nations"}
+    found = []
+    for line in re.findall(r"(?:Relation|FileScan parquet) ?(\[[^\]]*\])", text):
+        found.append(next((table for mark, table in marks.items() if mark in line), "regions"))
+    return found
+
+
+def test_sql_text_is_reordered_and_its_rows_stay_the_same(spark: SparkSession) -> None:
+    found = reorder_joins(spark, QUERY)
+    (join,) = found.joins
+    assert join.reordered
+    assert "Reordered: about" in found.explain()
+    assert found.df.columns == spark.sql(QUERY).columns
+    assert rows(found.df) == rows(spark.sql(QUERY))
+    assert found.sql is not None
+    assert rows(spark.sql(found.sql)) == rows(spark.sql(QUERY))
+
+
+@pytest.mark.usefixtures("no_broadcasts")
+@pytest.mark.parametrize("permutation", range(4))
+def test_spark_keeps_the_chosen_order(spark: SparkSession, permutation: int) -> None:
+    relations = ["orders o", "customers c", "nations n", "regions r"]
+    Random(permutation).shuffle(relations)
+    query = QUERY.replace("orders o, customers c, nations n, regions r", ", ".join(relations))
+    found = reorder_joins(spark, query)
+    chosen = [node.relation for node in found.joins[0].after.nodes() if node.relation]
+    names = {"o": "orders", "c": "customers", "n": "nations", "r": "regions"}
+    expected = [names[name or ""] for name in chosen]
+    assert expected[3] == "orders"
+    assert joined_files(found.df, "optimizedPlan") == expected
+    found.df.collect()
+    assert joined_files(found.df, "executedPlan")[: len(expected)] == expected
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    o, c, n, r = (spark.table(name) for name in SIZES)
+    return (
+        o.join(c, o.customer == c.id)
+        .join(n, c.nation == n.id)
+        .join(r, n.region == r.id)
+        .where((r.name == "region 1") & (o.kind < 3))
+    )
+
+
+def test_a_dataframe_is_reordered_and_its_columns_keep_their_meaning(spark: SparkSession) -> None:
+    plain, regions = frame(spark), spark.table("regions")
+    found = reorder_joins(spark, plain)
+    assert found.sql is None
+    assert found.joins[0].reordered
+    assert found.df is not plain
+    assert found.df.columns == plain.columns
+    assert rows(found.df) == rows(plain)
+    assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
+    assert joined_files(found.df, "optimizedPlan")[3] == "orders"
+    assert regions.columns == ["id", "name"]
+
+
+def strategies(frame: DataFrame) -> int:
+    """How many joins of the optimized plan have a hint of the query's own: to merge."""
+    return str(frame._jdf.queryExecution().optimizedPlan().toString()).count("strategy=merge")
+
+
+def test_a_hinted_relation_keeps_its_hint_in_any_position(spark: SparkSession) -> None:
+    o, c, n, r = (spark.table(name) for name in SIZES)
+    hinted = o.join(c.hint("merge"), o.customer == c.id)
+    plain = hinted.join(n, c.nation == n.id).join(r, n.region == r.id).where(r.name == "region 1")
+    found = reorder_joins(spark, plain)
+    (join,) = found.joins
+    assert join.reordered
+    assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
+    assert strategies(found.df) == strategies(plain) == 1
+    assert rows(found.df) == rows(plain)
+
+
+@pytest.mark.usefixtures("no_broadcasts")
+def test_a_chain_below_a_hint_is_reordered_and_the_hint_stays(spark: SparkSession) -> None:
+    below = frame(spark)
+    others = spark.range(0, 3).withColumnRenamed("id", "other").hint("merge")
+    plain = below.join(others, below.kind == others.other)
+    found = reorder_joins(spark, plain)
+    assert [join.reordered for join in found.joins] == [True]
+    assert strategies(found.df) == strategies(plain) == 1
+    assert rows(found.df) == rows(plain)
+
+
+@pytest.mark.parametrize(
+    "shaped",
+    [
+        lambda frame: frame.groupBy("kind").agg(f.count("*").alias("n"), f.max("customer").alias("most")),
+        lambda frame: frame.select("kind", "customer").distinct(),
+        lambda frame: frame.select("kind").union(frame.select("kind")),
+        lambda frame: frame.select("customer", "kind").join(frame.select("customer").distinct(), "customer", "left"),
+        lambda frame: frame.withColumn("twice", f.col("kind") * 2).select("twice", "nation"),
+    ],
+)
+def test_chains_below_other_operators_are_reordered(spark: SparkSession, shaped: object) -> None:
+    plain = shaped(frame(spark))  # type: ignore[operator]
+    found = reorder_joins(spark, plain)
+    assert any(join.reordered for join in found.joins)
+    assert rows(found.df) == rows(plain)
+
+
+def test_joins_by_name_and_self_joins_stay_correct(spark: SparkSession) -> None:
+    o, c = spark.table("orders"), spark.table("customers")
+    by_name = (
+        o.withColumnRenamed("id", "o")
+        .join(c.withColumnRenamed("id", "customer"), "customer")
+        .join(spark.table("nations").withColumnRenamed("id", "nation").withColumnRenamed("name", "n"), "nation")
+    )
+    a, b = c.alias("a"), c.alias("b")
+    twice = (
+        a.join(b, f.col("a.nation") == f.col("b.nation"))
+        .join(spark.table("nations").alias("n"), f.col("n.id") == f.col("a.nation"))
+        .where("n.id = 3 AND b.id < 50")
+    )
+    for plain in (by_name, twice):
+        found = reorder_joins(spark, plain)
+        assert found.df.columns == plain.columns
+        assert rows(found.df) == rows(plain)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.where(f.rand() >= 0),
+        lambda frame: frame.where(f.uuid() != "x"),
+    ],
+)
+def test_nondeterministic_dataframes_stay_unchanged(spark: SparkSession, change: object) -> None:
+    plain = change(frame(spark))  # type: ignore[operator]
+    found = reorder_joins(spark, plain)
+    assert found.df is plain
+    assert not any(join.reordered for join in found.joins)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (QUERY + " AND o.kind / c.id < 1", "may fail"),
+        (QUERY + " AND n.name <> r.id", "implicit cast"),
+        (QUERY + " AND rand() < 2", "not deterministic"),
+    ],
+)
+def test_doubtful_queries_stay_unchanged(spark: SparkSession, query: str, said: str) -> None:
+    found = reorder_joins(spark, query)
+    assert found.sql == query
+    assert said in found.joins[0].reason
+    assert not found.joins[0].reordered
+
+
+def test_hinted_joins_form_no_chain(spark: SparkSession) -> None:
+    query = QUERY.replace("SELECT", "SELECT /*+ BROADCAST(c) */")
+    found = reorder_joins(spark, query)
+    assert (found.sql, found.joins) == (query, ())
+
+
+def test_case_sensitive_sessions_are_not_reordered(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        found = reorder_joins(spark, QUERY)
+        assert found.sql == QUERY
+        assert "caseSensitive" in found.joins[0].reason
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_without_reordering_nothing_changes(spark: SparkSession) -> None:
+    off = JoinOptions(reorder=False)
+    plain = frame(spark)
+    assert reorder_joins(spark, plain, options=off).df is plain
+    assert reorder_joins(spark, QUERY, options=off).sql == QUERY
+
+
+def test_mistakes_are_reported(spark: SparkSession) -> None:
+    with pytest.raises(BadSpecError, match="only SELECT"):
+        reorder_joins(spark, "DROP TABLE orders")
+    with pytest.raises(UnknownColumnError, match="nothing"):
+        reorder_joins(spark, "SELECT o.nothing FROM orders o, customers c")

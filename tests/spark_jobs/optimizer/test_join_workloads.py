@@ -1,0 +1,117 @@
+"""Queries of four benchmarks, published and with permuted FROM lists, return the rows of plain Spark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.movies import movies
+from benchmarks.ssb import QUERIES, ssb
+from benchmarks.workloads import TPCDS, TPCH, Workload, most_relations, permuted, without_limit
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.session import PushdownSession
+
+pytestmark = pytest.mark.nightly
+
+Made = Callable[[Path], Workload]
+Loaded = Callable[[Made], tuple[PushdownSession, Workload]]
+SMALL_TPCH: Made = partial(TPCH.workload, 0.01)
+SMALL_TPCDS: Made = partial(TPCDS.workload, 0.01)
+SMALL_MOVIES: Made = partial(movies, 0.01)
+
+
+def small_ssb(kept: Path) -> Workload:
+    """The Star Schema Benchmark's tables at a hundredth of scale 1."""
+    return ssb(SMALL_TPCH(kept).data, 0.01, kept)
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """A workload's tables as sources, and as views of the session."""
+    root = tmp_path_factory.mktemp("workloads")
+    prepared: dict[Made, tuple[PushdownSession, Workload]] = {}
+
+    def load(made: Made) -> tuple[PushdownSession, Workload]:
+        if made not in prepared:
+            workload = made(root)
+            session = PushdownSession(spark)
+            for table in workload.tables:
+                path = str(workload.data / f"{table}.parquet")
+                session.add_source(table, path=path, format="parquet", reader="spark")
+            prepared[made] = session, workload
+        session, workload = prepared[made]
+        # Workloads share names of tables.
+        for table in workload.tables:
+            spark.read.parquet(str(workload.data / f"{table}.parquet")).createOrReplaceTempView(table)
+        return session, workload
+
+    return load
+
+
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    """The rows in an order of their own; of floating point numbers nine digits, the others depend on the order."""
+    return sorted((tuple(map(_told, row)) for row in frame.collect()), key=str)
+
+
+def _told(value: object) -> object:
+    if isinstance(value, float):
+        return str(value) if math.isnan(value) else f"{value:.9g}"
+    return value.normalize() if isinstance(value, Decimal) else value
+
+
+def check(spark: SparkSession, session: PushdownSession, text: str) -> bool:
+    """Whether a join was reordered; skips what Spark itself refuses."""
+    try:
+        frame = spark.sql(text)
+        expected = rows(frame)
+    except PySparkException as problem:
+        pytest.skip(f"Spark does not run it: {str(problem).splitlines()[0]}")
+    result = session.sql(text, JoinOptions(min_bytes=0))
+    assert result.df.dtypes == frame.dtypes
+    assert rows(result.df) == expected
+    return any(join.reordered for join in result.joins())
+
+
+@pytest.mark.parametrize("number", range(1, 23))
+def test_tpch(number: int, spark: SparkSession, loaded: Loaded) -> None:
+    session, workload = loaded(SMALL_TPCH)
+    text = without_limit(workload.queries[str(number)])
+    check(spark, session, text)
+    if number in (7, 8, 9):
+        # Spark's own order moves three times the rows that another does, and more, in tables as small as these.
+        assert check(spark, session, permuted(text, number))
+    elif most_relations(text) > 2:
+        check(spark, session, permuted(text, number))
+
+
+@pytest.mark.parametrize("number", range(1, 100))
+def test_tpcds(number: int, spark: SparkSession, loaded: Loaded) -> None:
+    session, workload = loaded(SMALL_TPCDS)
+    text = without_limit(workload.queries[str(number)])
+    if most_relations(text) < 4:
+        pytest.skip("fewer than four relations")
+    check(spark, session, text)
+    check(spark, session, permuted(text, number))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_star_schema_benchmark(name: str, spark: SparkSession, loaded: Loaded) -> None:
+    session, workload = loaded(small_ssb)
+    check(spark, session, workload.queries[name])
+    check(spark, session, permuted(workload.queries[name], 1))
+
+
+@pytest.mark.parametrize("form", range(1, 34))
+def test_the_join_order_benchmark(form: int, spark: SparkSession, loaded: Loaded) -> None:
+    session, workload = loaded(SMALL_MOVIES)
+    of_form = [text for name, text in workload.queries.items() if name.rstrip("abcdef") == str(form)]
+    assert of_form
+    for number, text in enumerate(of_form):
+        check(spark, session, permuted(text, number) if number else text)

@@ -1,0 +1,125 @@
+"""Keys of a small, filtered source reach the reader of a large one if that pays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import JoinOptions
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
+
+EVENTS = "id int, device string, kind int, note string"
+DEVICES = "device string, owner string, place int"
+SOME = JoinOptions(min_bytes=50_000)
+
+Plan = Callable[..., PushdownResult]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """6,000 events of 300 devices and of none; the devices, of which three have one owner."""
+    root = tmp_path_factory.mktemp("reduction")
+    for name in ("events", "devices"):
+        (root / name).mkdir()
+    with (root / "events" / "events.json").open("w") as file:
+        for number in range(6_000):
+            device = None if number % 50 == 49 else f"d{number % 300:03}"
+            row = {"id": number, "device": device, "kind": number % 7, "note": "x" * 60}
+            file.write(json.dumps(row) + "\n")
+    with (root / "devices" / "devices.json").open("w") as file:
+        for number in range(300):
+            owner = "me" if number in (5, 55, 255) else None if number == 7 else "you"
+            file.write(json.dumps({"device": f"d{number:03}", "owner": owner, "place": number % 3}) + "\n")
+    return root
+
+
+@pytest.fixture
+def plan(spark: SparkSession, tables: Path) -> Plan:
+    def planned(query: str, joins: JoinOptions = SOME, reader: str = "pushdown") -> PushdownResult:
+        session = PushdownSession(spark)
+        for name, schema in (("events", EVENTS), ("devices", DEVICES)):
+            session.add_source(name, path=str(tables / name), format="json", schema=schema, reader=reader)
+        return session.sql(query, joins)
+
+    return planned
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def reduced(result: PushdownResult) -> bool:
+    return any(" IN " in conjunct.sql for conjunct in result.report()["events"].conjuncts)
+
+
+JOIN = "SELECT e.id FROM events e JOIN devices d ON e.device = d.device WHERE d.owner = 'me'"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        JOIN,
+        "SELECT d.place, count(*) FROM devices d, events e WHERE d.device = e.device AND d.owner = 'me' GROUP BY 1",
+        """SELECT e.id, p.owner FROM events e JOIN devices d ON e.device = d.device
+            LEFT JOIN devices p ON p.device = e.note JOIN devices q ON q.device = d.device WHERE d.owner = 'me'""",
+        f"SELECT count(*) FROM ({JOIN}) AS x",
+    ],
+)
+def test_keys_become_a_predicate_and_the_rows_stay_the_same(query: str, plan: Plan) -> None:
+    result = plan(query)
+    (listed,) = [each for each in result.report()["events"].conjuncts if " IN " in each.sql]
+    assert listed.sql == "device IN ('d005', 'd055', 'd255')"
+    assert listed.pushed_as is not None
+    assert result.run(rows) == rows(plan(query, JoinOptions(reorder=False), "spark").df)
+    report = result.report()["events"]
+    assert report.rows_decoded is not None
+    assert report.rows_decoded < 200
+    assert any("3 values of device" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        JOIN.replace("JOIN devices", "LEFT JOIN devices").replace("WHERE", "AND"),
+        JOIN.replace("JOIN devices", "LEFT ANTI JOIN devices").replace("WHERE", "AND"),
+        JOIN.replace("JOIN devices", "FULL JOIN devices"),
+        JOIN.replace("d.owner = 'me'", "d.owner IS NOT NULL"),
+        JOIN.replace("d.owner = 'me'", "e.kind = 3"),
+        JOIN.replace("e.device = d.device", "e.device <=> d.device"),
+        JOIN.replace("e.device = d.device", "e.device = d.device OR e.kind = 1"),
+        JOIN.replace("events e", "events TABLESAMPLE (50 PERCENT) REPEATABLE (3) e"),
+    ],
+)
+def test_unsafe_and_unprofitable_semi_joins_are_skipped(query: str, plan: Plan) -> None:
+    assert not reduced(plan(query))
+
+
+def test_small_sources_spark_readers_and_the_switch_prevent_semi_joins(plan: Plan) -> None:
+    assert not reduced(plan(JOIN, JoinOptions(min_bytes=2_000_000)))
+    assert not reduced(plan(JOIN, SOME, "spark"))
+    assert not reduced(plan(JOIN, JoinOptions(reorder=False)))
+    assert reduced(plan(JOIN))
+
+
+def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:
+    query = JOIN.replace("'me'", "'nobody'")
+    assert plan(query).run(rows) == []
+
+
+def test_keys_that_need_escapes_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
+    for name, count in (("large", 6_000), ("small", 2)):
+        (tmp_path / name).mkdir()
+        lines = (json.dumps({"k": f"it's {n % 300}", "x": n, "note": "y" * 40}) for n in range(count))
+        (tmp_path / name / "rows.json").write_text("\n".join(lines))
+    session = PushdownSession(spark)
+    for name in ("large", "small"):
+        schema = "k string, x int, note string"
+        session.add_source(name, path=str(tmp_path / name), format="json", schema=schema, reader="pushdown")
+    result = session.sql("SELECT l.x FROM large l JOIN small s ON l.k = s.k WHERE s.x = 1", SOME)
+    assert not any(" IN " in each.sql for each in result.report()["large"].conjuncts)
+    assert len(result.run(rows)) == 20
