@@ -25,7 +25,7 @@ from airflow_pushdown.operators.scan import PushdownScanOperator
 with DAG("wheels", start_date=pendulum.datetime(2026, 1, 1, tz="UTC"), schedule=None):
     PushdownScanOperator(
         task_id="scan", path={path!r}, format="json", schema="id bigint, kind string", columns=["id"],
-        where="kind = 'needle'", output_path={output!r}, reader="pushdown",
+        where="kind = 'needle'", output={output!r}, reader="pushdown",
     )
 """
 
@@ -66,11 +66,13 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
     find_libraries = "import sysconfig; print(sysconfig.get_path('purelib'))"
     run = subprocess.run([spark_python, "-I", "-c", find_libraries], capture_output=True, text=True, check=True)
     spark = environment(tmp_path / "spark", run.stdout.strip(), spark_wheel)
-    (spark.parent / "spark-submit").symlink_to(Path(spark_python).with_name("spark-submit"))
+    for script in Path(spark_python).parent.glob("*spark*"):
+        (spark.parent / script.name).symlink_to(script)
     airflow = environment(tmp_path / "airflow", sysconfig.get_path("purelib"), spark_wheel, airflow_wheel)
     for python, package, place in ((airflow, "airflow_pushdown", "airflow"), (spark, "pushdown_spark", "spark")):
         where = f"import {package}; print({package}.__file__)"
-        found = subprocess.run([python, "-c", where], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        isolated = [python, "-I", "-c", where]
+        found = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
         assert found.startswith(str(tmp_path / place)), "the package comes from the checkout"
 
     (tmp_path / "dags").mkdir()
