@@ -15,7 +15,7 @@ from pushdown_spark.optimizer.join_order.cost_model import (
     bits,
     relation_mask,
 )
-from pushdown_spark.optimizer.join_order.search import connected_components, connected_pairs, find_cheapest_tree
+from pushdown_spark.optimizer.join_order.enumeration import connected_components, connected_pairs, find_cheapest_tree
 
 Edges = list[int]
 
