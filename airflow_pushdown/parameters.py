@@ -233,6 +233,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         operators=(*FILES, REMOTE),
     ),
     Parameter(
+        "data_interval",
+        "str | None",
+        None,
+        "Timestamp or date column. Adds the predicate for the run's data interval, start included and end excluded. "
+        "Fails if the interval is empty, as it is with Airflow's default timetable for `@daily` and cron strings.",
+        operators=(*FILES, REMOTE),
+    ),
+    Parameter(
         "limit",
         "int | None",
         None,

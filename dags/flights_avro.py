@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 
+import pendulum
 from airflow.sdk import DAG
 
 from airflow_pushdown.operators import PushdownScanOperator
@@ -23,7 +23,13 @@ RARELY_SEEN = ("N121DE", "N307AS", "N358SW", "N503US", "N525SW", "N572UW", "N612
 
 # The data is small, so `reader="auto"` might choose Spark's own reader. The example shows the pushdown reader, which
 # needs no jar.
-with DAG(dag_id="flights_avro", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
+with DAG(
+    dag_id="flights_avro",
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    tags=["pushdown"],
+):
     # One aircraft: blocks without the bytes of its tail number are decompressed and searched, but not decoded.
     PushdownScanOperator(
         task_id="needle",

@@ -9,9 +9,9 @@ are reordered. `make demo` creates the files. Run the DAG with
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 
+import pendulum
 from airflow.sdk import DAG
 
 from airflow_pushdown.operators import PushdownJoinOperator
@@ -43,7 +43,13 @@ def csv(path: str, schema: str) -> dict[str, object]:
     }
 
 
-with DAG(dag_id="flights_join", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
+with DAG(
+    dag_id="flights_join",
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    tags=["pushdown"],
+):
     PushdownJoinOperator(
         task_id="cessnas",
         sources={

@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 
+import pendulum
 from airflow.sdk import DAG
 
 from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
@@ -27,7 +27,13 @@ FLIGHTS_CSV = """
 RARELY_SEEN = ("N121DE", "N307AS", "N358SW", "N503US", "N525SW", "N572UW", "N612SW", "N646UA", "N683BR", "N824AW")
 
 # The data is small, so `reader="auto"` might choose Spark's own reader. The example shows the pushdown reader.
-with DAG(dag_id="flights_orc", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
+with DAG(
+    dag_id="flights_orc",
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    tags=["pushdown"],
+):
     # The flights are in the order of their time. Statistics therefore prune by date, but not by aircraft, so the tail
     # number gets bloom filters. A row group holds about one day.
     write = PushdownScanOperator(

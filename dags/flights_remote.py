@@ -12,10 +12,10 @@ import gzip
 import os
 import sqlite3
 from contextlib import closing
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
+import pendulum
 from airflow.sdk import DAG, task
 
 from airflow_pushdown.operators import RemoteScanOperator
@@ -41,7 +41,13 @@ def read_lines(file: Path) -> list[str]:
     return text.decode("utf-8").splitlines()
 
 
-with DAG(dag_id="flights_remote", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
+with DAG(
+    dag_id="flights_remote",
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    tags=["pushdown"],
+):
 
     @task
     def fill() -> None:

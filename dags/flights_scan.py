@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 
+import pendulum
 from airflow.sdk import DAG
 
 from airflow_pushdown.operators import PushdownScanOperator
@@ -31,7 +31,13 @@ FLIGHTS_CSV = """
 """
 
 # The data is small, so `reader="auto"` might choose Spark's own reader. The example shows the pushdown reader.
-with DAG(dag_id="flights_scan", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["pushdown"]):
+with DAG(
+    dag_id="flights_scan",
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    tags=["pushdown"],
+):
     # One aircraft: Spark parses a few hundred of 336,776 lines.
     PushdownScanOperator(
         task_id="needle",

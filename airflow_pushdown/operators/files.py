@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question
+from airflow_pushdown.operators.data_interval import add_predicate
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
 from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
@@ -22,6 +23,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         options: dict[str, object] | None = None,
         columns: list[str] | None = None,
         where: str | None = None,
+        data_interval: str | None = None,
         limit: int | None = None,
         filter_pushdown: bool | None = None,
         reader: str = "auto",
@@ -37,6 +39,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         self.options = options
         self.columns = columns
         self.where = where
+        self.data_interval = data_interval
         self.limit = limit
         self.filter_pushdown = filter_pushdown
         self.reader = reader
@@ -59,7 +62,12 @@ class PushdownFilesOperator(PushdownBaseOperator):
         """Return one file source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
-                {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
+                {
+                    "source": ONLY_SOURCE,
+                    "columns": listed(self.columns),
+                    "where": add_predicate(self.where, self._interval_predicate),
+                    "limit": self.limit,
+                }
             )
             source = SourceSpec.model_validate(self.source_fields())
         if source.format is SourceFormat.ORC:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.data_interval import add_predicate
 from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
@@ -24,6 +25,9 @@ class RemoteScanOperator(PushdownBaseOperator):
     :param source_conn_id: Airflow connection of type postgres, mysql or sqlite, with the usual extras. The credentials
         reach the job in a private file. (templated)
     :param where: Predicate in Spark SQL. The scan returns the rows for which it is true. (templated)
+    :param data_interval: Timestamp or date column. Adds the predicate for the run's data interval, start included and
+        end excluded. Fails if the interval is empty, as it is with Airflow's default timetable for `@daily` and cron
+        strings. (templated)
     :param limit: Maximum number of rows. The scan stops when it has enough rows. (templated)
     :param table: Table to read, as `schema.table` or `table`. Quote parts with dots in double quotes. Give either
         `table` or `query`. (templated)
@@ -87,6 +91,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         query: str | None = None,
         columns: list[str] | None = None,
         where: str | None = None,
+        data_interval: str | None = None,
         limit: int | None = None,
         filter_pushdown: bool = True,
         partition_column: str | None = None,
@@ -106,6 +111,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         self.query = query
         self.columns = columns
         self.where = where
+        self.data_interval = data_interval
         self.limit = limit
         self.filter_pushdown = filter_pushdown
         self.partition_column = partition_column
@@ -124,7 +130,12 @@ class RemoteScanOperator(PushdownBaseOperator):
         """Return one database source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
-                {"source": ONLY_SOURCE, "columns": listed(self.columns), "where": self.where, "limit": self.limit}
+                {
+                    "source": ONLY_SOURCE,
+                    "columns": listed(self.columns),
+                    "where": add_predicate(self.where, self._interval_predicate),
+                    "limit": self.limit,
+                }
             )
             source = RemoteSourceSpec.model_validate(
                 {

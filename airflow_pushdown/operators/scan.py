@@ -27,6 +27,9 @@ class PushdownScanOperator(PushdownFilesOperator):
         (a['k']), `*`, and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN. Each
         may have an alias (`AS name`). By default, all columns of the schema. (templated)
     :param where: Predicate in Spark SQL. The scan returns the rows for which it is true. (templated)
+    :param data_interval: Timestamp or date column. Adds the predicate for the run's data interval, start included and
+        end excluded. Fails if the interval is empty, as it is with Airflow's default timetable for `@daily` and cron
+        strings. (templated)
     :param limit: Maximum number of rows. The scan stops when it has enough rows. (templated)
     :param filter_pushdown: Whether the reader evaluates the predicate before it builds rows. Applies to Spark's readers
         and to the pushdown readers. (templated)

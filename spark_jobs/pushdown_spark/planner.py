@@ -16,17 +16,17 @@ from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.fallback import left_to_spark
 from pushdown_spark.folding import folding
+from pushdown_spark.formats.columnar import conf
+from pushdown_spark.formats.native.scan import NativeScan
+from pushdown_spark.formats.text.scan import TextPlan, TextScan, plan_text
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.columnar import conf
-from pushdown_spark.readers.directories import with_directories
 from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.files import has_plain_directories
-from pushdown_spark.readers.malformed import CORRUPT_OPTION, MalformedLines, corrupt_column
-from pushdown_spark.readers.native import NativeScan
-from pushdown_spark.readers.text import TextPlan, TextScan, plan_text
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.listing import has_plain_directories
+from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
+from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import Refusal, ScanRequest
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.projected import ProjectedScan

@@ -26,7 +26,7 @@ from pushdown_spark.readers.avro.decode import AvroQuery
 from pushdown_spark.readers.avro.header import SYNC_SIZE, parse_header
 from pushdown_spark.readers.avro.scan import Decoders, opened
 from pushdown_spark.readers.avro.stream import Stream
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.storage import LOCAL
 
 _MAGIC = 4
 

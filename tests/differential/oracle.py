@@ -22,16 +22,16 @@ from random_predicates import leaves, predicate
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
+from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.formats.text.text_options import TextOptions, text_options, unsafe_option
 from pushdown_spark.predicates.csv_bytes import csv_patterns
 from pushdown_spark.predicates.derive import Fold, Scope, derive
 from pushdown_spark.predicates.json_bytes import json_patterns
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.pattern import BytePattern
-from pushdown_spark.readers.candidates import Finder, LineSyntax
-from pushdown_spark.readers.files import Compression, Split
-from pushdown_spark.readers.lines import LineReader, Window
-from pushdown_spark.readers.search import Searcher
-from pushdown_spark.readers.text_options import TextOptions, text_options, why_unsafe
+from pushdown_spark.relations.listing import Compression, Split
 
 
 class SparkGivesUpError(Exception):
@@ -117,7 +117,7 @@ class Case:
     @property
     def unsafe(self) -> str | None:
         """Why byte search refuses the options or the schema."""
-        return why_unsafe(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
+        return unsafe_option(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
 
     def native(self, spark: SparkSession, path: Path) -> DataFrame:
         """Spark's own reader over the file."""
@@ -253,7 +253,7 @@ def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
     window.data[: window.length] = line + terminator
     if b"\x00" in line:
         return bool(Searcher(pattern).hits(window.data, window.length))
-    finder = Finder(Searcher(pattern), None, LineSyntax(carriage_returns=False))
+    finder = LineMatcher(Searcher(pattern), None, LineSyntax(carriage_returns=False))
     return bool(finder.lines(window, "line", at_start=False))
 
 
@@ -264,7 +264,7 @@ def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) ->
     found: Counter[bytes] = Counter()
     for start in range(0, size, split_size):
         split = Split(str(path), start, min(start + split_size, size), Compression.NONE)
-        finder = Finder(wanted, None, syntax)
+        finder = LineMatcher(wanted, None, syntax)
         for window in LineReader(split, carriage_returns=syntax.carriage_returns).windows():
             found.update(finder.lines(window, split.path, at_start=start == 0))
     return found

@@ -34,8 +34,8 @@ from pushdown_spark.readers.avro.decode import AvroQuery, refusal
 from pushdown_spark.readers.avro.header import read_header
 from pushdown_spark.readers.avro.plan import containers, wanted_schema
 from pushdown_spark.readers.avro.scan import AvroScan
-from pushdown_spark.readers.files import Packing, local_files, pack
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.listing import Packing, local_files, pack
+from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.session import PushdownSession
 
 NIGHTLY_CASES = 200

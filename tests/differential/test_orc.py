@@ -34,10 +34,10 @@ from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.files import Packing, local_files, pack
 from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
 from pushdown_spark.readers.orc.plan import wanted_schema
 from pushdown_spark.readers.orc.scan import OrcQuery, OrcScan
+from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.session import PushdownSession
 
 PREDICATES = 60

@@ -14,8 +14,8 @@ from urllib.request import Request, urlopen
 import boto3
 from moto.server import ThreadedMotoServer
 
-from pushdown_spark.readers.object_store import KeyPair, S3Settings
-from pushdown_spark.readers.storage import Storage
+from pushdown_spark.relations.object_store import KeyPair, S3Settings
+from pushdown_spark.relations.storage import Storage
 
 REGION = "eu-central-1"
 ROOT = KeyPair("AKIAROOTOFTESTS", "secret+of/the=root", "token+of/the=root")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadPredicateError, BadSpecError
-from pushdown_spark.readers.files import Task
+from pushdown_spark.relations.listing import Task
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, day date"
@@ -21,27 +21,37 @@ WHERE = "id >= 10 AND id < 12 AND part = 1"
 EVERY = (
     "pushdown_spark.planner.with_directories",
     "pushdown_spark.planner.folding",
-    "pushdown_spark.readers.directories._values",
+    "pushdown_spark.relations.partition_directories._values",
     "pushdown_spark.scan.tasks.constant_columns",
     "pushdown_spark.scan.tasks.packing",
 )
 """Steps of planning that all readers have in common."""
 TEXT = (
     "pushdown_spark.planner.plan_text",
-    "pushdown_spark.readers.text.storage_for",
-    "pushdown_spark.readers.text.listed_files",
-    "pushdown_spark.readers.text.text_options",
-    "pushdown_spark.readers.text.unsafe_settings",
-    "pushdown_spark.readers.text.derive",
-    "pushdown_spark.readers.text.Searcher",
-    "pushdown_spark.readers.text.sample",
-    "pushdown_spark.readers.text.TextScan.__init__",
-    "pushdown_spark.readers.text.with_constants",
+    "pushdown_spark.formats.text.scan.storage_for",
+    "pushdown_spark.formats.text.scan.listed_files",
+    "pushdown_spark.formats.text.scan.text_options",
+    "pushdown_spark.formats.text.scan.unsafe_settings",
+    "pushdown_spark.formats.text.scan.derive",
+    "pushdown_spark.formats.text.scan.Searcher",
+    "pushdown_spark.formats.text.scan.sample",
+    "pushdown_spark.formats.text.scan.TextScan.__init__",
+    "pushdown_spark.formats.text.scan.with_constants",
 )
-COLUMNAR = ("pushdown_spark.readers.columnar.compile_filter", "pushdown_spark.readers.columnar.misread")
+COLUMNAR = ("pushdown_spark.formats.columnar.compile_filter", "pushdown_spark.formats.columnar.misread")
 STEPS = {
-    "json": (*EVERY, *TEXT, "pushdown_spark.readers.text.json_patterns", "pushdown_spark.readers.text.odd_json"),
-    "csv": (*EVERY, *TEXT, "pushdown_spark.readers.text.csv_patterns", "pushdown_spark.readers.text.odd_csv"),
+    "json": (
+        *EVERY,
+        *TEXT,
+        "pushdown_spark.formats.text.scan.json_patterns",
+        "pushdown_spark.formats.text.scan.ambiguous_json",
+    ),
+    "csv": (
+        *EVERY,
+        *TEXT,
+        "pushdown_spark.formats.text.scan.csv_patterns",
+        "pushdown_spark.formats.text.scan.ambiguous_csv",
+    ),
     "orc": (
         *EVERY,
         *COLUMNAR,

@@ -22,8 +22,8 @@ Measured over JSON and CSV in fresh processes: from about the sizes on that thes
 """
 _MOST_TASKS = 64
 _READERS: dict[str, str] = {
-    SourceFormat.JSON: "pushdown_spark.readers.candidates",
-    SourceFormat.CSV: "pushdown_spark.readers.candidates",
+    SourceFormat.JSON: "pushdown_spark.formats.text.line_filter",
+    SourceFormat.CSV: "pushdown_spark.formats.text.line_filter",
     SourceFormat.ORC: "pushdown_spark.readers.orc.scan",
     SourceFormat.AVRO: "pushdown_spark.readers.avro.scan",
 }

@@ -25,13 +25,13 @@ from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.resolve import ColumnKind, Projection, resolve
 from pushdown_spark.projection.scan_level import COLUMNS
 from pushdown_spark.readers.avro.provider import format_name
-from pushdown_spark.readers.csv_width import fields_needed
-from pushdown_spark.readers.facts import listed_facts
-from pushdown_spark.readers.files import decoded, file_columns, input_uris, partition_columns
-from pushdown_spark.readers.malformed import left_for_counting
-from pushdown_spark.readers.parquet_schema import with_footers_schema
 from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.csv_width import fields_needed
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_facts import listed_facts
+from pushdown_spark.relations.listing import decoded, file_columns, input_uris, partition_columns
+from pushdown_spark.relations.malformed_lines import left_for_counting
+from pushdown_spark.relations.parquet_schema import with_footers_schema
 from pushdown_spark.relations.request import ScanRequest, spark_only, undivided
 from pushdown_spark.relations.schema_merge import MergedSchema, merge_schemas
 

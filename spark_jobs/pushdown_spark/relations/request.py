@@ -12,16 +12,16 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.predicates.parse import asks_of_its_file, needs_every_row
 from pushdown_spark.projection.fill import ImplicitFill
-from pushdown_spark.readers.malformed import MalformedLines
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.malformed_lines import MalformedLines
 
 
 @dataclass(frozen=True)
 class Directories:
-    """Hive partitions `key=value` that a scan reads.
+    """The partitions (`key=value` directories) of a scan after partition pruning.
 
-    `fields` are their columns, `values` the columns' values as SQL constants by the path of the directory, of those
-    alone that the predicate leaves; `conjuncts` are what it leaves them by.
+    `fields` are the partition columns. `values` maps the path of each remaining directory to the values as SQL
+    constants. `conjuncts` are the conjuncts that pruned the others.
     """
 
     fields: StructType
@@ -31,16 +31,15 @@ class Directories:
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """What a query wants of a source.
+    """What a query asks of one relation.
 
-    `loaded` makes `native`, Spark's own, lazy frame over the source: it supplies schema and file listing, and is the
-    fallback. `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the
-    whole predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
-    `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
-    `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
-    `spark_only` says why none but Spark's own reader will do, None where any may read. `directories` are the source's
-    partitions where a reader of ours is to tell their values; predicate and `where` are then without what they answer.
-    `malformed` counts the malformed lines of the source, None where nobody asked for that.
+    `loaded` returns Spark's own lazy DataFrame over the source, which has the schema and the file listing, and is the
+    fallback. `columns` are the required table columns, `implicit` the required implicit columns. `where` is the whole
+    predicate as SQL, which Spark re-evaluates, and `predicate` its tree if the parser supports it. `pruned` are the
+    columns with only the required struct members, None if all members are required; readers use `read_schema`. `fill`
+    has the values of the implicit columns, None without any. `spark_only` is the reason why only Spark's reader can
+    scan the source, None if any reader can. `directories` are the partitions for our readers; `where` and `predicate`
+    then lack the conjuncts that pruned partitions. `malformed` counts malformed lines, None if they are not counted.
     """
 
     source: Source
@@ -58,12 +57,12 @@ class ScanRequest:
 
     @property
     def native(self) -> DataFrame:
-        """Spark's own frame."""
+        """Spark's own DataFrame over the source."""
         return self.loaded()
 
     @property
     def read_schema(self) -> StructType:
-        """The columns to read, in the table's order, without struct members that nobody needs."""
+        """The columns to read, in the order of the table, with only the required struct members."""
         if self.pruned is not None:
             return self.pruned
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
@@ -71,9 +70,9 @@ class ScanRequest:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why Spark's reader takes a scan instead of ours.
+    """The reason why Spark's reader takes a scan instead of ours.
 
-    `with_filter` says whether the lazy filter of Spark's ORC reader pays, None where that was not estimated.
+    `with_filter` is whether the lazy filter of Spark's ORC reader pays, None if that was not estimated.
     """
 
     reason: str
@@ -81,19 +80,19 @@ class Refusal:
 
 
 def spark_only(sql: str | None) -> str | None:
-    """Why none but Spark's own reader serves a predicate or query, None where any does."""
+    """Return why only Spark's own reader can run a predicate or query, None if any reader can."""
     if sql is None or not asks_of_its_file(sql):
         return None
-    return "input_file_name() and _metadata are known to the rows of Spark's own reader alone"
+    return "only Spark's own reader supports input_file_name() and _metadata"
 
 
 def undivided(where: str | None) -> str | None:
-    """Why no conjunct of a predicate may drop rows before the others are evaluated, None where each may."""
+    """Return why no conjunct may drop rows before the others are evaluated, None if each may."""
     if where is None or not needs_every_row(where):
         return None
-    return "the predicate calls a function that must see every row, or whose value depends on the rows before"
+    return "the predicate calls a function that must see every row or depends on earlier rows"
 
 
 def unsupported(conjunct: str, reason: str) -> ConjunctReport:
-    """A conjunct that is left to Spark."""
+    """Return the report of a conjunct that Spark evaluates."""
     return ConjunctReport(sql=conjunct, exactness=Exactness.UNSUPPORTED, reason=reason)

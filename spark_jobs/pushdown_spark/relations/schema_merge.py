@@ -13,13 +13,13 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import BadSpecError, SchemaConflictError
+from pushdown_spark.formats.columnar import conf
 from pushdown_spark.projection.alignment import Part, missing, parts, parts_by_position
 from pushdown_spark.projection.evolution import FileSchema, Rules, unified
-from pushdown_spark.readers.columnar import conf
-from pushdown_spark.readers.file_schemas import file_schemas
-from pushdown_spark.readers.files import partition_columns
-from pushdown_spark.readers.json_schemas import NoSchemasError, texts_of
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_schemas import file_schemas
+from pushdown_spark.relations.json_schemas import NoSchemasError, texts_of
+from pushdown_spark.relations.listing import partition_columns
 
 _TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files say the types of their columns."""

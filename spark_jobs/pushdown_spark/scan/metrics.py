@@ -1,4 +1,4 @@
-"""What Python workers really did, collected per task on the driver."""
+"""Counts of Python workers, collected per task on the driver."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pyspark.accumulators import AccumulatorParam
 
 if TYPE_CHECKING:
-    # Workers load this module too: the contract takes each of them a quarter of a second.
+    # Workers import this module too, and importing the contract takes a quarter of a second.
     from pushdown_spark.contract import FileReport
 
 MOST_FILES = 50
-"""So many files of a source are told of one by one."""
+"""Maximum number of files that a source report lists."""
 
 Count = TypeVar("Count")
-"""Figures of a reader."""
+"""Counts of a reader for one task."""
 
 
 class TaskCounts(AccumulatorParam[dict[tuple[int, int], Count]], Generic[Count]):
-    """Accumulates counts by wave and task, so that a task that Spark runs twice is counted once."""
+    """Accumulates counts by batch and task, so that a task that Spark runs twice counts once."""
 
     def zero(self, value: dict[tuple[int, int], Count]) -> dict[tuple[int, int], Count]:
-        """No counts."""
+        """Return no counts."""
         return {}
 
     def addInPlace(  # noqa: N802 -- the name is Spark's
         self, value1: dict[tuple[int, int], Count], value2: dict[tuple[int, int], Count]
     ) -> dict[tuple[int, int], Count]:
-        """Take over the counts of further tasks."""
+        """Add the counts of more tasks."""
         value1.update(value2)
         return value1
 
 
 def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
-    """The figures of all tasks by file: a file may be cut into splits that different tasks read."""
+    """Return the counts of all tasks by file. Several tasks may read splits of one file."""
     found: dict[str, list[Count]] = {}
     for task in tasks:
         for path, count in task.items():
@@ -43,5 +43,5 @@ def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
 
 
 def most_read(files: Iterable[FileReport]) -> tuple[FileReport, ...]:
-    """The files that most was read of: a result must stay small however many files there are."""
+    """Return the files with the most bytes read, at most `MOST_FILES`, because a result must stay small."""
     return tuple(sorted(files, key=lambda file: (-file.bytes_read, file.path))[:MOST_FILES])

@@ -1,4 +1,4 @@
-"""What all our readers share about tasks: how files are packed into them, and columns that are constant in a file."""
+"""Tasks of our readers: packing of files, and columns that are constant in a file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.directories import constant_columns, place_of
-from pushdown_spark.readers.files import InputFile, Packing, Task, decoded, pack
+from pushdown_spark.relations.listing import InputFile, Packing, Task, decoded, pack
+from pushdown_spark.relations.partition_directories import constant_columns, place_of
 from pushdown_spark.relations.request import ScanRequest
 
 _LEAST_SHARE = 1 / 16
-"""Columns differ in width: however few are read, splits are no larger than this allows."""
+"""Lower bound for the share of columns that enlarges splits, because columns differ in width."""
 
 
 def packing(spark: SparkSession) -> Packing:
-    """Spark's own settings for cutting files into tasks."""
-    # Spark's own getters: looking up one of its classes by name makes the JVM go through all its jars.
+    """Return Spark's settings for splits."""
+    # Spark's getters, because a lookup of one of its classes by name searches all jars.
     conf = spark._jsparkSession.sessionState().conf()
     return Packing(
         int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes()), spark.sparkContext.defaultParallelism
@@ -28,9 +28,10 @@ def packing(spark: SparkSession) -> Packing:
 def tasks_of(
     spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], *, share: float = 1.0
 ) -> tuple[Task, ...]:
-    """The tasks of a scan: of one file each, or of one directory each, where columns tell of these.
+    """Return the tasks of a scan.
 
-    Where only a `share` of every file is read, its splits may be as much larger: a task's start costs what it costs.
+    A task reads one file if implicit columns are requested, and one partition if partition columns are requested. If
+    only a `share` of every file is read, splits are larger, because the start of a task has a fixed cost.
     """
     groups: Sequence[Hashable] | None = None
     if request.implicit:
@@ -45,10 +46,10 @@ def tasks_of(
 
 
 def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
-    """Add the columns that are one value for a file to a frame whose partition number k is of the file `uris[k]`.
+    """Add the columns that are constant in a file. Partition k of the DataFrame has the rows of the file `uris[k]`.
 
-    These are the implicit columns asked for, and those that directories `key=value` tell. The latter take their places
-    in the table: a column that the files have too stands where the files have it.
+    They are the requested implicit columns and partition columns. A partition column has its position in the table,
+    which is that of the data column if the files have one with its name.
     """
     constants = constant_columns(request, uris)
     added = [] if request.fill is None else request.fill.by_partition(request.implicit, list(map(decoded, uris)))

@@ -15,8 +15,8 @@ from pushdown_spark.projection.alignment import Part, conforming, ddl, restricte
 from pushdown_spark.projection.evolution import Rules
 from pushdown_spark.projection.implicit import location, root_of
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.files import escaped
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.scan.base import Scan
 

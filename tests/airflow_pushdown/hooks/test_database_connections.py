@@ -78,7 +78,7 @@ def test_the_password_is_masked_and_confidential() -> None:
         (server("postgres", {"iam": True}), "extras that are not understood: iam"),
         (server("postgres", {"sslmode": "maybe"}), "sslmode 'maybe' is none of"),
         (connection("postgres", host="db"), "give the name of the database as schema"),
-        (connection("postgres", schema="shop"), "host: a database server needs one"),
+        (connection("postgres", schema="shop"), "host: required for a database server"),
         (server("mysql", {"unix_socket": "/run/mysqld.sock"}), "not understood: unix_socket"),
         (server("mysql", {"ssl_mode": "perhaps"}), "ssl_mode 'perhaps' is none of DISABLED"),
         (server("mysql", {"ssl": {"cipher": "x"}}), "ssl may have"),

@@ -86,9 +86,9 @@ def test_a_page_shows_no_sum_of_the_known_sources() -> None:
     result = JobResult(sources=sources)
     run = TaskRun(place, "success", None, None, 1, result, True, None, (PastRun("run", None, result),))
     page = render_report(run)
-    assert "bytes read: not known of every source" in page
+    assert "bytes read: unknown for at least one source" in page
     assert "<b>5 B</b> read" not in page
-    assert "not known</td>" in page
+    assert "unknown</td>" in page
 
 
 def test_a_result_comes_back_from_xcom_as_it_was() -> None:

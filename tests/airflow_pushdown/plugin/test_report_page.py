@@ -119,7 +119,7 @@ def test_nothing_of_a_report_becomes_markup(site: Site, runs: list[str]) -> None
 def test_what_is_no_report_of_ours_is_not_shown(site: Site, runs: list[str]) -> None:
     status, text, _ = site.get(path_of("other", runs[-1]), READER)
     assert status == 200
-    assert "no report of this version" in text
+    assert "not a report of this version" in text
     assert "of another task" not in text
     assert site.get(path_of("needle", "no_such_run"), READER)[0] == 404
     assert site.get(path_of("needle", runs[-1]) + "&map_index=3", READER)[0] == 404
@@ -139,7 +139,7 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
     said = page.inner_text("body").lower()
     for words in (
         "rows returned",
-        "pushed to the pushdown reader",
+        "pushed down to the pushdown reader",
         "tailnum = 'n328aa'",
         "a function of the column",
         "reads 2 of 40 stripes",

@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.readers.files import Compression, InputFile
-from pushdown_spark.readers.lines import LineReader
+from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.relations.listing import Compression, InputFile
 
 MAX_WHOLE_ROWS = 200_000
 """Rows up to which columnar sources are read completely."""

@@ -15,8 +15,8 @@ from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.optimizer.catalyst import class_name
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SourceStatistics, StatisticsRequest
-from pushdown_spark.readers.files import decoded, input_uris, is_local
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import decoded, input_uris, is_local
 
 _FORMATS_BY_NAME = {
     "Parquet": SourceFormat.PARQUET,

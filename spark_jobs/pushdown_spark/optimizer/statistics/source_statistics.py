@@ -31,10 +31,10 @@ from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_fi
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.files import InputFile, input_files
-from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
+from pushdown_spark.relations.listing import InputFile, input_files
+from pushdown_spark.relations.storage import storage_for
 
 _TEXT_EXPANSION = 4
 """Maximum bytes in memory per byte of a text file."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pushdown_spark.readers.avro.counts import AvroCount
 from pushdown_spark.readers.avro.decode import AvroQuery
 from pushdown_spark.readers.avro.scan import BlockSample, Decoders, opened
-from pushdown_spark.readers.files import InputFile
 from pushdown_spark.readers.start import remark
+from pushdown_spark.relations.listing import InputFile
 
 _SAMPLED_FILES = 3
 _SAMPLED_BLOCKS = 4

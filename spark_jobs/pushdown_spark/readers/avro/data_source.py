@@ -19,6 +19,15 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from pushdown_spark.errors import BadSpecError, MissingPathError
+from pushdown_spark.formats.columnar import unknown_type
+from pushdown_spark.formats.data_source_base import (
+    TaskPartition,
+    exact_filter,
+    flag,
+    known_options,
+    local_listing,
+    take_filters,
+)
 from pushdown_spark.predicates.compile import all_of
 from pushdown_spark.readers.avro.counts import AvroCount
 from pushdown_spark.readers.avro.decode import AvroQuery
@@ -27,17 +36,8 @@ from pushdown_spark.readers.avro.plan import containers, wanted_schema
 from pushdown_spark.readers.avro.scan import AvroScan
 from pushdown_spark.readers.avro.schema import parse_schema
 from pushdown_spark.readers.avro.types import spark_schema
-from pushdown_spark.readers.columnar import unknown_type
-from pushdown_spark.readers.data_source import (
-    TaskPartition,
-    exact_filter,
-    flag,
-    known_options,
-    local_listing,
-    take_filters,
-)
-from pushdown_spark.readers.files import InputFile, Packing, Task, pack
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
+from pushdown_spark.relations.storage import LOCAL
 
 FORMAT = "pushdown_avro"
 _READER_SCHEMA = "avroSchema"

@@ -10,7 +10,7 @@ from pushdown_spark.contract import FileReport, SourceReport
 from pushdown_spark.readers.avro.counts import AvroCount, Fate, total
 from pushdown_spark.readers.avro.plan import AvroPlan
 from pushdown_spark.readers.avro.scan import AvroScan
-from pushdown_spark.readers.files import Task
+from pushdown_spark.relations.listing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.incremental import TaskScan
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read

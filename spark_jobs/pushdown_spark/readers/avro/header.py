@@ -9,7 +9,7 @@ from pushdown_spark.errors import UnreadableFileError
 from pushdown_spark.readers.avro.codecs import AvroCodec
 from pushdown_spark.readers.avro.faults import REMEDY, blamed
 from pushdown_spark.readers.avro.stream import Stream
-from pushdown_spark.readers.storage import Storage
+from pushdown_spark.relations.storage import Storage
 
 _MAGIC = b"Obj\x01"
 SYNC_SIZE = 16

@@ -12,14 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.char_types import DECLARED_TYPE
 from pushdown_spark.contract import ConjunctReport, ReaderChoice
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.avro.cost import estimate
-from pushdown_spark.readers.avro.decode import AvroQuery, refusal
-from pushdown_spark.readers.avro.header import AvroHeader, read_header
-from pushdown_spark.readers.avro.scan import searches
-from pushdown_spark.readers.avro.settings import AvroSettings, avro_settings
-from pushdown_spark.readers.columnar import (
+from pushdown_spark.formats.columnar import (
     Part,
     combined,
     conf,
@@ -30,11 +23,18 @@ from pushdown_spark.readers.columnar import (
     read_fields,
     unread_column,
 )
-from pushdown_spark.readers.files import Compression, InputFile, input_uris
+from pushdown_spark.predicates.derive import Fold
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.avro.cost import estimate
+from pushdown_spark.readers.avro.decode import AvroQuery, refusal
+from pushdown_spark.readers.avro.header import AvroHeader, read_header
+from pushdown_spark.readers.avro.scan import searches
+from pushdown_spark.readers.avro.settings import AvroSettings, avro_settings
 from pushdown_spark.readers.start import waiting
-from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import Compression, InputFile, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.storage import storage_for
 
 
 class ContainerFile(InputFile):

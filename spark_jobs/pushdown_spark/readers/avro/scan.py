@@ -19,9 +19,9 @@ from pushdown_spark.readers.avro.header import AvroHeader, parse_header
 from pushdown_spark.readers.avro.machine import WalkError
 from pushdown_spark.readers.avro.stream import Stream
 from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.files import Split, Task
-from pushdown_spark.readers.storage import RangeFile, Storage
 from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.relations.listing import Split, Task
+from pushdown_spark.relations.storage import RangeFile, Storage
 
 Report = Callable[[int, dict[str, AvroCount]], None]
 """Receives a task's number and its figures when the task is done."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from pushdown_spark.formats.columnar import conf
 from pushdown_spark.readers.avro.rebase import rebase_mode
-from pushdown_spark.readers.columnar import conf
 
 _SKIPPED_FILES = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 _ONLY_NAMED_AVRO = "avro.mapred.ignore.inputs.without.extension"

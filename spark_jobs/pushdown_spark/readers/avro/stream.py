@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pushdown_spark.readers.storage import RangeFile
+from pushdown_spark.relations.storage import RangeFile
 
 WINDOW = 1 << 20
 """Bytes that are read at once; more only for a block that is larger."""

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
-from pushdown_spark.readers.files import InputFile
 from pushdown_spark.readers.orc.counts import OrcCount
 from pushdown_spark.readers.orc.scan import OrcFile, OrcQuery, opened
 from pushdown_spark.readers.start import remark
+from pushdown_spark.relations.listing import InputFile
 
 _SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2

@@ -20,9 +20,8 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
-from pushdown_spark.predicates.compile import all_of
-from pushdown_spark.readers.columnar import unknown_type
-from pushdown_spark.readers.data_source import (
+from pushdown_spark.formats.columnar import unknown_type
+from pushdown_spark.formats.data_source_base import (
     TaskPartition,
     exact_filter,
     flag,
@@ -30,13 +29,14 @@ from pushdown_spark.readers.data_source import (
     local_listing,
     take_filters,
 )
-from pushdown_spark.readers.files import Packing, Task, pack
+from pushdown_spark.predicates.compile import all_of
 from pushdown_spark.readers.orc.counts import OrcCount
 from pushdown_spark.readers.orc.plan import has_times, wanted_schema
 from pushdown_spark.readers.orc.scan import OrcQuery, OrcScan, opened
 from pushdown_spark.readers.orc.types import spark_schema
 from pushdown_spark.readers.orc.zones import UTC_ZONES
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.listing import Packing, Task, pack
+from pushdown_spark.relations.storage import LOCAL
 
 FORMAT = "pushdown_orc"
 _OPTIONS = ("path", "where", "partial_reads", "min_seek_size", "push_filters", "case_sensitive")

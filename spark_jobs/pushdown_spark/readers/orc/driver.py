@@ -7,11 +7,11 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import FileReport, SourceReport
-from pushdown_spark.readers.files import Task
 from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
 from pushdown_spark.readers.orc.plan import OrcPlan
 from pushdown_spark.readers.orc.ranges import Purpose
 from pushdown_spark.readers.orc.scan import OrcScan
+from pushdown_spark.relations.listing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.incremental import TaskScan
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read

@@ -14,10 +14,7 @@ from sqlglot import exp
 from pushdown_spark.char_types import is_char
 from pushdown_spark.contract import ConjunctReport, ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.gateway import java_class
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.columnar import (
+from pushdown_spark.formats.columnar import (
     combined,
     conf,
     first_reason,
@@ -27,15 +24,18 @@ from pushdown_spark.readers.columnar import (
     read_fields,
     unread_column,
 )
-from pushdown_spark.readers.files import InputFile, input_uris
+from pushdown_spark.gateway import java_class
+from pushdown_spark.predicates.derive import Fold
+from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.orc.columns import PADDED
 from pushdown_spark.readers.orc.cost import Verdict, estimate
 from pushdown_spark.readers.orc.scan import OrcQuery
 from pushdown_spark.readers.orc.zones import UTC, Zone
 from pushdown_spark.readers.start import waiting
-from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import InputFile, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.storage import storage_for
 
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 

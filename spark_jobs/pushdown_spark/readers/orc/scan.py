@@ -11,7 +11,6 @@ import pyarrow as pa
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.files import Split, Task
 from pushdown_spark.readers.orc.columns import Reading, matched
 from pushdown_spark.readers.orc.counts import OrcCount
 from pushdown_spark.readers.orc.lazy import LazyStripe, Wanted
@@ -20,8 +19,9 @@ from pushdown_spark.readers.orc.ranges import Purpose, Ranges
 from pushdown_spark.readers.orc.stripe import Stripe
 from pushdown_spark.readers.orc.tail import FileTail, ReadRange, read_tail
 from pushdown_spark.readers.orc.zones import UTC, Zone
-from pushdown_spark.readers.storage import Storage
 from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.relations.listing import Split, Task
+from pushdown_spark.relations.storage import Storage
 
 Report = Callable[[int, dict[str, OrcCount]], None]
 """Receives a task's number and its figures when the task is done."""

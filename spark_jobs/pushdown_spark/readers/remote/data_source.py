@@ -30,8 +30,8 @@ from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, Exactness, RemoteConnection, RemoteSourceSpec
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.formats.data_source_base import TaskPartition, expression
 from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.readers.data_source import TaskPartition, expression
 from pushdown_spark.readers.remote.address import Address, Settings, address_of
 from pushdown_spark.readers.remote.catalog import described
 from pushdown_spark.readers.remote.classify import Classified, Conjunct, classify

@@ -13,8 +13,8 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts, analysis_obstacle, estimated_query_seconds
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
-from pushdown_spark.readers.files import InputFile, local_files
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import InputFile, local_files
 
 TABLE = Source("t", SourceFormat.PARQUET, (), None, {}, ReaderChoice.SPARK, filter_pushdown=True)
 SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])

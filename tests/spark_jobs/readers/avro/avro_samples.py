@@ -22,7 +22,7 @@ from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.avro.counts import AvroCount
 from pushdown_spark.readers.avro.decode import AvroQuery
 from pushdown_spark.readers.avro.scan import Decoders, opened
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.storage import LOCAL
 
 SYNC = bytes(range(100, 116))
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError
 from pushdown_spark.predicates.varint import zigzag
 from pushdown_spark.readers.avro.header import read_header
-from pushdown_spark.readers.storage import LOCAL
+from pushdown_spark.relations.storage import LOCAL
 
 SCHEMA = {
     "type": "record",

@@ -15,7 +15,7 @@ from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFi
 from pushdown_spark.readers.avro.counts import AvroCount, Fate
 from pushdown_spark.readers.avro.decode import AvroQuery
 from pushdown_spark.readers.avro.scan import Decoders, opened
-from pushdown_spark.readers.storage import Storage
+from pushdown_spark.relations.storage import Storage
 
 SCHEMA = {
     "type": "record",

@@ -192,7 +192,7 @@ def test_partition_directories_are_columns(spark: SparkSession, tmp_path: Path) 
     rows, report = rows_and_report(scan(spark, tmp_path / "t", "day = 2 AND k > 15"))
     assert sorted((row.k, row.day) for row in rows) == [(16, 2), (17, 2), (18, 2), (19, 2)]
     assert (report.reader, report.files_read) == ("pushdown", 1)
-    assert report.conjuncts[0].pushed_as == "choice of directories"
+    assert report.conjuncts[0].pushed_as == "partition pruning"
 
 
 def test_files_that_lack_a_column_give_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Readers of files, one package for each format."""

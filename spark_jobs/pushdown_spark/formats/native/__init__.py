@@ -1,0 +1,1 @@
+"""Spark's own readers, for every format."""

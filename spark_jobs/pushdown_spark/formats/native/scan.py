@@ -1,0 +1,149 @@
+"""Scans by Spark's own readers, for any format, with Spark's filter pushdown on or off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from sqlglot import exp
+
+from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.predicates.parse import conjuncts
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.readers.avro.rebase import rebase_mode
+from pushdown_spark.relations.listing import decoded, input_files, input_uris
+from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.relations.storage import LOCAL
+from pushdown_spark.scan.base import Scan
+
+_MAX_PLANNED_LENGTH = 10_000
+"""Maximum length of a conjunct that Spark plans for the report, in characters."""
+_MAX_PLANNED_CONJUNCTS = 32
+"""Maximum number of conjuncts that Spark plans for the report. Each takes some milliseconds."""
+_MANY_CONSTANTS = 500
+"""Number of constants from which Spark's filter operator is faster than the reader. Row-based readers compare each row
+with every constant, and the operator uses a hash set."""
+_FILTERS = {
+    SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
+    SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",
+    SourceFormat.AVRO: "spark.sql.avro.filterPushdown.enabled",
+    SourceFormat.ORC: "spark.sql.orc.filterPushdown",
+    SourceFormat.PARQUET: "spark.sql.parquet.filterPushdown",
+}
+"""Settings that switch filter pushdown in Spark's readers."""
+_ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
+"""Formats whose readers evaluate filters for each row."""
+_UNPLANNED = "not planned for the report"
+
+
+class NativeScan(Scan):
+    """A scan by Spark's reader. `reason` is why it takes the scan."""
+
+    is_native = True
+
+    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...] = ()) -> None:
+        self._request = request
+        self._reason = reason
+        self._notes = notes
+
+    @property
+    def counts_bytes_in_spark(self) -> bool:
+        """Whether Spark's metrics have the bytes. They omit vectored reads, which are nearly all reads of ORC files."""
+        return self._request.source.format is not SourceFormat.ORC
+
+    @property
+    def session_conf(self) -> Mapping[str, str]:
+        """The setting that switches filter pushdown off, if it must be off."""
+        return {} if self._unfiltered is None else {_FILTERS[self._request.source.format]: "false"}
+
+    @cached_property
+    def _unfiltered(self) -> str | None:
+        """Why filter pushdown must be off in Spark's reader, None if it may be on."""
+        source, predicate = self._request.source, self._request.predicate
+        if source.format not in _FILTERS:
+            return None
+        if not source.filter_pushdown:
+            return "turned off"
+        if self._request.malformed is not None:
+            return "every line is parsed to count malformed lines"
+        if source.reader is ReaderChoice.SPARK:
+            return None
+        if reason := undivided(self._request.where):
+            return reason
+        if source.format not in _ROW_BY_ROW or predicate is None or self._spares_failures():
+            return None
+        if sum(1 for _ in predicate.find_all(exp.Literal)) < _MANY_CONSTANTS:
+            return None
+        return "Spark's filter operator is faster for many constants"
+
+    def _spares_failures(self) -> bool:
+        """Return whether filters in the reader may hide values that fail the scan."""
+        options, spark = self._request.source.options, self._request.native.sparkSession
+        if self._request.source.format is not SourceFormat.AVRO:
+            return options.get("mode", "").upper() == "FAILFAST"
+        return rebase_mode(spark, options) == "EXCEPTION"
+
+    def frame(self) -> DataFrame:
+        """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""
+        request = self._request
+        if request.fill is None:
+            return request.native
+        added = request.fill.by_metadata(request.implicit, list(map(decoded, input_uris(request.native))))
+        return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
+
+    def report(self) -> SourceReport:
+        """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
+        malformed = self._request.malformed
+        if malformed is None:
+            return self._planned
+        return self._planned.model_copy(update={"malformed_lines": malformed.count()})
+
+    @cached_property
+    def _planned(self) -> SourceReport:
+        """The plan, computed once because Spark plans every conjunct."""
+        request = self._request
+        files = input_files(request.native, LOCAL)
+        return SourceReport(
+            reader="spark",
+            reason=self._reason,
+            conjuncts=self._conjuncts(),
+            columns=request.columns,
+            files_total=len(files),
+            bytes_total=sum(file.size for file in files),
+            notes=self._notes,
+        )
+
+    def _conjuncts(self) -> tuple[ConjunctReport, ...]:
+        request = self._request
+        if request.where is None:
+            return ()
+        if request.predicate is None:
+            return (self._conjunct(request.where),)
+        parts = enumerate(part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
+        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in parts)
+
+    def _conjunct(self, sql: str, *, is_planned: bool = True) -> ConjunctReport:
+        if self._unfiltered is not None:
+            return unsupported(sql, self._unfiltered)
+        pushed = self._pushed(sql) if is_planned else _UNPLANNED
+        if not pushed:
+            return unsupported(sql, "Spark does not push it into this format")
+        return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
+
+    def _pushed(self, sql: str) -> str:
+        """Return the filters that Spark pushes for one conjunct, without null checks that Spark adds by itself."""
+        if len(sql) > _MAX_PLANNED_LENGTH:
+            return _UNPLANNED
+        try:
+            plan = self.frame().where(sql)._jdf.queryExecution().executedPlan().toString()
+        except PySparkException:
+            # A constant that fails in ANSI mode. The query itself raises the error.
+            return ""
+        for line in str(plan).splitlines():
+            _, found, rest = line.partition("PushedFilters: [")
+            if found:
+                text = rest.partition("], ")[0]
+                return "" if text.startswith("IsNotNull") and "), " not in text and "," not in text else text
+        return ""

@@ -1,0 +1,284 @@
+"""The line reader: reads a split as windows of whole lines, with one window in memory at a time."""
+
+from __future__ import annotations
+
+import bz2
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+from isal import igzip_lib
+
+from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.relations.listing import Compression, Split
+from pushdown_spark.relations.storage import RangeFile
+
+WINDOW = 1 << 20
+"""Size of a window in bytes. It fits the cache of a core, because several searches run over it."""
+MAX_LINE = 256 << 20
+"""Maximum length of a line in bytes. A file with a longer line is taken for a file without lines."""
+_GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
+_BOM = b"\xef\xbb\xbf"
+
+
+_STORED = 64 << 10
+"""Bytes of a compressed file that are read at once."""
+
+
+class _Stream(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class _Decompressor(Protocol):
+    """The common interface of the decompressors of the bz2 module and of igzip_lib."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes: ...
+
+
+_DECOMPRESSORS: Mapping[Compression, Callable[[], _Decompressor]] = {
+    Compression.GZIP: partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP),
+    Compression.BZIP2: bz2.BZ2Decompressor,
+}
+"""The decompressor of one member of a file, by compression."""
+_GZIP_FLAGS, _GZIP_RESERVED = 3, 0xE0
+"""The offset of the flags in a gzip member, and the reserved flags (RFC 1952)."""
+
+
+class Window:
+    """Whole lines, each with its terminator: the first `length` bytes of `data`."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(WINDOW)
+        self.length = 0
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes of the window, without a copy."""
+        return memoryview(self.data)[: self.length]
+
+
+class LineReader:
+    """Yields the windows of one split. `bytes_read` counts stored bytes, `bytes_searched` bytes after decompression."""
+
+    def __init__(self, split: Split, *, carriage_returns: bool = True) -> None:
+        self._split = split
+        self._carriage_returns = carriage_returns
+        self.bytes_read = 0
+        self.bytes_searched = 0
+
+    def windows(self) -> Iterator[Window]:
+        """Yield windows in file order. The same object is yielded each time and is valid until the next one.
+
+        Raises MissingPathError, AccessDeniedError without permission, and UnreadableFileError if the storage fails.
+        Raises UnsafeInputError for data that only Spark's reader can judge: lines beyond the maximum length, and
+        damaged compressed data.
+        """
+        split = self._split
+        try:
+            if split.compression is Compression.NONE:
+                yield from self._plain()
+            else:
+                yield from self._compressed()
+        except FileNotFoundError as problem:
+            raise MissingPathError(f"{split.path} vanished before it was read; run the task again") from problem
+        except PermissionError as problem:
+            raise AccessDeniedError(
+                f"cannot read {split.path}: {problem}; let the job's credentials read it, or leave it out of `path`"
+            ) from problem
+        except (EOFError, OSError, _GZIP_ERROR, pa.ArrowException) as problem:
+            where = f"{split.path} near byte {split.start + self.bytes_read}: {problem}"
+            if isinstance(problem, OSError) and split.compression is Compression.NONE:
+                message = f"cannot read {where}; replace the file, or leave it out of `path`"
+                raise UnreadableFileError(message) from problem
+            raise UnsafeInputError(f"{where}; read it with reader='spark'") from problem
+
+    def _compressed(self) -> Iterator[Window]:
+        split = self._split
+        with split.storage.open(split.path) as raw, _decompressed(raw, split.compression) as stream:
+            filler = _Filler(stream, None, self._carriage_returns)
+            for window in filler.windows():
+                self.bytes_read = raw.fetched
+                self.bytes_searched += window.length
+                yield window
+            self.bytes_read = raw.fetched
+
+    def _plain(self) -> Iterator[Window]:
+        """Read an uncompressed split. A line that starts in the split before belongs to that split."""
+        split = self._split
+        start = max(split.start - 1, 0)
+        with split.storage.open(split.path, start, split.end) as raw:
+            filler = _Filler(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
+            for window in filler.windows():
+                self.bytes_read = raw.fetched
+                self.bytes_searched += window.length
+                yield window
+            self.bytes_read = raw.fetched
+
+
+@contextmanager
+def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
+    if compression is Compression.ZSTD:
+        with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
+            yield stream
+    else:
+        yield _Members(raw, compression)
+
+
+class _Members:
+    """The contents of adjacent compressed members.
+
+    Python's modules gzip and bz2 are less strict than Spark: they skip zero bytes after a gzip member, take any bytes
+    after a bzip2 member for the end of the file, and ignore the reserved flags of a gzip member.
+    """
+
+    def __init__(self, raw: RangeFile, compression: Compression) -> None:
+        self._raw = raw
+        self._compression = compression
+        self._member: _Decompressor | None = None
+        self._pending = b""
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the buffer or a part of it; return the number of bytes. Raises EOFError if the file ends in a member."""
+        while True:
+            if not self._pending and (self._member is None or self._member.needs_input):
+                self._pending = self._raw.read(_STORED)
+                if not self._pending:
+                    if self._member is None:
+                        return 0
+                    raise EOFError("the compressed data ends too early")
+            if self._member is None:
+                self._member = self._begin()
+            content = self._member.decompress(self._pending, len(buffer))
+            self._pending = b""
+            if self._member.eof:
+                self._pending, self._member = self._member.unused_data, None
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
+
+    def _begin(self) -> _Decompressor:
+        if self._compression is Compression.GZIP:
+            while len(self._pending) <= _GZIP_FLAGS and (more := self._raw.read(_STORED)):
+                self._pending += more
+            if any(flags & _GZIP_RESERVED for flags in self._pending[_GZIP_FLAGS : _GZIP_FLAGS + 1]):
+                raise OSError("a gzip member has reserved flags")
+        return _DECOMPRESSORS[self._compression]()
+
+
+class _Filler:
+    """Divides a stream into windows at line ends. `limit` is the split's length; its last line may end after it."""
+
+    def __init__(self, stream: _Stream, limit: int | None, carriage_returns: bool, drop_first: bool = False) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._carriage_returns = carriage_returns
+        self._drop_first = drop_first
+        self._window = Window()
+        self._filled = 0
+
+    def windows(self) -> Iterator[Window]:
+        first = not self._drop_first
+        while self._fill():
+            cut = self._last_end(self._filled)
+            if cut == 0:
+                self._grow()
+                continue
+            yield from self._emit(cut, first)
+            first = False
+        yield from self._rest(first)
+
+    def _fill(self) -> bool:
+        """Read once, and return False at the end of the split or of the stream."""
+        wanted = len(self._window.data) - self._filled
+        if self._limit is not None:
+            wanted = min(wanted, self._limit)
+        if wanted == 0:
+            return False
+        count = self._read(wanted)
+        self._filled += count
+        if self._limit is not None:
+            self._limit -= count
+        return count > 0
+
+    def _read(self, wanted: int) -> int:
+        """Append up to `wanted` bytes of the stream to the window, which has room for them."""
+        return self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + wanted]) or 0
+
+    def _grow(self) -> None:
+        data = self._window.data
+        if self._filled < len(data):
+            return
+        if len(data) >= MAX_LINE:
+            raise EOFError(f"a line is longer than {MAX_LINE} bytes")
+        data.extend(bytes(len(data)))
+
+    def _emit(self, cut: int, first: bool) -> Iterator[Window]:
+        """Yield the lines before `cut` and keep the bytes after it."""
+        window = self._window
+        tail = bytes(memoryview(window.data)[cut : self._filled])
+        window.length = cut
+        skip = self._leading(cut, first)
+        if skip:
+            window.data[: cut - skip] = window.data[skip:cut]
+            window.length = cut - skip
+        if window.length:
+            yield window
+        window.data[: len(tail)] = tail
+        self._filled = len(tail)
+
+    def _leading(self, cut: int, first: bool) -> int:
+        """Return the length of the end of another split's line, or of a byte order mark, at the start of the window."""
+        if self._drop_first:
+            self._drop_first = False
+            return self._first_end(cut)
+        return len(_BOM) if first and self._window.data.startswith(_BOM) else 0
+
+    def _rest(self, first: bool) -> Iterator[Window]:
+        """Yield the last line: read its end after the split, or append a missing terminator."""
+        if self._filled == 0:
+            return
+        while self._limit is not None:
+            if self._filled + (64 << 10) > len(self._window.data):
+                self._window.data.extend(bytes(64 << 10))
+            before = self._filled
+            self._filled += self._read(64 << 10)
+            if self._filled == before:
+                break
+            end = self._first_end(self._filled, before)
+            if end:
+                self._filled = end
+                break
+            if self._filled >= MAX_LINE:
+                raise EOFError(f"a line is longer than {MAX_LINE} bytes")
+        data, filled = self._window.data, self._filled
+        if self._last_end(filled) != filled:
+            data[filled : filled + 1] = b"\n"
+            filled += 1
+            self._filled = filled
+        yield from self._emit(filled, first)
+
+    def _last_end(self, length: int) -> int:
+        """Return the position after the last terminator, 0 if there is none."""
+        newline = self._window.data.rfind(b"\n", 0, length) + 1
+        if not self._carriage_returns:
+            return newline
+        return max(newline, self._window.data.rfind(b"\r", newline, length) + 1)
+
+    def _first_end(self, length: int, start: int = 0) -> int:
+        """Return the position after the first terminator at or after `start`, 0 if there is none."""
+        newline = self._window.data.find(b"\n", start, length) + 1
+        if not self._carriage_returns:
+            return newline
+        stop = newline or length
+        return self._window.data.find(b"\r", start, stop) + 1 or newline

@@ -1,0 +1,268 @@
+"""Reader options with which byte search is sound, and their meaning for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+    VarcharType,
+    VariantType,
+)
+
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.text.line_filter import LineSyntax
+from pushdown_spark.predicates.csv_bytes import CsvSyntax
+from pushdown_spark.predicates.pattern import BytePattern, alternation, literal
+
+_UTF8 = frozenset({"utf-8", "utf8"})
+_LISTING = frozenset(
+    {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "ignoremissingfiles", "basepath"}
+)
+_INFERENCE = frozenset({"samplingratio", "inferschema", "prefersdate", "preferdate", "inferintervals"})
+_COMMON = _LISTING | _INFERENCE | {"mode", "multiline", "encoding", "charset", "linesep", "compression", "codec"}
+_COMMON |= {"dateformat", "timestampformat", "timestampntzformat", "timezone", "columnnameofcorruptrecord"}
+_JSON = _COMMON | {
+    "allowsinglequotes",
+    "allownonnumericnumbers",
+    "primitivesasstring",
+    "prefersdecimal",
+    "dropfieldifallnull",
+    "inferTimestamp".lower(),
+}
+_CSV = _COMMON | {
+    "header",
+    "sep",
+    "delimiter",
+    "quote",
+    "escape",
+    "nullvalue",
+    "emptyvalue",
+    "nanvalue",
+    "positiveinf",
+    "negativeinf",
+    "ignoreleadingwhitespace",
+    "ignoretrailingwhitespace",
+    "comment",
+    "enforceschema",
+}
+_NESTED = (ArrayType, MapType, StructType, VariantType)
+_BROKEN_ESCAPE = BytePattern(
+    (),
+    ("(?:^|[^\\\\])(?:\\\\\\\\)*\\\\u[0-9a-fA-F]{0,3}[\\x80-\\xff]",),
+    (),
+    "an escape that contains a non-ASCII character",
+)
+_BEYOND_ASCII = BytePattern((), (), ("[\\x80-\\xff]",), "non-ASCII characters in a line with a binary column")
+_MARKED = BytePattern((), (), ("^\\xef\\xbb\\xbf",), "a byte order mark")
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """The options of a source for byte search: the syntax of lines and of CSV fields."""
+
+    lines: LineSyntax
+    csv: CsvSyntax
+    plain_dates: bool
+    plain_timestamps: bool
+
+
+def unsafe_option(
+    source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, skips_fields: bool = False
+) -> str | None:
+    """Return why byte search is unsound with these options, None if it is sound. Keys are in lower case.
+
+    `skips_fields` is whether Spark's CSV parser skips fields that the query does not need.
+    """
+    known = _JSON if source_format is SourceFormat.JSON else _CSV
+    unknown = sorted(key for key in options if key not in known)
+    if unknown:
+        return f"option {unknown[0]} may change how Spark parses a line, or make it reject one"
+    for check in (_unsafe_common, _unsafe_csv if source_format is SourceFormat.CSV else _unsafe_json):
+        if reason := check(options, schema):
+            return reason
+    if skips_fields and len(_sep(options)) > 1:
+        return f"sep {_sep(options)!r} is recognized by another rule in fields that Spark skips"
+    return None
+
+
+def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None:
+    mode = options.get("mode", "PERMISSIVE").upper()
+    if mode != "PERMISSIVE":
+        return f"mode={mode} must parse every line"
+    if _true(options, "multiline"):
+        return "with multiLine, records are not lines"
+    encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
+    if encoding not in _UTF8:
+        return f"encoding {encoding} is not UTF-8"
+    if options.get("linesep", "\n") != "\n":
+        return f"lineSep {options['linesep']!r} is not a newline"
+    corrupt = options.get("columnnameofcorruptrecord", "_corrupt_record")
+    if corrupt in schema.fieldNames():
+        return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
+    if any(_has_bounded_string(field.dataType) for field in schema.fields):
+        return "char and varchar columns are padded or checked when they are read"
+    return None
+
+
+def _unsafe_json(options: Mapping[str, str], schema: StructType) -> str | None:
+    if {"encoding", "charset"} & options.keys():
+        return "with an encoding given, Spark rewrites numbers and objects in string columns before it compares them"
+    for field in schema.fields:
+        if _string_below_collection(field.dataType):
+            return (
+                f"column {field.name} nests strings in arrays or maps of collections, whose text Spark keeps as written"
+            )
+    return None
+
+
+def _unsafe_csv(options: Mapping[str, str], schema: StructType) -> str | None:
+    sep, quote, escape = _sep(options), options.get("quote", '"'), options.get("escape", "\\")
+    for name, text in (("sep", sep), ("quote", quote), ("escape", escape)):
+        if not text or not text.isascii() or any(c.isalnum() or c in "\n\r\\+." for c in text if text != "\\"):
+            return f"{name} {text!r} may stand inside a value"
+    if len(quote) > 1 or len(escape) > 1 or sep == "\\":
+        return "quote and escape must be single characters"
+    if options.get("enforceschema", "true").lower() != "true":
+        return "with enforceSchema=false Spark checks every file's header"
+    return None
+
+
+def text_options(
+    source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, legacy_dates: bool, today: date
+) -> TextOptions:
+    """Return the options for lines that are parsed with a schema. The options are safe already.
+
+    `legacy_dates` is whether Spark parses dates by the rules of Spark 2.
+    """
+    is_json = source_format is SourceFormat.JSON
+    plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
+    plain_timestamps = not ({"timestampformat", "timestampntzformat"} & options.keys()) and not legacy_dates
+    lines = LineSyntax(
+        carriage_returns="linesep" not in options,
+        header=not is_json and _true(options, "header"),
+        comment=options.get("comment", "").encode() if not is_json else b"",
+        strict_utf8=is_json,
+        strip_bom=is_json,
+        skips_blank=not is_json,
+        nested=is_json and any(isinstance(field.dataType, _NESTED) for field in schema.fields),
+    )
+    csv = CsvSyntax(
+        sep=_sep(options),
+        quote=options.get("quote", '"'),
+        escape=options.get("escape", "\\"),
+        empty_value=options.get("emptyvalue", ""),
+        trims=_true(options, "ignoreleadingwhitespace") or _true(options, "ignoretrailingwhitespace"),
+        plain_dates=plain_dates,
+        plain_timestamps=plain_timestamps,
+        today=today,
+    )
+    return TextOptions(lines, csv, plain_dates, plain_timestamps)
+
+
+def _sep(options: Mapping[str, str]) -> str:
+    sep = options.get("sep", options.get("delimiter", ","))
+    return "\t" if sep == "\\t" else sep
+
+
+def _true(options: Mapping[str, str], key: str) -> bool:
+    return options.get(key, "false").lower() == "true"
+
+
+def _has_bounded_string(data_type: DataType) -> bool:
+    return any(isinstance(part, CharType | VarcharType) for part in _parts(data_type))
+
+
+def _parts(data_type: DataType) -> list[DataType]:
+    """Return the type and all types inside it."""
+    if isinstance(data_type, StructType):
+        return [data_type, *(part for field in data_type.fields for part in _parts(field.dataType))]
+    if isinstance(data_type, ArrayType):
+        return [data_type, *_parts(data_type.elementType)]
+    if isinstance(data_type, MapType):
+        return [data_type, *_parts(data_type.keyType), *_parts(data_type.valueType)]
+    return [data_type]
+
+
+def _string_below_collection(data_type: DataType, depth: int = 0) -> bool:
+    """Return whether there is more than one collection between a string and its nearest key."""
+    if isinstance(data_type, StringType):
+        return depth > 1
+    if isinstance(data_type, StructType):
+        return any(_string_below_collection(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _string_below_collection(data_type.elementType, depth + 1)
+    return isinstance(data_type, MapType) and _string_below_collection(data_type.valueType, depth + 1)
+
+
+def ambiguous_json(schema: StructType) -> BytePattern:
+    """Return the pattern of lines that Spark's byte parser and its string parser may parse differently after errors."""
+    pattern = _BROKEN_ESCAPE
+    if (strings := unquoted_string_values(schema)) is not None:
+        pattern |= strings
+    return pattern | _BEYOND_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else pattern
+
+
+def ambiguous_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
+    """Return the pattern of lines that Spark may parse differently in a file than alone.
+
+    A parser drops a byte order mark from its first line. With `skips_fields`, another rule finds the end of a quoted
+    field that the query does not need: a quote after an escape does not end it, even if that escape is escaped, or is
+    the opening quote of the field.
+    """
+    if not skips_fields:
+        return _MARKED
+    quote, escape, sep = (f"\\x{ord(sign):02x}" for sign in (syntax.quote, syntax.escape, syntax.sep))
+    if quote == escape:
+        skipped = f"(?:^|{sep})[\\x00-\\x20]*(?:{quote}{quote})+[^{quote}\\n]+{quote}[{sep}\\n]"
+    else:
+        skipped = f"{escape}{escape}{quote}"
+    return _MARKED | BytePattern((skipped,), (), (), "quotes that end a skipped field differently")
+
+
+def unquoted_string_values(schema: StructType) -> BytePattern | None:
+    """Return the pattern of lines with a number or an object in a string column, None without string columns.
+
+    Spark's file reader keeps the text of such a value. In a line that is a string, Spark would normalize it.
+    """
+    plain: set[str] = set()
+    listed: set[str] = set()
+    mapped: set[str] = set()
+    _collect(schema, plain, listed, mapped)
+    space = "[ \\t\\r]*"
+    string = '"(?:[^"\\\\\\n]|\\\\.)*"'
+    expressions: list[str] = []
+    odd = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
+    for names, value in (
+        (plain, odd),
+        (listed, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\n]'),
+        (mapped, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\n]'),
+    ):
+        for group in alternation(literal(name) for name in sorted(names)):
+            expressions.append(f"[\"']{group}[\"']{space}:{space}{value}")
+    if not expressions:
+        return None
+    escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{odd}"
+    return BytePattern(tuple(expressions), (escaped_key,), (), "a number or an object in a string column")
+
+
+def _collect(schema: StructType, plain: set[str], listed: set[str], mapped: set[str]) -> None:
+    for field in schema.fields:
+        inner = field.dataType
+        if isinstance(inner, StringType):
+            plain.add(field.name)
+        elif isinstance(inner, ArrayType) and isinstance(inner.elementType, StringType):
+            listed.add(field.name)
+        elif isinstance(inner, MapType) and isinstance(inner.valueType, StringType):
+            mapped.add(field.name)
+        for part in _parts(inner):
+            if isinstance(part, StructType):
+                _collect(part, plain, listed, mapped)

@@ -1,0 +1,61 @@
+"""Session settings that decide whether byte search is sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from pushdown_spark.readers.predicate_settings import misread
+from pushdown_spark.relations.request import ScanRequest
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A setting, the value with which byte search is sound, and the effect of other values."""
+
+    key: str
+    safe: str
+    otherwise: str
+
+
+_SETTINGS = (
+    _Setting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
+    _Setting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
+    _Setting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
+    _Setting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
+    _Setting("spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"),
+)
+_HADOOP = {
+    "io.compression.codecs": "only Hadoop knows which files are compressed",
+    "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
+}
+"""Hadoop settings that must not be set."""
+
+
+def setting(spark: SparkSession, key: str, default: str) -> str:
+    """Return a session setting without surrounding blanks, or the default."""
+    return (spark.conf.get(key, default) or default).strip()
+
+
+def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
+    """Return why the session's settings rule out byte search, None if they do not."""
+    for known in _SETTINGS:
+        value = setting(spark, known.key, known.safe).lower()
+        if value != known.safe:
+            return f"{known.key} is {value}: {known.otherwise}"
+    if (reason := misread(spark, request.where or "")) is not None:
+        return reason
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    for key, otherwise in _HADOOP.items():
+        if hadoop.get(key):
+            return f"{key} is {hadoop.get(key)}: {otherwise}"
+    corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+    if corrupt in request.schema.fieldNames():
+        return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
+    return None
+
+
+def current_dates(spark: SparkSession) -> bool:
+    """Return whether dates are parsed by current rules, not by those of Spark 2."""
+    return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "CORRECTED"

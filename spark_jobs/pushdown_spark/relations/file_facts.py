@@ -1,0 +1,39 @@
+"""Metadata of files for implicit columns, without opening the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame
+
+from pushdown_spark.projection.catalog import FileFacts
+from pushdown_spark.projection.implicit import directories, location, root_of
+from pushdown_spark.relations.listing import InputFile, input_uris, is_local, listed, local_files
+
+
+def facts_of(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, FileFacts]:
+    """Return the current metadata of local files by location. Raises OSError if a file was deleted."""
+    return {
+        location(file.path): _facts(file.path, file.size, os.stat(file.path).st_mtime_ns // 1_000_000, roots)  # noqa: PTH116
+        for file in files
+    }
+
+
+def listed_facts(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileFacts]:
+    """Return the metadata of the files of a DataFrame. For objects it comes from Spark's listing."""
+    uris = input_uris(frame)
+    local = local_files([uri for uri in uris if is_local(uri)])
+    metadata = dict(facts_of(local, roots))
+    if len(local) < len(uris):
+        entries = (entry for entry in listed(frame) if location(entry.path) not in metadata)
+        metadata.update({location(e.path): _facts(e.path, e.length, e.modified, roots) for e in entries})
+    return metadata
+
+
+def _facts(path: str, size: int, modified: int, roots: Sequence[str]) -> FileFacts:
+    """`modified` is in milliseconds since 1970, the precision of Hadoop's listings."""
+    at = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
+    below = directories(path, root_of(path, roots) or path)
+    return FileFacts(location(path), below, size, at)

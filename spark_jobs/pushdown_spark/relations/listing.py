@@ -1,0 +1,236 @@
+"""File listing: input files, their splits, and the packing of splits into tasks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame
+
+from pushdown_spark.filesystem import FileEntry
+from pushdown_spark.gateway import texts_of
+from pushdown_spark.relations.storage import LOCAL, Storage
+
+
+class Compression(StrEnum):
+    """Compression of a file, by its suffix as in Hadoop."""
+
+    NONE = ""
+    GZIP = ".gz"
+    BZIP2 = ".bz2"
+    ZSTD = ".zst"
+
+
+_COMPRESSIONS = {str(compression): compression for compression in Compression}
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+_FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
+_SETTING_DECIDES = frozenset({".gzip", ".zstd"})
+"""Suffixes that Spark 4.3 decompresses unless a setting selects Hadoop's line reader."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes and its modification time.
+
+    The path of an object is its URI without percent-encoding. Modification times only show whether a file has changed,
+    because their unit depends on the storage.
+    """
+
+    uri: str
+    path: str
+    size: int
+    storage: Storage = field(default=LOCAL, compare=False)
+    modified: int = field(default=0, compare=False)
+
+    @property
+    def suffix(self) -> str:
+        """The last suffix in lower case. Hadoop ignores its case."""
+        name = self.path.rpartition("/")[2]
+        dot = name.rfind(".")
+        return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
+
+    @property
+    def compression(self) -> Compression | None:
+        """The compression, or None if only Spark knows it or has the codec."""
+        suffix = self.suffix
+        if suffix in _FOREIGN_SUFFIXES or suffix in _SETTING_DECIDES:
+            return None
+        return _COMPRESSIONS.get(suffix, Compression.NONE)
+
+    def split(self, start: int, end: int) -> Split:
+        """Return the split of the lines that begin in a byte range. A compressed file has one split with all lines."""
+        compression = self.compression or Compression.NONE
+        if compression is not Compression.NONE:
+            start, end = 0, self.size
+        return Split(self.path, start, end, compression, self.storage)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The lines of a file that begin in the byte range start..end. A compressed file has one split."""
+
+    path: str
+    start: int
+    end: int
+    compression: Compression
+    storage: Storage = field(default=LOCAL, compare=False)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Splits that one Spark task reads in order. `file` is the index of the first split's file."""
+
+    splits: tuple[Split, ...]
+    file: int = 0
+
+
+def input_uris(frame: DataFrame) -> tuple[str, ...]:
+    """Return the URIs of the files that Spark's own reader reads for a DataFrame, after globs and filters.
+
+    They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
+    """
+    return tuple(dict.fromkeys(texts_of(frame.sparkSession, _listing(frame).inputFiles())))
+
+
+def decoded(uri: str) -> str:
+    """Return a URI without percent-encoding, as Hadoop prints paths."""
+    head = _AUTHORITY.match(uri)
+    start = head.end() if head else 0
+    return uri[:start].removesuffix("//") + unquote(uri[start:])
+
+
+def escaped(path: str) -> str:
+    """Return a path with its glob characters escaped."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def is_local(uri: str) -> bool:
+    """Return whether a URI is a local file."""
+    return uri.startswith("file:/") or urlsplit(uri).scheme in ("", "file")
+
+
+def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
+    """Return local files with their sizes, in order. Raises OSError if a file was deleted."""
+    files = []
+    for uri in uris:
+        path = decoded(uri).removeprefix("file:")
+        path = "/" + path.lstrip("/")
+        status = os.stat(path)  # noqa: PTH116
+        files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
+    return tuple(files)
+
+
+def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None = None) -> tuple[InputFile, ...]:
+    """Return the files that Spark's own reader reads for a DataFrame. `uris` are their URIs, if known.
+
+    Sizes of local files are current. Sizes of objects come from Spark's listing, because a request for each object
+    would take longer than reading it. Raises OSError if a local file was deleted.
+    """
+    uris = input_uris(frame) if uris is None else uris
+    local = local_files([uri for uri in uris if is_local(uri)])
+    if len(local) == len(uris):
+        return local
+    entries = {entry.path: entry for entry in listed(frame)}
+    remote = [(uri, entries[decoded(uri)]) for uri in uris if not is_local(uri)]
+    return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
+
+
+def listed(frame: DataFrame) -> Iterator[FileEntry]:
+    """Yield the entries of Spark's listing for a DataFrame."""
+    statuses = _listing(frame).allFiles().iterator()
+    while statuses.hasNext():
+        status = statuses.next()
+        yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
+
+
+def partition_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Return the partition columns that Spark's own reader takes from directory names."""
+    relation = _relation(frame)
+    newer = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
+    return tuple(str(name) for name in schema.fieldNames())
+
+
+def file_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Return the columns of the files in their order, as Spark's own reader knows them."""
+    relation = _relation(frame)
+    newer = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().dataSchema() if newer else relation.relation().dataSchema()
+    return tuple(str(name) for name in schema.fieldNames())
+
+
+def _relation(frame: DataFrame) -> JavaObject:
+    """Return the only leaf of the plan. Spark pads CHAR columns in a node above it."""
+    return frame._jdf.queryExecution().analyzed().collectLeaves().head()
+
+
+def _listing(frame: DataFrame) -> JavaObject:
+    """Return Spark's file index."""
+    relation = _relation(frame)
+    is_newer = relation.nodeName() == "DataSourceV2Relation"
+    return relation.table().fileIndex() if is_newer else relation.relation().location()
+
+
+def has_plain_directories(path: str) -> bool:
+    """Return whether a local directory has sub-directories that Spark skips: neither partitions nor hidden."""
+    directory = Path(decoded(path).removeprefix("file:"))
+    if not is_local(path) or not directory.is_dir():
+        return False
+    return any(p.is_dir() and "=" not in p.name and p.name[0] not in "._" for p in directory.iterdir())
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Spark's settings for splits, in bytes, and its parallelism."""
+
+    max_partition_bytes: int
+    open_cost: int
+    parallelism: int
+
+    def split_size(self, files: Sequence[InputFile]) -> int:
+        """Return the size of a split: Spark's rule for file sources, with splits up to four times as large.
+
+        Searching a byte is cheaper than parsing it, so the start of a Python task weighs more.
+        """
+        total = sum(file.size + self.open_cost for file in files)
+        return max(1, min(4 * self.max_partition_bytes, max(self.open_cost, total // (2 * max(self.parallelism, 1)))))
+
+
+def pack(files: Sequence[InputFile], packing: Packing, *, groups: Sequence[Hashable] | None = None) -> tuple[Task, ...]:
+    """Divide files into splits and pack them into tasks, in the order of the files.
+
+    `groups` has a group for each file. A task then reads files of one group only, because a task has one value of each
+    constant column.
+    """
+    limit = packing.split_size(files) if files else 0
+    tasks: list[Task] = []
+    pending: list[Split] = []
+    filled = first = 0
+    for index, file in enumerate(files):
+        for split in _splits(file, limit):
+            size = split.end - split.start
+            another = groups is not None and groups[index] != groups[first]
+            if pending and (another or filled + size > limit):
+                tasks.append(Task(tuple(pending), first))
+                pending, filled = [], 0
+            if not pending:
+                first = index
+            pending.append(split)
+            filled += size + packing.open_cost
+    if pending:
+        tasks.append(Task(tuple(pending), first))
+    return tuple(tasks)
+
+
+def _splits(file: InputFile, limit: int) -> list[Split]:
+    if file.size == 0:
+        return []
+    if file.compression not in (None, Compression.NONE):
+        return [file.split(0, file.size)]
+    return [file.split(start, min(start + limit, file.size)) for start in range(0, file.size, limit)]

@@ -1,0 +1,61 @@
+"""Malformed lines of JSON and CSV files, counted by the job that reads the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from pushdown_spark.gateway import observed
+
+CORRUPT_OPTION = "columnnameofcorruptrecord"
+"""Spark's option for the column that gets the text of a malformed line."""
+_CORRUPT_SETTING = "spark.sql.columnNameOfCorruptRecord"
+_OWN_COLUMN = "__malformed_line"
+
+
+class MalformedLines:
+    """The lines of a source as rows, with a count of malformed lines.
+
+    Spark's parser returns the text of a malformed line in a separate column. A line is malformed if it is not a row, or
+    if a value that is not null becomes NULL. Spark must parse all fields to know, so the DataFrame requires all
+    columns.
+    """
+
+    def __init__(self, loaded: DataFrame, column: str, columns: Sequence[str]) -> None:
+        """`loaded` has the column for the text of malformed lines, and `columns`, which stay in the result."""
+        self._spark = loaded.sparkSession
+        self._observation = Observation()
+        names = [_quoted(name) for name in loaded.columns]
+        is_any_null = reduce(or_, (f.col(name).isNull() for name in names))
+        counted = loaded.observe(
+            self._observation,
+            f.count_if(f.col(_quoted(column)).isNotNull()).alias("malformed"),
+            f.count_if(is_any_null).alias("all columns are needed"),
+        )
+        self.frame = counted.select(*map(_quoted, columns))
+        """The rows, without the column for malformed lines unless it is a column of the source."""
+
+    def count(self) -> int | None:
+        """Return the number of malformed lines in the first action over the DataFrame, None before it ends."""
+        counts = observed(self._spark, self._observation)
+        return None if counts is None else counts["malformed"]
+
+
+def corrupt_column(spark: SparkSession, options: Mapping[str, str], schema: StructType) -> str:
+    """Return the column for the text of malformed lines: the source's own if its schema has one, else a new name."""
+    name = options.get(CORRUPT_OPTION, spark.conf.get(_CORRUPT_SETTING, "_corrupt_record"))
+    return name if name in schema.fieldNames() else _OWN_COLUMN
+
+
+def left_for_counting(max_malformed: int | None) -> str | None:
+    """Return why Spark's reader must parse every line, None if malformed lines are not counted."""
+    return None if max_malformed is None else "max_malformed must parse every line to count malformed lines"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

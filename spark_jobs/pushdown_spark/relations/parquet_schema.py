@@ -1,0 +1,62 @@
+"""The schema of Parquet files from a footer that the driver reads. Spark would run a job to read the same footer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrameReader, SparkSession
+
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.columnar import conf
+from pushdown_spark.gateway import elements, indexed, java_class, scala_object
+from pushdown_spark.relations.declaration import Source
+
+_HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
+"""Options that change neither the files to read nor their schema."""
+_WILD = frozenset("*?[]{}\\")
+_SUMMARIES = ("_metadata", "_common_metadata")
+
+
+def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
+    """Set the schema that Spark would infer, if one footer is enough to know it. Returns the reader.
+
+    Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
+    """
+    if source.format is not SourceFormat.PARQUET or len(source.paths) != 1:
+        return reader
+    if conf(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
+        return reader
+    if not _HARMLESS.issuperset(source.options) or not _WILD.isdisjoint(source.paths[0]):
+        return reader
+    try:
+        hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+        file = _first_file(spark, source.paths[0], hadoop)
+        schema = None if file is None else _schema(spark, file, hadoop)
+        if schema is not None:
+            reader._jreader.schema(schema)
+    except Py4JError:
+        return reader
+    return reader
+
+
+def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:
+    """Return the file whose footer Spark reads: the first file of a flat directory without summary files."""
+    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    system = place.getFileSystem(hadoop)
+    known = system.getFileStatus(place)
+    if known.isFile():
+        return known if path.endswith(".parquet") else None
+    listed: Sequence[JavaObject] = list(system.listStatus(place))
+    names = {str(each.getPath().getName()): each for each in listed}
+    if not all(each.isFile() for each in listed) or not names.keys().isdisjoint(_SUMMARIES):
+        return None
+    seen = sorted(name for name in names if not name.startswith(("_", ".")))
+    return names[seen[0]] if seen and all(name.endswith(".parquet") for name in seen) else None
+
+
+def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
+    format_ = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
+    footers = format_.readParquetFootersInParallel(hadoop, indexed(spark, [file]), False, False)
+    return next(elements(format_.readSchema(footers, spark._jsparkSession)), None)

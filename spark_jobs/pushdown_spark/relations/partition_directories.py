@@ -1,0 +1,217 @@
+"""Partition pruning for our readers: Spark selects the `key=value` directories, and our readers add their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
+from pushdown_spark.formats.native.scan import NativeScan
+from pushdown_spark.predicates.parse import conjuncts
+from pushdown_spark.projection.implicit import location
+from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
+from pushdown_spark.projection.tree import same_name
+from pushdown_spark.relations.listing import InputFile, decoded, partition_columns
+from pushdown_spark.relations.request import Directories, ScanRequest
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+MOST = 1_000
+"""Maximum number of directories for our readers. Reading the values of one takes about a millisecond."""
+_NULL = "null"
+_OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO})
+
+_Written = Callable[[str], str]
+"""Converts a value that the JVM prints to an SQL constant."""
+
+_PLAIN = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+    exp.Neg,
+    exp.Paren,
+    exp.Not,
+    exp.And,
+    exp.Or,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.Cast,
+    exp.DataType,
+)
+"""Spark prunes partitions by a whole conjunct if the conjunct has only these nodes and partition columns."""
+
+
+def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanRequest:
+    """Return the request with pruned partitions and without the conjuncts that pruned them.
+
+    If our readers cannot know the values of partition columns, the request is for Spark's reader only.
+    """
+    inside = () if _is_spark_only(request) else partition_columns(request.native)
+    if not inside:
+        return request
+    fields = t.StructType([field for field in request.native.schema.fields if field.name in inside])
+    written = [_written(field) for field in fields]
+    if odd := next((field for field, how in zip(fields, written, strict=True) if how is None), None):
+        return replace(request, spark_only=f"partition columns of type {odd.dataType.simpleString()}")
+    try:
+        values = _values(request, fields, [how for how in written if how])
+    except (PySparkException, Py4JJavaError):
+        # Spark's reader raises the error of the query.
+        values = "Spark cannot plan the query"
+    if isinstance(values, str):
+        return replace(request, spark_only=values)
+    return _without_pruning_conjuncts(request, fields, values, case_sensitive=case_sensitive)
+
+
+def _is_spark_only(request: ScanRequest) -> bool:
+    """Return whether Spark's reader takes the scan in any case. It prunes partitions by itself."""
+    source = request.source
+    unfiltered = request.where is None and (
+        source.format in (SourceFormat.JSON, SourceFormat.CSV)
+        or (source.format is SourceFormat.ORC and source.reader is ReaderChoice.AUTO)
+    )
+    beyond = request.where is not None and request.predicate is None
+    return (
+        source.format not in _OURS
+        or source.reader is ReaderChoice.SPARK
+        or not source.filter_pushdown
+        or unfiltered
+        or beyond
+        or request.spark_only is not None
+    )
+
+
+def _values(
+    request: ScanRequest, fields: t.StructType, written: Sequence[_Written]
+) -> dict[str, tuple[str, ...]] | str:
+    """Return the values of each directory that Spark would read, as SQL constants, or why they are unknown."""
+    frame = NativeScan(request, "").frame()
+    pruned = frame if request.where is None else frame.where(request.where)
+    leaf = pruned._jdf.queryExecution().sparkPlan().collectLeaves().head()
+    if not str(leaf.nodeName()).startswith("Scan "):
+        return "Spark does not report which directories it reads"
+    values: dict[str, tuple[str, ...]] = {}
+    for place, texts in _listed(leaf):
+        if len(values) == MOST:
+            return f"rows come from more than {MOST:,} directories"
+        if len(texts) != len(written):
+            return f"the values of directory {place} are ambiguous"
+        values[place] = tuple(
+            f"CAST(NULL AS {sql_type(field.dataType)})" if text is None else how(text)
+            for field, how, text in zip(fields, written, texts, strict=True)
+        )
+    return values
+
+
+def _without_pruning_conjuncts(
+    request: ScanRequest, fields: t.StructType, values: Mapping[str, tuple[str, ...]], *, case_sensitive: bool
+) -> ScanRequest:
+    """Return the request without the conjuncts that every row of the remaining directories satisfies."""
+    parts = [] if request.predicate is None else conjuncts(request.predicate)
+    done = [part for part in parts if _has_only_columns(part, fields.fieldNames(), case_sensitive=case_sensitive)]
+    rest = [part for part in parts if all(part is not other for other in done)]
+    reports = tuple(
+        ConjunctReport(sql=part.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="partition pruning")
+        for part in done
+    )
+    return replace(
+        request,
+        where=request.where if rest else None,
+        predicate=exp.and_(*rest, copy=True) if rest else None,
+        directories=Directories(fields, values, reports),
+    )
+
+
+def _has_only_columns(part: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> bool:
+    columns = list(part.find_all(exp.Column))
+    return (
+        bool(columns)
+        and all(isinstance(node, _PLAIN) for node in part.walk())
+        and all(len(column.parts) == 1 for column in columns)
+        and all(any(same_name(c.name, n, case_sensitive=case_sensitive) for n in names) for c in columns)
+    )
+
+
+def in_directories(request: ScanRequest, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
+    """Return the files in the remaining directories."""
+    if request.directories is None:
+        return tuple(files)
+    return tuple(file for file in files if place_of(file.uri) in request.directories.values)
+
+
+def place_of(uri: str) -> str:
+    """Return the directory of a file, as a key."""
+    return location(decoded(uri)).rpartition("/")[0]
+
+
+def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:
+    """Return select items of the requested partition columns. Partition k of the DataFrame reads the file `uris[k]`."""
+    found = request.directories
+    if found is None:
+        return {}
+    items = {}
+    for number, field in enumerate(found.fields.fields):
+        if field.name in request.columns:
+            values = [found.values[place_of(uri)][number] for uri in uris]
+            items[field.name] = f"{_chosen(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
+    return items
+
+
+def _chosen(values: Sequence[str], ddl: str) -> str:
+    """Return SQL for the value of the current partition, with each distinct value once."""
+    once = list(dict.fromkeys(values)) or [f"CAST(NULL AS {ddl})"]
+    places = ", ".join(str(once.index(value)) for value in values)
+    place = "0" if len(once) == 1 else f"get(array({places}), spark_partition_id())"
+    return f"get(array({', '.join(once)}), {place})"
+
+
+def _listed(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
+    """Yield the directories that Spark would read, with their values as the JVM prints them, None for NULL."""
+    schema = leaf.relation().partitionSchema()
+    partitions = leaf.selectedPartitions().filePartitionIterator()
+    while partitions.hasNext():
+        partition = partitions.next()
+        files, row = partition.files(), partition.values()
+        if files.hasNext():
+            place = location(str(files.next().getPath().getParent().toString()))
+            texts = str(row.toSeq(schema).mkString("\0")).split("\0")
+            yield place, [None if text == _NULL and row.isNullAt(n) else text for n, text in enumerate(texts)]
+
+
+def _written(field: t.StructField) -> _Written | None:
+    """Return the converter of a column's values, None for types that Spark does not infer from directory names."""
+    kind, ddl = field.dataType, field.dataType.simpleString()
+    if field.metadata:
+        # A declared length: Spark pads the value.
+        return None
+    match kind:
+        case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType() | t.DecimalType() | t.DoubleType():
+            return lambda text: f"CAST('{text}' AS {ddl})"
+        case t.BooleanType():
+            return str
+        case t.DateType():
+            return lambda text: f"date_from_unix_date({text})"
+        case t.TimestampType():
+            return lambda text: f"timestamp_micros({text})"
+        case t.StringType() if ddl == "string":
+            return sql_text
+        case _:
+            return None

@@ -1,0 +1,118 @@
+"""Storage of files: local files, and objects of S3 stores with Hadoop's settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from io import FileIO
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pushdown_spark.relations.object_store import AHEAD, ObjectFile, S3Bucket, S3Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+S3_SCHEMES = frozenset({"s3a", "s3", "s3n"})
+"""Schemes that Hadoop may map to S3A."""
+
+
+class LocalFile(FileIO):
+    """An open local file that counts the bytes read since it was opened."""
+
+    def __init__(self, path: str, start: int = 0) -> None:
+        super().__init__(path)
+        self._start = start
+        self.seek(start)
+
+    @property
+    def size(self) -> int:
+        """Size of the file in bytes."""
+        return os.fstat(self.fileno()).st_size
+
+    @property
+    def fetched(self) -> int:
+        """Bytes read, if the file is read sequentially."""
+        return self.tell() - self._start
+
+
+RangeFile = LocalFile | ObjectFile
+"""An open file: `readinto`, `read`, `seek`, `tell`, `size`, `fetched`. Use it in a `with` block."""
+
+
+class Storage:
+    """Opens the files of a scan in workers. It is pickled with Spark's closures, and its repr has no secrets.
+
+    Paths are local paths, or `scheme://bucket/key` without percent-encoding. Errors are OSError: FileNotFoundError for
+    a missing file, PermissionError without permission to read it.
+    """
+
+    def __init__(self, buckets: Mapping[str, S3Settings] | None = None) -> None:
+        self._buckets = {name: S3Bucket(name, settings) for name, settings in (buckets or {}).items()}
+
+    def __repr__(self) -> str:
+        return f"Storage({', '.join(sorted(self._buckets)) or 'local'})"
+
+    def open(self, path: str, start: int = 0, stop: int | None = None, *, ahead: int = AHEAD) -> RangeFile:
+        """Open a file for reading from `start`.
+
+        For an object, up to `ahead` bytes are prefetched, but none after `stop` (None for the end of the object).
+        Readers that seek set `ahead=0`.
+        """
+        bucket, key = _bucket_and_key(path)
+        if not bucket:
+            return LocalFile(path, start)
+        store = self._buckets[bucket]
+        return ObjectFile(store, key, store.open(key), start, stop, ahead)
+
+    def size(self, path: str) -> int:
+        """Return the stored size of a file in bytes. It asks the store, unlike `input_files`."""
+        bucket, key = _bucket_and_key(path)
+        if not bucket:
+            return os.stat(path).st_size  # noqa: PTH116
+        with self._buckets[bucket].open(key) as file:
+            return int(file.size())
+
+
+LOCAL = Storage()
+"""Storage for local files only."""
+
+
+def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str] | None = None) -> Storage | str:
+    """Return the storage of files that Spark listed, or the reason why only Hadoop can open them.
+
+    `uris` are as in `DataFrame.inputFiles`. The `options` of the source override Hadoop's settings, as in Spark. The
+    reason names the key and never a secret.
+    """
+    locations = {(parts.scheme, parts.netloc) for parts in map(urlsplit, uris) if parts.scheme not in ("", "file")}
+    if not locations:
+        return LOCAL
+    for scheme, netloc in sorted(locations):
+        if scheme not in S3_SCHEMES:
+            return _foreign(scheme, netloc)
+    # Imported here, because workers do not need it.
+    from pushdown_spark.relations.s3_settings import HadoopKeys
+
+    keys = HadoopKeys.of(spark, options or {})
+    buckets: dict[str, S3Settings] = {}
+    for scheme, bucket in sorted(locations):
+        settings = keys.settings(scheme, bucket)
+        if isinstance(settings, str):
+            return settings
+        buckets[bucket] = settings
+    return Storage(buckets)
+
+
+def _foreign(scheme: str, netloc: str) -> str:
+    if scheme in ("hdfs", "viewfs"):
+        return f"{scheme}://{netloc}: Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it"
+    return f"{scheme}://{netloc}: only Hadoop can read this file system"
+
+
+def _bucket_and_key(path: str) -> tuple[str, str]:
+    """Return bucket and key of an object, both empty for a local path."""
+    scheme, separator, rest = path.partition("://")
+    if not separator or "/" in scheme:
+        return "", ""
+    bucket, _, key = rest.partition("/")
+    return bucket, key

@@ -1,0 +1,133 @@
+"""Spark's readers that build row by row are not given hundreds of constants to compare with each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import Exactness
+from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
+
+SCHEMA = "k bigint, word string"
+ROWS = 2_000
+LONG = f"k IN ({', '.join(map(str, range(0, ROWS * 2, 3)))})"
+SHORT = "k IN (0, 3, 6) OR k > 9"
+FORMATS = ("json", "csv", "avro")
+KEYS = [f"spark.sql.{name}.filterPushdown.enabled" for name in FORMATS]
+
+
+@pytest.fixture(scope="module")
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("many")
+    frame = spark.range(ROWS).selectExpr("id AS k", "concat('w', id) AS word")
+    for name in FORMATS:
+        frame.write.format(format_name(spark) if name == "avro" else name).save(str(root / name))
+    return {name: str(root / name) for name in FORMATS}
+
+
+@pytest.fixture(autouse=True)
+def unconfigured(spark: SparkSession) -> Iterator[None]:
+    """Nobody has said anything of pushdown; afterwards the session is as it was."""
+    before = {key: spark.conf.get(key, None) for key in KEYS}
+    for key in KEYS:
+        spark.conf.unset(key)
+    yield
+    for key, value in before.items():
+        if value is not None:
+            spark.conf.set(key, value)
+
+
+@pytest.fixture(params=[None, "false", "true"])
+def configured(spark: SparkSession, unconfigured: None, request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """What the session says of pushdown before the query."""
+    for key in KEYS if request.param is not None else ():
+        spark.conf.set(key, request.param)
+    yield request.param
+    for key in KEYS:
+        spark.conf.unset(key)
+
+
+def planned(
+    spark: SparkSession, files: dict[str, str], name: str, where: str, reader: str = "auto", **options: str
+) -> PushdownResult:
+    session = PushdownSession(spark)
+    schema = None if name == "avro" else SCHEMA
+    session.add_source("t", path=files[name], format=name, schema=schema, reader=reader, options=options)
+    return session.scan("t", where=where)
+
+
+def pushdown_while_running(spark: SparkSession, result: PushdownResult, name: str) -> tuple[str, list[int]]:
+    """The setting that an action meets, and the keys that it gets."""
+
+    def action(frame: DataFrame) -> tuple[str, list[int]]:
+        found = str(spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled"))
+        return found, sorted(row.k for row in frame.collect())
+
+    return result.run(action)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_they_are_looked_up_behind_the_reader(
+    spark: SparkSession, files: dict[str, str], name: str, configured: str | None
+) -> None:
+    result = planned(spark, files, name, LONG)
+    assert pushdown_while_running(spark, result, name) == ("false", list(range(0, ROWS, 3)))
+    assert spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled") == (configured or "true")
+    (conjunct,) = result.report()["t"].conjuncts
+    assert conjunct.exactness is Exactness.UNSUPPORTED
+    assert "many constants" in (conjunct.reason or "")
+
+
+def test_the_setting_is_put_back_after_a_failure(spark: SparkSession, files: dict[str, str]) -> None:
+    def fails(frame: DataFrame) -> None:
+        raise RuntimeError(frame.columns[0])
+
+    with pytest.raises(RuntimeError, match="k"):
+        planned(spark, files, "json", LONG).run(fails)
+    assert spark.conf.get("spark.sql.json.filterPushdown.enabled") == "true"
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "reader", "options"),
+    [
+        ("json", SHORT, "auto", {}),
+        ("json", LONG, "spark", {}),
+        ("csv", LONG, "auto", {"mode": "FAILFAST"}),
+        ("avro", LONG, "auto", {"datetimeRebaseMode": "EXCEPTION"}),
+    ],
+)
+def test_else_the_reader_has_them(
+    spark: SparkSession, files: dict[str, str], name: str, where: str, reader: str, options: dict[str, str]
+) -> None:
+    result = planned(spark, files, name, where, reader, **options)
+    expected = [row.k for row in spark.range(ROWS).selectExpr("id AS k").where(where).collect()]
+    assert pushdown_while_running(spark, result, name) == ("true", expected)
+
+
+def test_a_join_puts_the_setting_back(spark: SparkSession, files: dict[str, str]) -> None:
+    session = PushdownSession(spark)
+    for name in FORMATS[:2]:
+        session.add_source(name, path=files[name], format=name, schema=SCHEMA)
+    result = session.sql(f"SELECT a.k FROM json a JOIN csv b ON a.k = b.k WHERE a.{LONG}")
+    assert pushdown_while_running(spark, result, "json") == ("false", list(range(0, ROWS, 3)))
+    assert spark.conf.get("spark.sql.json.filterPushdown.enabled") == "true"
+
+
+def test_conjuncts_that_imply_the_same_bytes_are_all_told_as_pushed(spark: SparkSession, files: dict[str, str]) -> None:
+    result = planned(spark, files, "json", "k <> 1 AND k <> 2", "pushdown")
+    assert result.run(lambda frame: frame.count()) == ROWS - 2
+    assert [bool(each.pushed_as) for each in result.report()["t"].conjuncts] == [True, True]
+
+
+def test_sparks_planner_is_not_asked_about_dozens_of_conjuncts_one_by_one(
+    spark: SparkSession, files: dict[str, str]
+) -> None:
+    result = planned(spark, files, "csv", " AND ".join(f"k <> {n}" for n in range(40)), "spark")
+    told = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
+    assert [("Not(EqualTo(k," in text, "not planned for the report" in text) for text in told] == [
+        (True, False)
+    ] * 32 + [(False, True)] * 8

@@ -1,0 +1,201 @@
+"""Candidate lines are whole, in order, each once; headers are no lines; what Spark may read otherwise is refused."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.text.byte_search import Searcher
+from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineSyntax
+from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.formats.text.metrics import TextTask, total
+from pushdown_spark.formats.text.text_options import unquoted_string_values
+from pushdown_spark.predicates.pattern import BytePattern, Fields
+from pushdown_spark.relations.listing import Compression, Split, Task
+
+PATTERN = BytePattern(("x[^0-9]",))
+
+
+def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePattern = PATTERN) -> list[bytes]:
+    window = Window()
+    window.data[: len(content)] = content
+    window.length = len(content)
+    return LineMatcher(Searcher(pattern), None, syntax or LineSyntax()).lines(window, "file", at_start=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"ax\nb\nx\n", [b"ax", b"x"]),
+        (b"x x x\n", [b"x x x"]),
+        (b"x\nx\nx\n", [b"x", b"x", b"x"]),
+        (b"x\r\ny\r\nx\r\n", [b"x", b"x"]),
+        (b"x\ry\rx\r", [b"x", b"x"]),
+        (b"y\n", []),
+        (b"\n\nx \n\n", [b"x "]),
+        (b"x5\nx\n", [b"x"]),
+    ],
+)
+def test_lines_around_matches(content: bytes, lines: list[bytes]) -> None:
+    assert [line for line in _found(content) if line] == lines
+
+
+def test_a_match_counts_only_in_its_field() -> None:
+    pattern = BytePattern(("x[^0-9]",), fields=Fields(b",", b"'\\", frozenset({1})))
+    lines = [b"x,y,x", b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b"y,y,x,'", b"xx", b",x", b"x,"]
+    kept = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
+    for end in (b"\n", b"\r\n", b"\r"):
+        found = _found(b"".join(line + end for line in lines), pattern=pattern)
+        assert [line for line in found if line] == kept
+
+
+def test_alternatives_lie_in_either_field_or_anywhere() -> None:
+    one = BytePattern(("x",), fields=Fields(b",", b"'", frozenset({0})))
+    two = BytePattern(("y",), fields=Fields(b",", b"'", frozenset({2})))
+    assert _found(b"x,,\n,x,\n,,y\n,y,\n", pattern=one | two) == [b"x,,", b",,y"]
+    assert _found(b",x,\n,z,\n", pattern=one | BytePattern(("z",))) == [b",x,", b",z,"]
+
+
+def test_only_a_file_s_first_line_is_its_header() -> None:
+    syntax = LineSyntax(header=True)
+    assert _found(b"x \nx \ny\nx \n", syntax) == [b"x ", b"x "]
+    assert _found(b"\n  \n#x \nx \nx \n", LineSyntax(header=True, comment=b"#")) == [b"x "]
+
+
+def test_a_nul_byte_is_refused() -> None:
+    with pytest.raises(UnsafeInputError, match="NUL"):
+        _found(b"a\x00\nx\n")
+
+
+def test_rare_alternatives_are_searched_where_they_can_match() -> None:
+    pattern = BytePattern(("never",), ("\\\\u0041",), ("[\\xc0\\xc1]",))
+    assert _found(b'a\n"\\u0041"\nb\xc1\n', pattern=pattern) == [b'"\\u0041"', b"b\xc1"]
+
+
+def _schema() -> t.StructType:
+    return t.StructType(
+        [
+            t.StructField("s", t.StringType()),
+            t.StructField("i", t.IntegerType()),
+            t.StructField("a/b", t.StringType()),
+            t.StructField("list", t.ArrayType(t.StringType())),
+            t.StructField("map", t.MapType(t.StringType(), t.StringType())),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"s":1.0}',
+        b'{"s":1e2}',
+        b'{"s":-0}',
+        b'{"s": {"k" : 1}}',
+        b'{"s":[ 1 ]}',
+        b'{"s":NaN}',
+        b"{'s':1.5}",
+        b'{"\\u0073":1.5}',
+        b'{"a\\/b":1.5}',
+        b'{"list":["a", 1.5]}',
+        b'{"list":[{}]}',
+        b'{"map":{"k":1.5}}',
+        b'{"s":"\xff"}',
+        b'{"s":"\xc1\x81"}',
+    ],
+)
+def test_text_that_would_change_on_its_way_is_refused(line: bytes) -> None:
+    forbidden = unquoted_string_values(_schema())
+    assert forbidden
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
+    with pytest.raises(UnsafeInputError, match="file"):
+        finder.batch([b'{"s":"fine"}', line], "file")
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"s":"1.0"}', b'{"i":1.5}', b'{"s":5}', b'{"s":true}', b'{"s":null}', b'{"list":["a","b"]}', b'{"t":{}}']
+)
+def test_ordinary_lines_pass(line: bytes) -> None:
+    forbidden = unquoted_string_values(_schema())
+    assert forbidden
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
+    assert finder.batch([line], "file").column(0).to_pylist() == [line.decode()]
+
+
+def _scan(
+    path: Path, tasks: int, skip: tuple[int, ...] = (), cap: int | None = None
+) -> tuple[list[str], list[TextTask]]:
+    """Candidates of a file cut into tasks, and the figures that the tasks report."""
+    size = path.stat().st_size
+    step = -(-size // tasks)
+    cut = tuple(
+        Task((Split(str(path), start, min(start + step, size), Compression.NONE),)) for start in range(0, size, step)
+    )
+    counts: dict[int, TextTask] = {}
+    scan = LineFilterTask(cut, Searcher(PATTERN), None, LineSyntax(), counts.__setitem__, skip, cap)
+
+    def numbers() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"id": list(range(len(cut)))})
+
+    found = [line for batch in scan(numbers()) for line in batch.column(0).to_pylist()]
+    return found, [counts[number] for number in range(len(cut))]
+
+
+def _numbered(tmp_path: Path, count: int) -> Path:
+    path = tmp_path / "data"
+    path.write_bytes(b"".join(b"%d %s\n" % (n, b"x" if n % 3 == 0 else b"y") for n in range(count)))
+    return path
+
+
+def test_spark_s_workers_collect_no_imported_modules(spark: SparkSession, tmp_path: Path) -> None:
+    path = _numbered(tmp_path, 3)
+    task = Task((Split(str(path), 0, path.stat().st_size, Compression.NONE),))
+    scan = LineFilterTask((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
+
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from scan(batches)
+        yield pa.RecordBatch.from_arrays([pa.array([f"{gc.get_freeze_count()}"])], ["value"])
+
+    found = [row.value for row in spark.range(0, 1, 1, 1).mapInArrow(frozen, "value string").collect()]
+    assert found[:-1] == ["0 x"]
+    assert int(found[-1]) > 10_000
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 50])
+def test_a_scan_finds_every_line_once_and_counts_what_it_did(tmp_path: Path, tasks: int) -> None:
+    path = _numbered(tmp_path, 300)
+    found, counts = _scan(path, tasks)
+    assert found == [f"{n} x" for n in range(0, 300, 3)]
+    done = total(count.files[str(path)] for count in counts)
+    assert done.candidate_lines == 100
+    assert done.candidate_bytes == sum(map(len, found))
+    assert done.bytes_searched == path.stat().st_size
+    assert all(count.exhausted for count in counts)
+
+
+def test_slices_of_a_task_join_to_the_whole(tmp_path: Path) -> None:
+    path = _numbered(tmp_path, 300)
+    whole, _ = _scan(path, 1)
+    joined: list[str] = []
+    exhausted = False
+    while not exhausted:
+        part, (count,) = _scan(path, 1, skip=(len(joined),), cap=7)
+        joined += part
+        exhausted = count.exhausted
+    assert joined == whole
+
+
+def test_pickled_searchers_find_the_same(tmp_path: Path) -> None:
+
+    path = _numbered(tmp_path, 30)
+    split = Split(str(path), 0, path.stat().st_size, Compression.NONE)
+    copied = pickle.loads(pickle.dumps(Searcher(PATTERN)))
+    (window,) = LineReader(split).windows()
+    assert copied.hits(window.data, window.length) == Searcher(PATTERN).hits(window.data, window.length) != []

@@ -1,0 +1,98 @@
+"""Which files `pushdown_orc` and `pushdown_avro` read: those that Spark's own sources do, or none with a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.formats.data_source_base import known_options, local_listing
+from pushdown_spark.readers.orc.data_source import FORMAT, register
+
+HERE = ["a.orc", "_k=1.orc"]
+ELSEWHERE = [
+    "_temporary/b.orc",
+    ".stage/b.orc",
+    "deeper/b.orc",
+    "_hidden.orc",
+    "_metadata.orc",
+    ".hidden.orc",
+    "copied.orc._COPYING_",
+    "_hidden/k=1/b.orc",
+]
+
+
+def written(spark: SparkSession, directory: Path, names: list[str]) -> Path:
+    """Files of one row each: the number of the file."""
+    for number, name in enumerate(names):
+        parts = directory.with_name(f"{directory.name}-{number}")
+        spark.range(number, number + 1, 1, 1).selectExpr("id AS Number").write.orc(str(parts))
+        (file,) = parts.glob("*.orc")
+        place = directory / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.rename(place)
+    return directory
+
+
+def rows(frame: DataFrame) -> Counter[str]:
+    return Counter(map(str, frame.collect()))
+
+
+def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    table = written(spark, tmp_path / "table", [*HERE, *ELSEWHERE])
+    for path in (table, table / "deeper", table / "*.orc"):
+        found = rows(spark.read.format(FORMAT).load(str(path)))
+        assert found == rows(spark.read.orc(str(path)))
+        assert len(found) == len(HERE) or path != table
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "options", "said"),
+    [
+        ("k=1/a.orc", "", {}, "tells columns by its name"),
+        ("deeper/k=1/a.orc", "", {}, "tells columns by its name"),
+        ("a.orc", "{a,b}.orc", {}, "no '{' in paths"),
+        ("a.orc", "[^b].orc", {}, "in paths"),
+        ("a.orc", "", {"pathGlobFilter": "*.txt"}, "option pathglobfilter"),
+        ("a.orc", "", {"modifiedBefore": "2020-01-01"}, "option modifiedbefore"),
+        ("a.orc", "", {"push_filters": "yes"}, "neither true nor false"),
+    ],
+)
+def test_what_is_not_read_as_spark_does_is_refused(
+    spark: SparkSession, tmp_path: Path, name: str, path: str, options: Mapping[str, str], said: str
+) -> None:
+    register(spark)
+    place = written(spark, tmp_path / "table", [name]) / path
+    with pytest.raises(PySparkException, match=said):
+        spark.read.format(FORMAT).options(**options).load(str(place)).collect()
+
+
+@pytest.mark.parametrize("case_sensitive", ["true", "false"])
+def test_names_go_by_case_where_asked(spark: SparkSession, tmp_path: Path, case_sensitive: str) -> None:
+    register(spark)
+    table = str(written(spark, tmp_path / "table", ["a.orc", "b.orc"]))
+    source = spark.read.format(FORMAT).schema("number bigint").option("case_sensitive", case_sensitive)
+    found = rows(source.option("where", "number >= 0 OR number IS NULL").load(table))
+    before = spark.conf.get("spark.sql.caseSensitive")
+    try:
+        spark.conf.set("spark.sql.caseSensitive", case_sensitive)
+        assert found == rows(spark.read.schema("number bigint").orc(table))
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", before)
+
+
+def test_the_listing_says_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(BadSpecError, match="needs a path"):
+        local_listing("pushdown_avro", {})
+    with pytest.raises(BadSpecError, match="is not local"):
+        local_listing("pushdown_avro", {"path": "s3://bucket/table"})
+    with pytest.raises(
+        BadSpecError, match="option mode: format 'pushdown_avro' has none of that name, but path, where"
+    ):
+        known_options("pushdown_avro", {"mode": "PERMISSIVE"}, ("path", "where"))

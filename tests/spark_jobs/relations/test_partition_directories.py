@@ -1,0 +1,133 @@
+"""Columns that Spark finds in the names of directories are never taken for columns of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import Exactness
+from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.session import PushdownSession
+
+PARTS = """
+    SELECT id AS a, concat('text ', id % 5) AS b, CAST(id % 3 AS INT) AS k,
+        date_add(DATE'2026-01-30', CAST(id % 4 AS INT)) AS day,
+        CASE id % 4 WHEN 0 THEN NULL WHEN 1 THEN 'it\\'s' WHEN 2 THEN 'a b/%' ELSE 'null' END AS s
+    FROM range(60)
+"""
+DECLARED = "a BIGINT, b STRING"
+CONDITIONS = [
+    "k = 1 AND a = 13",
+    "K = 1",
+    "day >= DATE'2026-02-01' AND b = 'text 2'",
+    "day >= '2026-02-01' AND k <> 0",
+    "s IS NULL AND b LIKE '%3'",
+    "s = 'null' AND a > 5",
+    "s <=> 'it\\'s' AND a > 5",
+    "k = 2 OR a = 7",
+    "a = k",
+    "a > 3 AND NOT (s LIKE 'a%' OR k = 0)",
+    "year(day) = 2026 AND k + 1 = 2 AND a < 30",
+    "k = 9 AND a = 1",
+    "filename LIKE 'part%' AND a = 4 AND k = 1",
+    "a = 4 AND rand() < 2 AND k = 1",
+]
+
+
+@pytest.fixture(scope="module")
+def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The same rows in directories of three columns, by format."""
+    root = tmp_path_factory.mktemp("directories")
+    for name, written in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", FILE_FORMAT)):
+        rows = spark.sql(PARTS).coalesce(1)
+        rows.write.partitionBy("k", "day", "s").format(written).save(str(root / name))
+    return {name: str(root / name) for name in ("json", "orc", "csv", "avro")}
+
+
+def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Sequence[str]) -> list[str]:
+    """What Spark's own reader gives."""
+    frame = spark.read.format(FILE_FORMAT if name == "avro" else name).schema(DECLARED).load(path)
+    known = frame.selectExpr("*", "_metadata.file_name AS filename")
+    return sorted(str(tuple(row)) for row in known.where(where).select(*columns).collect())
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
+def test_rows_are_those_of_spark(spark: SparkSession, places: dict[str, str], name: str, where: str) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places[name], format=name, schema=DECLARED, reader="pushdown")
+    for columns in (["a", "k", "day", "s"], ["b"], ["s", "a", "filename"]):
+        result = session.scan("t", columns=columns, where=where)
+        found = result.run(lambda frame: sorted(str(tuple(row)) for row in frame.collect()))
+        assert found == own_rows(spark, name, places[name], where, columns)
+
+
+@pytest.mark.parametrize("schema", [None, "a BIGINT, k INT"])
+@pytest.mark.parametrize("name", ["json", "orc"])
+def test_rows_are_kept_by_conditions_on_either_kind_of_column(
+    spark: SparkSession, places: dict[str, str], name: str, schema: str | None
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places[name], format=name, schema=schema, reader="pushdown")
+    result = session.scan("t", columns=["a", "k"], where="k = 1 AND a = 13")
+    assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [(13, 1)]
+    assert result.report()["t"].reader == "pushdown"
+
+
+def test_types_are_those_of_spark(spark: SparkSession, places: dict[str, str]) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places["orc"], format="orc", reader="pushdown")
+    assert session.scan("t", where="a = 3").df.schema == spark.read.orc(places["orc"]).schema
+
+
+@pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
+def test_directories_are_left_out_and_told(spark: SparkSession, places: dict[str, str], name: str) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places[name], format=name, schema=DECLARED, reader="pushdown")
+    result = session.scan("t", columns=["a", "k"], where="k = 1 AND a = 13")
+    assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [(13, 1)]
+    report = result.report()["t"]
+    assert (report.reader, report.files_total, report.files_read) == ("pushdown", 4, 4)
+    chosen, searched = report.conjuncts
+    assert (chosen.sql, chosen.exactness, chosen.pushed_as) == ("k = 1", Exactness.EXACT, "partition pruning")
+    assert searched.sql == "a = 13"
+    assert searched.pushed_as
+
+
+def test_declared_types_of_directories(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "typed")
+    kinds = "a BIGINT, i SMALLINT, d DECIMAL(10,2), x DOUBLE, t TIMESTAMP, o BOOLEAN"
+    rows = spark.sql(
+        "SELECT id AS a, CAST(id % 2 AS SMALLINT) AS i, CAST(id % 3 + 0.25 AS DECIMAL(10,2)) AS d, id / 7D AS x, "
+        "timestamp_seconds(id * 1000 + 0.5) AS t, id % 2 = 0 AS o FROM range(6)"
+    )
+    rows.write.partitionBy("i", "d", "x", "t", "o").json(path)
+    session = PushdownSession(spark)
+    session.add_source("t", path=path, format="json", schema=kinds, reader="pushdown")
+    result = session.scan("t", where="a >= 2 AND d > 0.5")
+    found = result.run(lambda frame: sorted(map(tuple, frame.collect())))
+    own = spark.read.schema(kinds).json(path).where("a >= 2 AND d > 0.5")
+    assert found == sorted(map(tuple, own.collect()))
+    assert result.df.schema == own.schema
+    assert result.report()["t"].reader == "pushdown"
+
+
+def test_odd_types_of_directories_are_left_to_spark(spark: SparkSession, places: dict[str, str]) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places["json"], format="json", schema=f"{DECLARED}, k FLOAT", reader="pushdown")
+    result = session.scan("t", where="a = 13")
+    assert result.run(lambda frame: frame.count()) == 1
+    assert result.report()["t"].reason == "partition columns of type float"
+
+
+def test_a_directory_may_have_an_output_name(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "north").mkdir()
+    (tmp_path / "north" / "one.json").write_text('{"a": 1}\n')
+    session = PushdownSession(spark)
+    session.add_source("u", path=str(tmp_path), format="json", options={"recursiveFileLookup": "true"}, schema="a INT")
+    for columns in (["dir0 AS d"], ["DIR0 as d"], ["dir0"]):
+        result = session.scan("u", columns=columns)
+        assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [("north",)]

@@ -1,0 +1,245 @@
+"""Hadoop's keys for S3A become what reaches the same bucket from Python, or the one that cannot is named."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
+from pushdown_spark.relations.s3_settings import HadoopKeys
+from pushdown_spark.relations.storage import LOCAL, Storage, storage_for
+
+S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+PROVIDER = "fs.s3a.aws.credentials.provider"
+KEYS = {"fs.s3a.access.key": "AK", "fs.s3a.secret.key": "hush", "fs.s3a.endpoint.region": "eu-west-3"}
+IN_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "EK", "AWS_SECRET_ACCESS_KEY": "hush-hush", "AWS_SESSION_TOKEN": "ET"}
+
+
+def translated(
+    entries: dict[str, str], scheme: str = "s3a", bucket: str = "b", environment: dict[str, str] | None = None
+) -> S3Settings | str:
+    return HadoopKeys({"fs.s3a.impl": S3A} | KEYS | entries, (environment or {}).get).settings(scheme, bucket)
+
+
+def settings(entries: dict[str, str], **how: str) -> S3Settings:
+    found = translated(entries, **how)  # type: ignore[arg-type]
+    assert isinstance(found, S3Settings), found
+    return found
+
+
+def test_keys_alone_mean_amazon_by_https() -> None:
+    assert settings({}) == S3Settings("eu-west-3", keys=KeyPair("AK", "hush"))
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({"fs.s3a.endpoint": "http://store:9000"}, ("http", "store:9000", True)),
+        ({"fs.s3a.endpoint": "store:9000"}, ("https", "store:9000", True)),
+        ({"fs.s3a.endpoint": "store", "fs.s3a.connection.ssl.enabled": "false"}, ("http", "store", True)),
+        ({"fs.s3a.endpoint": "https://store/", "fs.s3a.connection.ssl.enabled": "false"}, ("https", "store", True)),
+        ({"fs.s3a.endpoint": "store", "fs.s3a.path.style.access": "TRUE"}, ("https", "store", False)),
+        ({"fs.s3a.endpoint": "http://10.0.0.1:9000"}, ("http", "10.0.0.1:9000", False)),
+        ({"fs.s3a.endpoint": "s3.eu-west-3.amazonaws.com"}, ("https", None, True)),
+        ({"fs.s3a.endpoint": "  "}, ("https", None, True)),
+    ],
+)
+def test_endpoints(entries: dict[str, str], expected: tuple[str, str | None, bool]) -> None:
+    found = settings({key: value.strip() for key, value in entries.items()})
+    assert (found.scheme, found.endpoint, found.virtual) == expected
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "region"),
+    [
+        ("https://s3.eu-central-1.amazonaws.com", "eu-central-1"),
+        ("s3-us-west-2.amazonaws.com", "us-west-2"),
+        ("bucket.vpce-1a2b.s3.us-gov-west-1.vpce.amazonaws.com", "us-gov-west-1"),
+        ("s3.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("s3.eu-central-003.backblazeb2.com", "eu-central-003"),
+        ("minio:9000", "us-east-2"),
+    ],
+)
+def test_a_region_that_the_endpoint_names_or_that_hadoop_falls_back_to(endpoint: str, region: str) -> None:
+    assert settings({"fs.s3a.endpoint.region": "", "fs.s3a.endpoint": endpoint}).region == region
+
+
+@pytest.mark.parametrize("endpoint", ["", "s3.amazonaws.com", "https://s3.amazonaws.com"])
+def test_only_hadoop_looks_up_regions(endpoint: str) -> None:
+    found = translated({"fs.s3a.endpoint.region": "", "fs.s3a.endpoint": endpoint})
+    assert isinstance(found, str)
+    assert "fs.s3a.endpoint.region" in found
+
+
+@pytest.mark.parametrize(
+    ("entries", "keys", "ambient"),
+    [
+        ({"fs.s3a.session.token": "T"}, KeyPair("AK", "hush", "T"), False),
+        ({PROVIDER: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"}, KeyPair("AK", "hush"), False),
+        (
+            {PROVIDER: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider", "fs.s3a.session.token": "T"},
+            KeyPair("AK", "hush"),
+            False,
+        ),
+        (
+            {
+                PROVIDER: "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,\n"
+                " org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+            },
+            None,
+            False,
+        ),
+        ({PROVIDER: "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"}, None, False),
+        (
+            {PROVIDER: "com.amazonaws.auth.EnvironmentVariableCredentialsProvider"},
+            KeyPair("EK", "hush-hush", "ET"),
+            False,
+        ),
+        ({"fs.s3a.access.key": ""}, KeyPair("EK", "hush-hush", "ET"), False),
+        ({PROVIDER: "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"}, None, True),
+        ({PROVIDER: "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"}, None, True),
+    ],
+)
+def test_the_first_provider_with_credentials_counts(
+    entries: dict[str, str], keys: KeyPair | None, ambient: bool
+) -> None:
+    found = translated(entries, environment=IN_ENVIRONMENT)
+    assert isinstance(found, S3Settings)
+    assert (found.keys, found.ambient) == (keys, ambient)
+
+
+def test_without_any_credentials_the_machine_is_asked() -> None:
+    found = settings({"fs.s3a.access.key": "", "fs.s3a.secret.key": ""})
+    assert (found.keys, found.ambient) == (None, True)
+
+
+def test_a_bucket_has_keys_of_its_own() -> None:
+    entries = {
+        "fs.s3a.bucket.b.secret.key": "other",
+        "fs.s3a.bucket.b.endpoint": "http://mine:1",
+        "fs.s3a.bucket.c.endpoint": "http://others:2",
+        "fs.s3a.bucket.b.path.style.access": "true",
+        "fs.s3a.bucket.other.delegation.token.binding": "does.not.Matter",
+    }
+    mine, others = settings(entries), settings(entries, bucket="c")
+    assert mine == S3Settings("eu-west-3", "http", "mine:1", virtual=False, keys=KeyPair("AK", "other"))
+    assert (others.endpoint, others.keys) == ("others:2", KeyPair("AK", "hush"))
+
+
+@pytest.mark.parametrize(
+    ("entries", "proxy"),
+    [
+        ({"fs.s3a.proxy.host": "p"}, Proxy("http", "p", 80)),
+        ({"fs.s3a.proxy.host": "p", "fs.s3a.proxy.ssl.enabled": "true"}, Proxy("https", "p", 443)),
+        (
+            {
+                "fs.s3a.proxy.host": "p",
+                "fs.s3a.proxy.port": "81",
+                "fs.s3a.proxy.username": "u",
+                "fs.s3a.proxy.password": "w",
+            },
+            Proxy("http", "p", 81, "u", "w"),
+        ),
+    ],
+)
+def test_proxies(entries: dict[str, str], proxy: Proxy) -> None:
+    assert settings(entries).proxy == proxy
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3n"])
+def test_other_schemes_work_where_they_are_mapped_to_s3a(scheme: str) -> None:
+    assert settings({f"fs.{scheme}.impl": S3A}, scheme=scheme) == settings({})
+    unmapped = translated({}, scheme)
+    assert isinstance(unmapped, str)
+    assert f"fs.{scheme}.impl" in unmapped
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (PROVIDER, "com.example.Vault, org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"),
+        (PROVIDER, "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider"),
+        (PROVIDER, "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"),
+        ("fs.s3a.aws.credentials.provider.mapping", "a.B=c.D"),
+        ("fs.s3a.delegation.token.binding", "a.B"),
+        ("fs.s3a.security.credential.provider.path", "jceks://file/secrets"),
+        ("hadoop.security.credential.provider.path", "jceks://file/secrets"),
+        ("fs.s3a.encryption.algorithm", "SSE-C"),
+        ("fs.s3a.encryption.algorithm", "CSE-KMS"),
+        ("fs.s3a.server-side-encryption-algorithm", "SSE-C"),
+        ("fs.s3a.bucket.b.encryption.algorithm", "CSE-CUSTOM"),
+        ("fs.s3a.requester.pays.enabled", "true"),
+        ("fs.s3a.access.grants.enabled", "true"),
+        ("fs.s3a.accesspoint.arn", "arn:aws:s3:eu-west-3:1:accesspoint/a"),
+        ("fs.s3a.endpoint.fips", "true"),
+        ("fs.s3a.signing-algorithm", "S3SignerType"),
+        ("fs.s3a.custom.signers", "a:b.C"),
+        ("fs.s3a.s3.client.factory.impl", "a.B"),
+        ("fs.s3a.input.stream.type", "custom"),
+        ("fs.s3a.proxy.domain", "corp"),
+        ("fs.s3a.endpoint", "http://user:hush@store"),
+        ("fs.s3a.endpoint", "http://store/below"),
+        ("fs.s3a.impl", "a.B"),
+        ("fs.s3a.something.of.a.later.version", "1"),
+    ],
+)
+def test_what_cannot_be_carried_is_named_without_secrets(key: str, value: str) -> None:
+    found = translated({key: value, "fs.s3a.encryption.key": "hush"})
+    assert isinstance(found, str)
+    assert key.replace("bucket.b.", "") in found
+    assert "hush" not in found
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fs.s3a.encryption.algorithm", "SSE-KMS"),
+        ("fs.s3a.connection.maximum", "7"),
+        ("fs.s3a.committer.name", "magic"),
+        ("fs.s3a.assumed.role.arn", "arn:aws:iam::1:role/r"),
+        ("fs.s3a.experimental.input.fadvise", "random"),
+        ("fs.s3a.requester.pays.enabled", "false"),
+        ("fs.s3a.signing-algorithm", ""),
+    ],
+)
+def test_what_changes_nothing_about_reading_is_no_obstacle(key: str, value: str) -> None:
+    assert settings({key: value}) == settings({})
+
+
+def test_half_a_key_pair_is_no_credential() -> None:
+    simple = {PROVIDER: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider", "fs.s3a.access.key": ""}
+    found = translated(simple)
+    assert isinstance(found, str)
+    assert "fs.s3a.access.key" in found
+
+
+def test_local_files_need_nothing(spark: SparkSession) -> None:
+    assert storage_for(spark, ["file:///a/b", "/c"]) is LOCAL
+
+
+@pytest.mark.parametrize(
+    ("uri", "word"), [("hdfs://name/a", "libhdfs"), ("abfss://c@account/a", "only Hadoop"), ("gs://b/a", "only Hadoop")]
+)
+def test_other_file_systems_are_left_to_hadoop(spark: SparkSession, uri: str, word: str) -> None:
+    found = storage_for(spark, ["file:///a", uri])
+    assert isinstance(found, str)
+    assert word in found
+
+
+def test_the_session_and_the_source_may_override_the_context(spark: SparkSession) -> None:
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3a.bucket.mine.access.key", "AK")
+    hadoop.set("fs.s3a.bucket.mine.secret.key", "hush")
+    hadoop.set("fs.s3a.bucket.mine.endpoint", "http://context")
+    spark.conf.set("fs.s3a.bucket.mine.endpoint", "http://session:1")
+    try:
+        options = {"fs.s3a.bucket.mine.endpoint.region": "eu-south-2", "header": "true"}
+        found = storage_for(spark, ["s3a://mine/x", "file:///y"], options)
+    finally:
+        spark.conf.unset("fs.s3a.bucket.mine.endpoint")
+        for key in ("access.key", "secret.key", "endpoint"):
+            hadoop.unset(f"fs.s3a.bucket.mine.{key}")
+    assert isinstance(found, Storage)
+    settings = found._buckets["mine"]._settings
+    assert settings == S3Settings("eu-south-2", "http", "session:1", keys=KeyPair("AK", "hush"))
+    assert repr(found) == "Storage(mine)"
