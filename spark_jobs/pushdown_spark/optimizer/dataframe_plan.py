@@ -16,8 +16,8 @@ from pushdown_spark.optimizer.logical_plan import (
     Join,
     JoinChain,
     JoinKind,
-    Leaf,
     Plan,
+    RelationLeaf,
     SelectBlock,
 )
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
@@ -58,7 +58,7 @@ class CatalystChain:
                     return None
         names = tuple(_item_name(item, number) for number, item in enumerate(items))
         chain = JoinChain(
-            tuple(ChainItem(Leaf(name), kind) for name, kind in zip(names, kinds, strict=True)),
+            tuple(ChainItem(RelationLeaf(name), kind) for name, kind in zip(names, kinds, strict=True)),
             tuple(_conjunct(expression, number, item_of, names) for number, expression in enumerate(conditions)),
         )
         columns = {

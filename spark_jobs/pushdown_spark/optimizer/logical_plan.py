@@ -72,7 +72,7 @@ class Conjunct:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class RelationLeaf:
     """A table or sub-query. `name` qualifies its columns."""
 
     name: str
@@ -129,7 +129,7 @@ class Join:
         return self.kind.is_inner and not self.hinted
 
 
-Plan = Leaf | Project | Filter | Join
+Plan = RelationLeaf | Project | Filter | Join
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def extract_chain(plan: Plan) -> JoinChain | None:
 def flatten(plan: Plan, kind: JoinKind = JoinKind.INNER) -> JoinChain:
     """Flatten a plan into a chain. A plan that does not start a chain becomes a chain of one item of this kind.
 
-    >>> chain = flatten(Join(Join(Leaf("a"), Leaf("b")), Join(Leaf("c"), Leaf("d"))))
+    >>> chain = flatten(Join(Join(RelationLeaf("a"), RelationLeaf("b")), Join(RelationLeaf("c"), RelationLeaf("d"))))
     >>> [sorted(item.plan.names) for item in chain.items]
     [['a'], ['b'], ['c', 'd']]
     """
@@ -393,8 +393,8 @@ class _BlockReader:
     def _plan(self, node: exp.Expr) -> Plan:
         first = _first_in_parentheses(node)
         if first is None:
-            return Leaf(node.alias_or_name.lower())
-        return self._joined(Leaf(first.alias_or_name.lower()), first.args.get("joins") or [])
+            return RelationLeaf(node.alias_or_name.lower())
+        return self._joined(RelationLeaf(first.alias_or_name.lower()), first.args.get("joins") or [])
 
     def _conjuncts(self, condition: exp.Expr, names: frozenset[str]) -> tuple[Conjunct, ...]:
         # A condition sees neither the columns of later relations nor those of the right side of semi and anti joins:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from pushdown_spark.name_keys import name_key
 from pushdown_spark.optimizer.catalyst import SessionVariables
-from pushdown_spark.optimizer.logical_plan import JoinChain, Leaf, SelectBlock, merges_columns, owner
+from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
 from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember
 from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
@@ -148,7 +148,7 @@ class RequiredOutputColumns:
 
     def __init__(self, block: SelectBlock, chain: JoinChain, classes: Iterable[Sequence[ClassMember]]) -> None:
         """Collect the columns of a block. `classes` are equal columns, any of which may become a join key."""
-        self._names = [item.plan.name if isinstance(item.plan, Leaf) else None for item in chain.items]
+        self._names = [item.plan.name if isinstance(item.plan, RelationLeaf) else None for item in chain.items]
         self._masks = {name: 1 << number for number, name in enumerate(self._names) if name is not None}
         conditions = [conjunct for conjunct in chain.conjuncts if conjunct.is_joinable]
         # Columns are needed above a join while a relation of the condition or class is not part of it.

@@ -16,10 +16,10 @@ from pushdown_spark.optimizer.logical_plan import (
     Filter,
     Join,
     JoinKind,
-    Leaf,
     Plan,
     Project,
     RelationColumns,
+    RelationLeaf,
 )
 from pushdown_spark.optimizer.query_context import QueryContext, remove_qualifier
 from pushdown_spark.optimizer.sql_dialect import to_sql
@@ -72,7 +72,7 @@ def inner_join_conjuncts(plan: Plan, *, include_preserved: bool = False) -> tupl
 
     With `include_preserved`, the left sides of left outer, semi and anti joins count as well.
 
-    >>> inner_join_conjuncts(Leaf("a"))
+    >>> inner_join_conjuncts(RelationLeaf("a"))
     ()
     """
     if isinstance(plan, Filter):
@@ -101,7 +101,7 @@ class _Pushdown:
 
         `is_complete` means that `above` has all inner conjuncts of the plan and what follows from them already.
         """
-        if isinstance(plan, Leaf):
+        if isinstance(plan, RelationLeaf):
             own = (condition.node for condition in above if condition.is_joinable and condition.names == {plan.name})
             self.predicates[plan.name] = tuple(dict.fromkeys(own))
         elif isinstance(plan, Project):

@@ -32,9 +32,9 @@ from pushdown_spark.optimizer.logical_plan import (
     Join,
     JoinChain,
     JoinKind,
-    Leaf,
     OrderedChain,
     Plan,
+    RelationLeaf,
     SelectBlock,
     extract_chain,
     relation_names,
@@ -392,7 +392,7 @@ def estimated_rows(block: SelectBlock, settings: ReorderSettings) -> float | Non
 
 def item_statistics(block: SelectBlock, plan: Plan, statistics_of: StatisticsOf) -> RelationStatistics | None:
     """Return the statistics of an item of a chain. Those of a join are those of the side that it preserves."""
-    if isinstance(plan, Leaf):
+    if isinstance(plan, RelationLeaf):
         return statistics_of(block, plan.name, ())
     if not isinstance(plan, Join):
         return item_statistics(block, plan.child, statistics_of)

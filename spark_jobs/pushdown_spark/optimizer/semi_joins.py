@@ -17,7 +17,16 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.optimizer.infer_predicates import column_equality
-from pushdown_spark.optimizer.logical_plan import Conjunct, Filter, Join, Leaf, Plan, Project, SelectBlock, owner
+from pushdown_spark.optimizer.logical_plan import (
+    Conjunct,
+    Filter,
+    Join,
+    Plan,
+    Project,
+    RelationLeaf,
+    SelectBlock,
+    owner,
+)
 from pushdown_spark.optimizer.push_predicates import Predicates, pushdown_predicates
 from pushdown_spark.optimizer.query_context import (
     QueryContext,
@@ -68,7 +77,7 @@ def reduce_semi_joins(context: QueryContext) -> None:
 
 
 @dataclass(frozen=True)
-class _Side:
+class _JoinSide:
     """A relation of a block and one of its columns."""
 
     name: str
@@ -123,14 +132,14 @@ class _DynamicReduction:
     def _pushed(self, plan: Plan) -> Predicates:
         return pushdown_predicates(plan, self._block.columns, self._is_exact_equality)
 
-    def _pushed_with_keys(self, small: _Side, keys: Sequence[int | str]) -> Predicates:
+    def _pushed_with_keys(self, small: _JoinSide, keys: Sequence[int | str]) -> Predicates:
         """Return the predicates of all relations if the small side had these keys alone."""
         key_list = exp.In(this=small.column.copy(), expressions=[exp.convert(key) for key in keys])
         return self._pushed(_with_condition(self._block.plan, Conjunct(key_list, frozenset({small.name}))))
 
-    def _equated_columns(self) -> Iterator[tuple[_Side, list[_Side]]]:
+    def _equated_columns(self) -> Iterator[tuple[_JoinSide, list[_JoinSide]]]:
         """Yield each column that an inner join equates, with the columns that it is equated with."""
-        equated: dict[tuple[str, str], tuple[_Side, list[_Side]]] = {}
+        equated: dict[tuple[str, str], tuple[_JoinSide, list[_JoinSide]]] = {}
         for condition in _inner_conditions_anywhere(self._block.plan):
             pair = column_equality(condition.node)
             if pair is None or not self._is_exact_equality(*pair):
@@ -139,7 +148,7 @@ class _DynamicReduction:
             if names[0] == names[1] or any(name not in self._references for name in names):
                 continue
             sides = [
-                _Side(name, column, self._references[name])
+                _JoinSide(name, column, self._references[name])
                 for name, column in zip(names, pair, strict=True)
                 if name is not None
             ]
@@ -147,7 +156,7 @@ class _DynamicReduction:
                 equated.setdefault(side.key, (side, []))[1].append(other)
         yield from equated.values()
 
-    def _pays(self, small: _Side, large: _Side, conditions: Sequence[exp.Expr]) -> bool:
+    def _pays(self, small: _JoinSide, large: _JoinSide, conditions: Sequence[exp.Expr]) -> bool:
         """Return whether the small side has few enough keys, and the large side enough rows with other keys."""
         small_bytes = self._statistics.file_bytes(small.reference.declared, small.reference.relation)
         if small_bytes is None or small_bytes > _MAX_SMALL_BYTES or not self._may_pay(large, small_bytes):
@@ -160,7 +169,7 @@ class _DynamicReduction:
         large_keys = self._distinct(large, ())
         return large_keys is not None and large_keys >= _MIN_KEY_RATIO * keys
 
-    def _may_pay(self, large: _Side, small_bytes: int) -> bool:
+    def _may_pay(self, large: _JoinSide, small_bytes: int) -> bool:
         """Return whether the reader of the large side skips rows by keys, and has enough bytes to skip."""
         declared = large.reference.declared
         if isinstance(declared, RemoteSource):
@@ -175,12 +184,12 @@ class _DynamicReduction:
             and large_bytes >= max(_MIN_SIZE_RATIO * small_bytes, self._min_bytes)
         )
 
-    def _distinct(self, side: _Side, conditions: tuple[exp.Expr, ...]) -> float | None:
+    def _distinct(self, side: _JoinSide, conditions: tuple[exp.Expr, ...]) -> float | None:
         request = StatisticsRequest(side.name, conditions, frozenset({side.key[1]}))
         statistics = self._statistics.statistics_of(side.reference.declared, side.reference.relation, request)
         return None if statistics is None else statistics.filtered_distinct(side.key)
 
-    def _read_keys(self, side: _Side) -> list[int | str] | None:
+    def _read_keys(self, side: _JoinSide) -> list[int | str] | None:
         """Read the values of a column that satisfy its predicate. Return None if they cannot be listed."""
         predicate = self._context.predicates.get(side.reference.view)
         if predicate is None:
@@ -212,13 +221,13 @@ def _inner_conditions_anywhere(plan: Plan) -> Iterator[Conjunct]:
     if isinstance(plan, Join):
         yield from _inner_conditions_anywhere(plan.left)
         yield from _inner_conditions_anywhere(plan.right)
-    elif not isinstance(plan, Leaf):
+    elif not isinstance(plan, RelationLeaf):
         yield from _inner_conditions_anywhere(plan.child)
 
 
 def _with_condition(plan: Plan, condition: Conjunct) -> Plan:
     """Return a plan with a condition directly above the relation that it refers to."""
-    if isinstance(plan, Leaf):
+    if isinstance(plan, RelationLeaf):
         return Filter((condition,), plan) if plan.names == condition.names else plan
     if isinstance(plan, Join):
         left, right = _with_condition(plan.left, condition), _with_condition(plan.right, condition)

@@ -6,7 +6,16 @@ from collections.abc import Collection, Sequence
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.logical_plan import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project, SelectBlock
+from pushdown_spark.optimizer.logical_plan import (
+    Conjunct,
+    Filter,
+    Join,
+    JoinKind,
+    Plan,
+    Project,
+    RelationLeaf,
+    SelectBlock,
+)
 from pushdown_spark.optimizer.sql_dialect import parse_sql
 from pushdown_spark.projection.paths import quote_name
 
@@ -21,7 +30,7 @@ def write_plan(block: SelectBlock, broadcast: Collection[str]) -> None:
     >>> from pushdown_spark.optimizer.logical_plan import select_blocks
     >>> from pushdown_spark.optimizer.sql_reader import parse_query
     >>> block = next(select_blocks(parse_query("SELECT * FROM a, b WHERE a.k = b.k"), lambda table: frozenset("k")))
-    >>> joins = Join(Leaf("b"), Leaf("a"), conjuncts=block.plan.conjuncts)
+    >>> joins = Join(RelationLeaf("b"), RelationLeaf("a"), conjuncts=block.plan.conjuncts)
     >>> write_plan(replace(block, plan=joins, joins={id(joins): join_on(joins.conjuncts)}), {"a"})
     >>> block.select.sql("spark")
     'SELECT /*+ BROADCAST(`a`) */ `a`.*, `b`.* FROM b JOIN a ON a.k = b.k'
@@ -55,7 +64,7 @@ def _conjunction(conditions: Sequence[Conjunct]) -> exp.Expr:
 
 def _from_clause(plan: Plan, block: SelectBlock) -> tuple[exp.Expr, list[exp.Join]]:
     """Return a plan as the first relation of a FROM clause and the joins after it."""
-    if isinstance(plan, Leaf):
+    if isinstance(plan, RelationLeaf):
         node = block.relations[plan.name].copy()
         node.set("joins", None)
         return node, []

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 @pytest.fixture
 def no_broadcasts(spark: SparkSession) -> Iterator[None]:
-    """As with large tables: every join shuffles both of its sides."""
+    """Disable broadcasts, as if all tables were large."""
     key = "spark.sql.autoBroadcastJoinThreshold"
     spark.conf.set(key, "-1")
     yield

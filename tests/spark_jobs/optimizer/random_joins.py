@@ -1,4 +1,4 @@
-"""Random tables with nulls and duplicates, and random queries that join them in every way that Spark SQL has."""
+"""Random tables with nulls and duplicates, and random queries with all kinds of joins in Spark SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLES = {
     "tf": "k int, g int, s string, f int",
 }
 _UNIQUE = {"tf"}
-"""Tables without two rows of one first value, but for nulls."""
+"""Tables whose first column is unique, apart from nulls."""
 _KEYS = ("k", "g", "s")
 _TEXTS = ("u", "v", "w", "x", "y", "z")
 _INNER = ("comma", "comma", "comma", "JOIN", "JOIN", "JOIN", "CROSS JOIN")
@@ -23,7 +23,7 @@ _OTHER = ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI J
 
 
 def rows_of(table: str, seed: int) -> list[tuple[int | str | None, ...]]:
-    """Rows of a table: few values, some of them null, some rows twice."""
+    """Return the rows of a table: few distinct values, nulls, and duplicate rows."""
     random = Random(f"{table} {seed}")
     kinds = [column.split()[1] for column in TABLES[table].split(", ")]
     rows = [tuple(_value(kind, random) for kind in kinds) for _ in range(random.randint(5, 9))]
@@ -41,7 +41,7 @@ def _value(kind: str, random: Random) -> int | str | None:
 
 @dataclass
 class Relation:
-    """A relation in a FROM clause: its name there, its text, and its columns."""
+    """A relation in a FROM clause: its alias, its text, and its columns."""
 
     name: str
     text: str
@@ -50,7 +50,7 @@ class Relation:
 
 @dataclass
 class _Built:
-    """A FROM clause as it grows: `visible` may be named behind it, `waiting` must go into WHERE."""
+    """An incomplete FROM clause. `visible` relations may be referenced, `waiting` conditions belong into WHERE."""
 
     text: str
     visible: list[Relation]
@@ -59,10 +59,10 @@ class _Built:
 
 
 class RandomQueries:
-    """Queries of 2 to 7 relations; most are valid, Spark says which are not."""
+    """Queries over 2 to 7 relations. Most of them are valid."""
 
     def __init__(self, seed: int, *, only_inner: bool = False, favoured: Sequence[str] = ()) -> None:
-        """`favoured` tables are named more often than others."""
+        """Set the seed. `favoured` tables occur more often than others."""
         self._random = Random(seed)
         self._tables = [*TABLES, *favoured]
         self._only_inner = only_inner
@@ -70,7 +70,7 @@ class RandomQueries:
         self._number = 0
 
     def query(self) -> str:
-        """One query."""
+        """Return the next query."""
         self._expressions, self._number = [], 0
         text = self._select(self._random.randint(2, 7), depth=0)
         if self._random.random() < 0.1:
@@ -90,7 +90,7 @@ class RandomQueries:
         return f"SELECT {outputs} FROM {built.text}{self._where(built)}{tail}"
 
     def _outputs(self, built: _Built) -> tuple[str, str]:
-        """The SELECT list, and what follows the WHERE."""
+        """Return the SELECT list, and the clauses after WHERE."""
         one, two, three = (self._column(built.visible) for _ in range(3))
         numbered = f"{one} AS one, count(*) AS n, max({two}) AS most, count(DISTINCT {three}) AS differ"
         choices = [
@@ -144,7 +144,7 @@ class RandomQueries:
             built.visible.append(new)
 
     def _join_group(self, built: _Built, depth: int) -> None:
-        """Joins in parentheses on the right side."""
+        """Add joins in parentheses on the right side."""
         one, two = self._relation(depth), self._relation(depth)
         kind = self._random.choice(("JOIN",) if self._only_inner else ("JOIN", "JOIN", "LEFT JOIN"))
         inner = f"{one.text} JOIN {two.text} ON {self._condition([one], [two])}"
@@ -171,7 +171,7 @@ class RandomQueries:
         return Relation(name, f"{expression} AS {name}", columns)
 
     def _condition(self, left: Sequence[Relation], right: Sequence[Relation]) -> str:
-        """A condition that connects both sides, mostly an equality of columns of one name."""
+        """Return a condition that connects both sides, usually an equality of columns of the same name."""
         one, two = self._random.choice(left), self._random.choice(right)
         common = [key for key in _KEYS if key in one.columns and key in two.columns]
         parts = []
@@ -190,7 +190,7 @@ class RandomQueries:
         return " AND ".join(parts)
 
     def _plain(self, relation: Relation) -> str:
-        """A condition on one relation."""
+        """Return a condition on one relation."""
         column = f"{relation.name}.{self._random.choice(relation.columns)}"
         number = self._number_column(relation)
         choices = [

@@ -36,7 +36,7 @@ QUERY = """
 def relation(
     name: str, rows: float, *keys: str, columns: tuple[str, ...] = (), counted: bool = True
 ) -> RelationStatistics:
-    """Ten bytes a row; `keys` are unique, `columns` are not."""
+    """Return statistics with ten bytes per row. `keys` are unique, `columns` are not."""
     known = {(name, key): JoinColumnStatistics(rows, is_unique=True) for key in keys}
     known |= {(name, column): JoinColumnStatistics(rows / 10) for column in columns}
     return RelationStatistics(rows, rows, known, max_bytes=rows * 10, row_bytes=10 if counted else None)
@@ -50,7 +50,7 @@ def equal(left: int, left_key: str, right: int, right_key: str) -> Equality:
 def test_unique_keys_bound_the_size_of_joins() -> None:
     relations = [relation("a", 1000, columns=("b",)), relation("b", 50, "id", columns=("c",)), relation("c", 5, "id")]
     estimate = CardinalityEstimator(relations, [equal(0, "b", 1, "id"), equal(1, "c", 2, "id")])
-    assert estimate.max_bytes(0b001) == 16_000, "no row has less"
+    assert estimate.max_bytes(0b001) == 16_000, "a row has at least 16 bytes"
     assert estimate.max_bytes(0b011) == 1000 * 20
     assert estimate.max_bytes(0b110) == 50 * 20
     assert estimate.max_bytes(0b111) == 1000 * 30
@@ -128,7 +128,7 @@ def test_equal_columns_are_required_until_their_class_is_joined() -> None:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sales of shops in cities in countries, each a Parquet file; `twin` is like `shop`, but no key is one."""
+    """Write sales of shops in cities in countries as Parquet files. `twin` is like `shop` without a unique key."""
     home = tmp_path_factory.mktemp("tables")
     shops = {"id": list(range(200)), "city": [n % 20 for n in range(200)], "name": [f"shop {n}" for n in range(200)]}
     made = {
@@ -149,7 +149,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def session(spark: SparkSession, tables: Path) -> Iterator[PushdownSession]:
-    """A session over the tables in which Spark broadcasts nothing by itself."""
+    """Open a session over the tables in which Spark broadcasts nothing without a hint."""
     made = PushdownSession(spark)
     for file in tables.glob("*.parquet"):
         made.add_source(file.stem, path=str(file), format="parquet", reader="spark")
@@ -164,7 +164,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 def hinted_joins(tree: JoinTree) -> list[set[str]]:
-    """The relations of each join that is hinted."""
+    """Return the relations of each hinted join."""
     return [
         {leaf.relation for leaf in node.nodes() if leaf.relation is not None}
         for node in tree.nodes()

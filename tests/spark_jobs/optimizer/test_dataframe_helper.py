@@ -21,7 +21,7 @@ QUERY = """SELECT * FROM orders o, customers c, nations n, regions r
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Four Parquet tables in a chain, their keys here and there null."""
+    """Write four Parquet tables that form a chain, with some null keys."""
     root = tmp_path_factory.mktemp("helper")
     items = {
         "orders": ("id", "if(id % 9 = 0, NULL, id % 230) AS customer", "id % 5 AS kind"),
@@ -42,7 +42,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 def joined_files(frame: DataFrame, of: str) -> list[str]:
-    """The tables of a plan of Spark's from left to right, told by the columns that only they have."""
+    """Return the tables of a Spark plan from left to right, identified by their unique columns."""
     plan = frame._jdf.queryExecution()
     text = str(getattr(plan, of)().toString())
     marks = {"customer#": "orders", "nation#": "customers", "region#": "nations"}
@@ -103,7 +103,7 @@ def test_a_dataframe_is_reordered_and_its_columns_keep_their_meaning(spark: Spar
 
 
 def strategies(frame: DataFrame) -> int:
-    """How many joins of the optimized plan have a hint of the query's own: to merge."""
+    """Return how many joins of the optimized plan have the query's own merge hint."""
     return str(frame._jdf.queryExecution().optimizedPlan().toString()).count("strategy=merge")
 
 

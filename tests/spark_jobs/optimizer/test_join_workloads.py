@@ -28,13 +28,13 @@ SMALL_MOVIES: Made = partial(movies, 0.01)
 
 
 def small_ssb(kept: Path) -> Workload:
-    """The Star Schema Benchmark's tables at a hundredth of scale 1."""
+    """Return the Star Schema Benchmark's tables at scale 0.01."""
     return ssb(SMALL_TPCH(kept).data, 0.01, kept)
 
 
 @pytest.fixture(scope="module")
 def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """A workload's tables as sources, and as views of the session."""
+    """Load a workload's tables as sources and as views of the session."""
     root = tmp_path_factory.mktemp("workloads")
     prepared: dict[Made, tuple[PushdownSession, Workload]] = {}
 
@@ -47,7 +47,7 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loa
                 session.add_source(table, path=path, format="parquet", reader="spark")
             prepared[made] = session, workload
         session, workload = prepared[made]
-        # Workloads share names of tables.
+        # Different workloads have tables of the same name.
         for table in workload.tables:
             spark.read.parquet(str(workload.data / f"{table}.parquet")).createOrReplaceTempView(table)
         return session, workload
@@ -56,7 +56,7 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loa
 
 
 def rows(frame: DataFrame) -> list[tuple[object, ...]]:
-    """The rows in an order of their own; of floating point numbers nine digits, the others depend on the order."""
+    """Return sorted rows. Floats keep nine digits, because the others depend on the join order."""
     return sorted((tuple(map(_told, row)) for row in frame.collect()), key=str)
 
 
@@ -67,7 +67,7 @@ def _told(value: object) -> object:
 
 
 def check(spark: SparkSession, session: PushdownSession, text: str) -> bool:
-    """Whether a join was reordered; skips what Spark itself refuses."""
+    """Compare the rows and return whether a join was reordered. Skip queries that Spark rejects."""
     try:
         frame = spark.sql(text)
         expected = rows(frame)
@@ -85,7 +85,7 @@ def test_tpch(number: int, spark: SparkSession, loaded: Loaded) -> None:
     text = without_limit(workload.queries[str(number)])
     check(spark, session, text)
     if number in (7, 8, 9):
-        # Spark's own order moves three times the rows that another does, and more, in tables as small as these.
+        # Even with these small tables, Spark's own order moves at least three times the rows.
         assert check(spark, session, permuted(text, number))
     elif most_relations(text) > 2:
         check(spark, session, permuted(text, number))

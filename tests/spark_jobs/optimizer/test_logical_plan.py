@@ -14,16 +14,16 @@ from pushdown_spark.optimizer.logical_plan import (
     JoinChain,
     JoinKind,
     JoinNode,
-    Leaf,
     Plan,
     Project,
+    RelationLeaf,
     attach_conjuncts,
     extract_chain,
     flatten,
     item_numbers,
 )
 
-T1, T2, T3 = Leaf("t1"), Leaf("t2"), Leaf("t3")
+T1, T2, T3 = RelationLeaf("t1"), RelationLeaf("t2"), RelationLeaf("t3")
 INNER, CROSS = JoinKind.INNER, JoinKind.CROSS
 
 
@@ -72,7 +72,7 @@ def test_example_6_join_on_right_hand_side_is_not_considered() -> None:
     assert flatten(plan).items[1] == ChainItem(right, CROSS)
 
 
-X, Y, Z = Leaf("x"), Leaf("y"), Leaf("z")
+X, Y, Z = RelationLeaf("x"), RelationLeaf("y"), RelationLeaf("z")
 X_Y, X_Z, Y_Z = (
     condition("x.b = y.d", "x", "y"),
     condition("x.b = z.b", "x", "z"),
@@ -100,7 +100,7 @@ def test_a_chain_has_the_conditions_of_joins_and_filters(
 ) -> None:
     chain = extract_chain(plan)
     assert chain is not None
-    assert [item.plan for item in chain.items] == [Leaf(name) for name in items]
+    assert [item.plan for item in chain.items] == [RelationLeaf(name) for name in items]
     assert chain.conjuncts == conditions
 
 
@@ -128,7 +128,9 @@ def test_a_hinted_join_ends_the_chain() -> None:
 
 
 def ordered(*conditions: Conjunct, items: str = "xyz", kinds: tuple[JoinKind, ...] = (INNER,) * 3) -> JoinChain:
-    return JoinChain(tuple(ChainItem(Leaf(name), kind) for name, kind in zip(items, kinds, strict=False)), conditions)
+    return JoinChain(
+        tuple(ChainItem(RelationLeaf(name), kind) for name, kind in zip(items, kinds, strict=False)), conditions
+    )
 
 
 def test_two_relations_keep_their_order_and_are_inner_only_if_both_are() -> None:

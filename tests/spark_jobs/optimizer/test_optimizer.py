@@ -31,7 +31,7 @@ NEVER = JoinOptions(reorder=False)
 
 
 def records(name: str) -> list[dict[str, object]]:
-    """Rows with duplicates, nulls, and keys that meet nothing."""
+    """Return rows with duplicates, nulls, and keys without a match."""
     if name == "orders":
         return [
             {
@@ -52,7 +52,7 @@ def records(name: str) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Four tables in four formats."""
+    """Write four tables in four formats."""
     root = tmp_path_factory.mktemp("tables")
     for name, schema in SCHEMAS.items():
         lines = spark.sparkContext.parallelize([json.dumps(row) for row in records(name)], 2)
@@ -67,7 +67,7 @@ Answer = Callable[..., PushdownResult]
 
 @pytest.fixture
 def answer(spark: SparkSession, tables: dict[str, str]) -> Answer:
-    """Plans a query over the tables, by default with our readers wherever they can."""
+    """Return a function that plans a query over the tables, by default with the pushdown readers."""
     sessions: dict[str, PushdownSession] = {}
 
     def plan(query: str, joins: JoinOptions = ALWAYS, reader: str = "pushdown") -> PushdownResult:
@@ -88,7 +88,7 @@ Oracle = Callable[[str], tuple[list[str], list[tuple[str, str]]]]
 
 @pytest.fixture
 def oracle(spark: SparkSession, tables: dict[str, str]) -> Oracle:
-    """What Spark answers with its filter pushdown off: rows in order of their text, column names and types."""
+    """Return a function that runs a query with plain Spark and returns sorted rows, column names and types."""
     for name, path in tables.items():
         reader = spark.read.schema(SCHEMAS[name]).format(FORMATS[name]).option("header", FORMATS[name] == "csv")
         reader.load(path).createOrReplaceTempView(name)
@@ -177,7 +177,7 @@ SPARK_S = [
     pytest.param(name, ALWAYS, "spark", marks=[pytest.mark.nightly] if number % 3 else [])
     for number, name in enumerate(QUERIES)
 ]
-"""Most of them take too long for every day."""
+"""Most of these queries run nightly, because they take long."""
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_conditions_reach_the_readers_of_their_sources(answer: Answer) -> None:
     said = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
     assert said["orders"] == ["total > 3", "note = 'note 1'"]
     assert said["nations"] == ["id IN (1, 4, 5)"]
-    assert said["customers"] == ["nation IN (1, 4, 5)"], "an equality carries the condition over"
+    assert said["customers"] == ["nation IN (1, 4, 5)"], "an equality transfers the predicate"
     assert said["regions"] == ["name = 'region 1'"]
     assert reports["orders"].columns == ("customer", "total", "note")
     assert reports["orders"].reader == "pushdown"
@@ -272,7 +272,7 @@ def test_no_statistics_are_collected_for_small_sources(
     joins: JoinOptions, reason: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reorder_policy, "_RELATION_SECONDS", 0.0)
-    # Six seconds, in which a session begins, would be enough for a look at a few small files.
+    # The time of the first query of a session would be enough to sample a few small files.
     monkeypatch.setattr(reorder_policy, "MAX_ANALYSIS_SHARE", 0.01)
     (report,) = answer(CHAIN, joins).joins()
     assert reason in report.reason
@@ -291,7 +291,7 @@ def test_a_source_with_several_references_counts_once_as_new(spark: SparkSession
 
 LOOP = """SELECT o.id, n.id FROM orders o, nations n, customers c
     WHERE o.customer = c.id AND c.nation = n.id AND (n.name = 'nation 3' OR o.total > 45)"""
-"""As written, Spark compares all orders with all nations."""
+"""In the written order, Spark compares all orders with all nations."""
 
 
 def test_a_nested_loop_is_reordered_even_with_small_sources(answer: Answer, oracle: Oracle) -> None:
@@ -310,7 +310,7 @@ def test_min_bytes_also_applies_to_nested_loops(answer: Answer) -> None:
 
 THRICE = """SELECT a.id, b.id, c.id FROM customers a, orders b, customers c
     WHERE a.{0} = b.{1} AND b.{1} = c.{0} AND c.{0} = a.{0} AND c.{2} = a.{2}"""
-"""The third equality says what the first two do."""
+"""The third equality follows from the first two."""
 
 
 @pytest.mark.parametrize("joins", [JoinOptions(min_bytes=1 << 40), ALWAYS], ids=["not analysed", "analysed"])
@@ -334,7 +334,7 @@ def test_two_columns_equal_to_one_are_compared_with_each_other(
     assert result.run(rows) == oracle(query)[0]
     (report,) = result.joins()
     conditions = (report.after.condition or "").replace("`", "").split(" AND ")
-    assert conditions == ["o.customer = c.id", "o.customer = o.id"], "else a key of two equal parts"
+    assert conditions == ["o.customer = c.id", "o.customer = o.id"], "otherwise the key would have two equal parts"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Sets something until the test is over."""
+    """Return a function that changes a setting for the duration of the test."""
     changed = []
 
     def change(key: str, value: str) -> None:
@@ -57,7 +57,7 @@ def counted(frame: DataFrame) -> Rows:
 
 
 def by_spark(spark: SparkSession, root: Path, query: str, **names: str) -> Rows:
-    """Rows of Spark's over views; `names` are those of tables that go by another one."""
+    """Return the rows of plain Spark over views. `names` are alternative names of tables."""
     views = {names.get(name, name): name for name in TABLES}
     for view, name in views.items():
         spark.read.schema(schema_of(spark, name)).json(str(root / name)).createOrReplaceTempView(f"`{view}`")

@@ -93,7 +93,7 @@ def test_results_equal_those_of_spark(spark: SparkSession, files: Path, query: s
 
 
 def test_text_with_substitution_variables_yields_no_key_predicates(spark: SparkSession, tmp_path: Path) -> None:
-    """What stands in the text is not what Spark compares with."""
+    """Spark compares with the value of the variable and not with the text."""
     spark.range(60_000).selectExpr("id", "id % 100 AS k").write.parquet(str(tmp_path / "facts"))
     spark.sql("SELECT id, if(id = 5, 'red', '${shade}') AS colour FROM range(100)").write.parquet(
         str(tmp_path / "things")
@@ -124,7 +124,7 @@ def test_keys_of_files_with_other_spellings_are_not_certain(spark: SparkSession,
 def test_partition_columns_are_not_sampled_from_files(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(60_000).selectExpr("id", "id % 100 AS k").write.parquet(str(tmp_path / "facts"))
     for part in (1, 2):
-        # The files have a column of the directory's name, with other values.
+        # The files have a column with the name of the partition column and other values.
         rows = spark.range(50 * (part - 1), 50 * part).selectExpr("id", "9 AS w").coalesce(1)
         rows.write.parquet(str(tmp_path / "things" / f"w={part}"))
     session = PushdownSession(spark)
@@ -145,7 +145,7 @@ def test_conditions_that_differ_by_casts_alone_stay_separate(spark: SparkSession
 
 @pytest.fixture(scope="module")
 def chain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFrame]:
-    """Tables whose joins are worth another order than the one that tests write."""
+    """Tables for which another join order pays."""
     queries = {
         "o": "SELECT id AS oid, if(id % 9 = 0, NULL, id % 230) AS customer, id % 5 AS kind FROM range(4000)",
         "c": "SELECT id AS customer, id % 25 AS nation, concat('customer ', id) AS cname FROM range(200)",

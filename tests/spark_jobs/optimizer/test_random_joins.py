@@ -30,7 +30,7 @@ NOT_ANALYSED = JoinOptions(min_bytes=1 << 40)
 
 @pytest.fixture(scope="module")
 def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The tables as files, and as views of the session with what Spark's own readers find there."""
+    """Write the tables as files, and register views with the rows that Spark's own readers return."""
     root = tmp_path_factory.mktemp("random")
     for name, schema in TABLES.items():
         frame = spark.createDataFrame(rows_of(name, 7), schema).coalesce(1)
@@ -64,7 +64,7 @@ def contents(frame: DataFrame) -> tuple[list[tuple[str, str]], Counter[tuple[obj
 
 
 def valid(spark: SparkSession, queries: RandomQueries) -> tuple[str, DataFrame]:
-    """The next query that Spark takes, and its frame."""
+    """Return the next valid query and its DataFrame."""
     while True:
         query = queries.query()
         try:
@@ -74,7 +74,7 @@ def valid(spark: SparkSession, queries: RandomQueries) -> tuple[str, DataFrame]:
 
 
 def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple[JoinReport, ...]]:
-    """The query in an order that random figures lead to."""
+    """Return the query in an order that follows from random statistics."""
     random = Random(seed)
 
     def statistics(
@@ -85,7 +85,7 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
         return RelationStatistics(rows, rows * random.choice((0.001, 0.5, 1.0)), columns, max_bytes=rows)
 
     class Named(UnknownTypes):
-        """Columns of one name have one type, but for the one that is wider somewhere."""
+        """Columns of the same name have the same type, except for one with two widths."""
 
         def is_exact_equality(self, left: exp.Column, right: exp.Column, /) -> bool:
             return left.name == right.name and left.name != "k"
@@ -98,7 +98,7 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
 
 
 def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool) -> None:
-    """Compare so many queries with themselves in another order, out of at most 30 times as many."""
+    """Compare reordered queries with the written ones until `count` have another order."""
     queries, reordered = RandomQueries(seed, only_inner=only_inner), 0
     for number in range(30 * count):
         if reordered == count:
@@ -107,7 +107,7 @@ def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool
         text, joins = random_order(spark, query, number)
         reordered += any(join.reordered for join in joins)
         if text != query:
-            # In another order, with hints, or without what its equalities say twice.
+            # Another order, hints, or fewer redundant equalities.
             assert "BROADCAST" in text or any(join.after != join.before for join in joins), f"{query}\n{text}"
             assert contents(spark.sql(text)) == contents(plain), f"{query}\n{text}"
     raise AssertionError(f"only {reordered} of {30 * count} queries had another order")
@@ -127,7 +127,7 @@ def test_any_join_order_returns_the_same_rows_for_many_queries(spark: SparkSessi
 
 
 def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count: int) -> None:
-    """Compare so many queries over files, pushed and ordered, with plain Spark over the same rows."""
+    """Compare queries over files, with pushdown and reordering, with plain Spark over the same rows."""
     queries, random = RandomQueries(seed, favoured=["tf"] * 4), Random(seed)
     for _ in range(count):
         query, plain = valid(spark, queries)

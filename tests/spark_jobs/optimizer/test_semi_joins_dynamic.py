@@ -22,7 +22,7 @@ Plan = Callable[..., PushdownResult]
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """6,000 events of 300 devices and of none; the devices, of which three have one owner."""
+    """Write 6,000 events of 300 devices, some without a device, and the devices, three of which have the owner `me`."""
     root = tmp_path_factory.mktemp("reduction")
     for name in ("events", "devices"):
         (root / name).mkdir()

@@ -35,7 +35,7 @@ Plan = Callable[..., PushdownResult]
 
 
 def dimension(count: int = IDS) -> pa.Table:
-    """Things with ids; every tenth is red, a hundred lie together, half have a day of this century."""
+    """Return things with ids: every tenth is red, and a hundred share a shelf."""
     ids = np.arange(count, dtype=np.int32)
     days = [date(2000, 1, 1) + timedelta(days=int(number)) for number in ids]
     return pa.table(
@@ -176,7 +176,7 @@ KINDS = ("JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT S
 
 
 def random_query(random: Random) -> str:
-    """Facts, things and other things, joined in some ways, with conditions in ON and WHERE."""
+    """Return a random query over facts and two references to things, with conditions in ON and WHERE."""
 
     def on(left: str, name: str) -> str:
         own = [f"{left} = {name}.id", *(random.choice(CONDITIONS).format(name) for _ in range(random.randint(0, 1)))]
@@ -198,7 +198,7 @@ def random_query(random: Random) -> str:
 
 
 def check_random(plan: Plan, seed: int, count: int) -> None:
-    """Compare so many random queries with themselves; in a tenth of them at least keys become conditions."""
+    """Compare random queries with the unoptimized ones. At least a tenth of them must have key predicates."""
     random, listed = Random(seed), 0
     for _ in range(count):
         query = random_query(random)
@@ -259,7 +259,7 @@ def test_many_keys_become_the_range_that_they_span() -> None:
     many = [number for number in range(100, 600) if number % 50]
     _, (span,) = reduced(figures(many, range(5_000)))
     assert (span.listed, span.low, span.high) == (None, 101, 599)
-    assert span.selectivity == 499 / IDS, "of those that the facts have"
+    assert span.selectivity == 499 / IDS, "relative to the keys that the facts have"
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_a_large_source_with_many_references_gets_no_key_predicates(
 ) -> None:
     one = JOIN.format("d.shelf = {}")
     four, five = (" UNION ALL ".join(one.format(shelf) for shelf in range(count)) for count in (4, 5))
-    assert told(plan(five)).count("became a condition") == 5, "it is not large"
+    assert told(plan(five)).count("became a condition") == 5, "the source is not large"
     monkeypatch.setattr(reorder_joins, "_LARGE_SOURCE_BYTES", 1 << 10)
     assert told(plan(four)).count("became a condition") == 4
     assert "became a condition" not in told(plan(five))

@@ -13,14 +13,14 @@ from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.optimizer.broadcast_hints import fits_broadcast, supports_join_hints
 from pushdown_spark.optimizer.infer_predicates import implied_predicates
 from pushdown_spark.optimizer.join_order.cost_model import Branch, ClusterCostModel, Shape, bits, relation_mask
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.join_order.heuristics import detect_star, star_first
-from pushdown_spark.optimizer.join_order.search import (
+from pushdown_spark.optimizer.join_order.enumeration import (
     SearchResult,
     are_adjacent,
     connected_components,
     find_cheapest_tree,
 )
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
+from pushdown_spark.optimizer.join_order.heuristics import detect_star, star_first
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
@@ -29,9 +29,9 @@ from pushdown_spark.optimizer.logical_plan import (
     JoinChain,
     JoinKind,
     JoinNode,
-    Leaf,
     OrderedChain,
     Plan,
+    RelationLeaf,
     SelectBlock,
     attach_conjuncts,
     item_numbers,
@@ -300,12 +300,12 @@ class JoinOrderOptimizer:
 
     def _is_relation(self, mask: int) -> bool:
         """Return whether a set is a single relation, as opposed to an item that consists of joins."""
-        return mask.bit_count() == 1 and isinstance(self._chain.items[mask.bit_length() - 1].plan, Leaf)
+        return mask.bit_count() == 1 and isinstance(self._chain.items[mask.bit_length() - 1].plan, RelationLeaf)
 
     def _is_table(self, number: int) -> bool:
         """Return whether an item is a table, whose name occurs in Spark's plan of the query."""
         plan = self._chain.items[number].plan
-        return isinstance(plan, Leaf) and self._block.is_table(plan.name)
+        return isinstance(plan, RelationLeaf) and self._block.is_table(plan.name)
 
     def _is_below_threshold(self, mask: int) -> bool:
         """Return whether a set is a single relation that Spark broadcasts without a hint because of its file size."""
@@ -338,7 +338,7 @@ def _shape(tree: ChainTree) -> Shape:
 
 def relation_label(plan: Plan) -> str:
     """Return the name of a relation, or a short description of the joins that an item consists of."""
-    if isinstance(plan, Leaf):
+    if isinstance(plan, RelationLeaf):
         return plan.name
     if isinstance(plan, Join):
         return f"({relation_label(plan.left)} {plan.kind.value} JOIN {relation_label(plan.right)})"

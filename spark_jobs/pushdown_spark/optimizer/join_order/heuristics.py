@@ -36,9 +36,9 @@ def heuristic_order(chain: JoinChain) -> OrderedChain:
     Raises ValueError for fewer than two relations.
 
     >>> import sqlglot
-    >>> from pushdown_spark.optimizer.logical_plan import Leaf, item_numbers
+    >>> from pushdown_spark.optimizer.logical_plan import RelationLeaf, item_numbers
     >>> condition = Conjunct(sqlglot.condition("a.k = c.k"), frozenset({"a", "c"}))
-    >>> items = tuple(ChainItem(Leaf(name), JoinKind.INNER) for name in "abc")
+    >>> items = tuple(ChainItem(RelationLeaf(name), JoinKind.INNER) for name in "abc")
     >>> item_numbers(heuristic_order(JoinChain(items, (condition,))).tree)
     (0, 2, 1)
     """

@@ -23,7 +23,7 @@ from pushdown_spark.optimizer.statistics.relation_statistics import (
 from pushdown_spark.session import PushdownSession
 
 DAYS, FIRST, LAST = 20_000, 8_000, 9_827
-"""A table of days of 55 years; sales have five of them, and of these one day a week."""
+"""A calendar table covers 55 years. The sales cover five of them, with one day a week."""
 SALES = 60_000
 
 
@@ -40,10 +40,10 @@ ON_DAY = Equality(0, ("s", "day"), 1, ("d", "day"))
 def test_selectivity_applies_to_keys_within_the_joined_bounds() -> None:
     year = days(range(FIRST + 100, FIRST + 465))
     estimate = CardinalityEstimator([SOLD, year], [ON_DAY])
-    assert estimate.rows(0b10) == 365, "the table by itself has all its rows"
+    assert estimate.rows(0b10) == 365, "the bounds apply only to joins"
     assert estimate.rows(0b11) == pytest.approx(SALES * 365 / (LAST - FIRST + 1))
     assert CardinalityEstimator([SOLD, days(range(DAYS))], [ON_DAY]).rows(0b11) == pytest.approx(SALES)
-    assert CardinalityEstimator([SOLD, days(range(100))], [ON_DAY]).rows(0b11) == 1, "no sale is as old as that"
+    assert CardinalityEstimator([SOLD, days(range(100))], [ON_DAY]).rows(0b11) == 1, "no sale is that old"
 
 
 def test_bounds_restrict_only_known_keys() -> None:

@@ -16,7 +16,7 @@ Values = Callable[[np.random.Generator, int], np.ndarray]
 
 
 def in_orders(values: Values) -> Values:
-    """Each value for a run of one to seven rows, as the lines of an order share its date and its customer."""
+    """Repeat each value for one to seven rows, as the lines of an order share its date and its customer."""
 
     def drawn(random: np.random.Generator, rows: int) -> np.ndarray:
         lengths = random.integers(1, 8, rows)
@@ -26,12 +26,12 @@ def in_orders(values: Values) -> Values:
 
 
 def even(count: int) -> Values:
-    """So many values, each as often as any other, in no order."""
+    """Return uniformly distributed values in random order."""
     return lambda random, rows: random.integers(0, count, rows)
 
 
 def sorted_by(rows_of_a_value: int) -> Values:
-    """Values in their order."""
+    """Return sorted values."""
     return lambda _, rows: np.arange(rows) // rows_of_a_value
 
 

@@ -32,7 +32,7 @@ def test_a_query_is_estimated_by_bytes_formats_and_processors() -> None:
     parquet = estimated_query_seconds([(SourceFormat.PARQUET, 64 << 20), (SourceFormat.ORC, 64 << 20)], 2)
     assert parquet == pytest.approx(2.2)
     assert estimated_query_seconds([(SourceFormat.PARQUET, 128 << 20)], 1) == pytest.approx(4.1)
-    assert estimated_query_seconds([(SourceFormat.JSON, 128 << 20)], 2) < parquet, "a row has more bytes as text"
+    assert estimated_query_seconds([(SourceFormat.JSON, 128 << 20)], 2) < parquet, "a row has more bytes in a text file"
 
 
 def test_sampled_files_are_cheaper_to_analyze_than_new_ones() -> None:
@@ -75,7 +75,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(path: Path, keys: list[int]) -> None:
-    """Plainly, so that files of as many keys have one size."""
+    """Write without encodings, so that files with the same number of keys have the same size."""
     pq.write_table(pa.table({"k": keys, "v": [1] * len(keys)}), path, use_dictionary=False, compression="none")
 
 

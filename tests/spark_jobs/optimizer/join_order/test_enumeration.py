@@ -15,7 +15,7 @@ from pushdown_spark.optimizer.join_order.cost_model import (
     bits,
     relation_mask,
 )
-from pushdown_spark.optimizer.join_order.search import connected_components, connected_pairs, find_cheapest_tree
+from pushdown_spark.optimizer.join_order.enumeration import connected_components, connected_pairs, find_cheapest_tree
 
 Edges = list[int]
 
@@ -67,7 +67,7 @@ def reach(mask: int, edges: Edges) -> int:
 
 
 def every_tree(mask: int, edges: Edges) -> Iterator[Shape]:
-    """All trees without cross products, sides in one order."""
+    """Yield all trees without cross products, without mirrored ones."""
     if mask.bit_count() == 1:
         yield mask.bit_length() - 1
     left = (mask - 1) & mask
@@ -79,7 +79,7 @@ def every_tree(mask: int, edges: Edges) -> Iterator[Shape]:
 
 
 def random_case(seed: int, size: int) -> tuple[Edges, CostModel]:
-    """A connected graph, cyclic more often than not, and sizes that follow no rule at all."""
+    """Return a connected graph, usually cyclic, and a cost model with random sizes."""
     chance = random.Random(seed)
     edges = [(number, chance.randrange(number)) for number in range(1, size)]
     edges += [tuple(chance.sample(range(size), 2)) for _ in range(chance.randrange(size))]  # type: ignore[misc]
@@ -124,7 +124,7 @@ def test_broadcasting_a_join_result_must_pay_for_its_stage(stage_rows: float, jo
     )
     found = find_cheapest_tree(chain(3), model).shape
     assert isinstance(found, Branch)
-    # Sent alone: 10 + 100 and 1 + 50 rows; joined before they are sent: 1 + 5 and 5 + 50, and the wait.
+    # Separate broadcasts cost 10 + 100 and 1 + 50 rows. Joining first costs 1 + 5 and 5 + 50 rows and a stage.
     assert ({relation_mask(found.left), relation_mask(found.right)} == {fact, middle | last}) is joined_first
 
 
