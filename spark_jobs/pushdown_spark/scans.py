@@ -26,8 +26,8 @@ from pushdown_spark.readers.text import TextPlan, TextScan, plan_text
 from pushdown_spark.result import Shape
 
 if TYPE_CHECKING:
-    from pushdown_spark.readers.avro.plan import AvroPlan
-    from pushdown_spark.readers.orc.plan import OrcPlan
+    from pushdown_spark.formats.avro.planner import AvroPlan
+    from pushdown_spark.formats.orc.planner import OrcPlan
 
 P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
@@ -83,16 +83,16 @@ def _ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> 
     scan: Scan
     # Each reader is loaded where its format is scanned alone: together they take a tenth of a second.
     if request.source.format is SourceFormat.ORC:
-        from pushdown_spark.readers.orc.driver import OrcLazyScan
-        from pushdown_spark.readers.orc.plan import plan_orc
+        from pushdown_spark.formats.orc.planner import plan_orc
+        from pushdown_spark.formats.orc.scan import OrcLazyScan
 
         orc = plan_orc(spark, ours, folding(spark))
         if isinstance(orc, Refusal):
             return orc
         scan = OrcLazyScan(spark, ours, _told(orc, ours), notes)
     elif request.source.format is SourceFormat.AVRO:
-        from pushdown_spark.readers.avro.driver import AvroBlockScan
-        from pushdown_spark.readers.avro.plan import plan_avro
+        from pushdown_spark.formats.avro.planner import plan_avro
+        from pushdown_spark.formats.avro.scan import AvroBlockScan
 
         avro = plan_avro(spark, ours, folding(spark))
         if isinstance(avro, Refusal):
@@ -111,7 +111,7 @@ def _native_orc(
     request: ScanRequest, refused: Refusal, notes: tuple[str, ...], load: Load
 ) -> Callable[[str], NativeScan]:
     """Spark's ORC reader with its lazy filter switched as the source or the estimate wants it."""
-    from pushdown_spark.readers.orc.plan import SARG_TO_FILTER, filter_switch
+    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, filter_switch
 
     switch = filter_switch(request.source, refused)
     if switch is not None:

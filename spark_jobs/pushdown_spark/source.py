@@ -19,6 +19,7 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.evolve import Evolution, evolve
 from pushdown_spark.failures import typed
 from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.name_keys import name_key
 from pushdown_spark.predicates.nodes import nodes_of
 from pushdown_spark.predicates.parse import parse_predicate, without_relation
@@ -31,7 +32,6 @@ from pushdown_spark.projection.resolve import ColumnKind, Projection, resolve
 from pushdown_spark.projection.scan_level import COLUMNS
 from pushdown_spark.projection.tree import merge_paths
 from pushdown_spark.readers.apart import ApartScan, PartScan
-from pushdown_spark.readers.avro.provider import format_name
 from pushdown_spark.readers.csv_width import fields_needed
 from pushdown_spark.readers.facts import listed_facts
 from pushdown_spark.readers.files import decoded, file_columns, input_uris, partition_columns

@@ -19,13 +19,11 @@ import pyarrow as pa
 from orc_damage import MEMORY, QUERIES, SECONDS, Outcome, plain, rows_as_text
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.readers.avro.blocks import blocks
-from pushdown_spark.readers.avro.compiled import compiled_copy, compiled_walk
-from pushdown_spark.readers.avro.counts import AvroCount
-from pushdown_spark.readers.avro.decode import AvroQuery
-from pushdown_spark.readers.avro.header import SYNC_SIZE, parse_header
-from pushdown_spark.readers.avro.scan import Decoders, opened
-from pushdown_spark.readers.avro.stream import Stream
+from pushdown_spark.formats.avro.container_file import SYNC_SIZE, Stream, blocks, parse_header
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.executor import compiled_copy, compiled_walk
+from pushdown_spark.formats.avro.file_reader import Decoders, opened
+from pushdown_spark.formats.avro.metrics import AvroCount
 from pushdown_spark.readers.storage import LOCAL
 
 _MAGIC = 4

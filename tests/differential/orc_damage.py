@@ -20,11 +20,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.formats.orc.file_reader import OrcQuery, opened
+from pushdown_spark.formats.orc.file_tail import read_tail
+from pushdown_spark.formats.orc.metrics import OrcCount
+from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.readers.files import LOCAL
-from pushdown_spark.readers.orc.counts import OrcCount
-from pushdown_spark.readers.orc.scan import OrcQuery, opened
-from pushdown_spark.readers.orc.stripe import Stripe
-from pushdown_spark.readers.orc.tail import read_tail
 
 SECONDS = 60
 """A file that takes longer hangs."""

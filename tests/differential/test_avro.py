@@ -25,15 +25,15 @@ from test_orc import Case, Row, answered, counted, judged, predicates_over, show
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.avro.container_file import read_header
+from pushdown_spark.formats.avro.decoder import AvroQuery, refusal
+from pushdown_spark.formats.avro.file_reader import AvroScan
+from pushdown_spark.formats.avro.metrics import AvroCount, Fate, total
+from pushdown_spark.formats.avro.planner import containers, wanted_schema
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.avro.counts import AvroCount, Fate, total
-from pushdown_spark.readers.avro.decode import AvroQuery, refusal
-from pushdown_spark.readers.avro.header import read_header
-from pushdown_spark.readers.avro.plan import containers, wanted_schema
-from pushdown_spark.readers.avro.scan import AvroScan
 from pushdown_spark.readers.files import Packing, local_files, pack
 from pushdown_spark.readers.storage import LOCAL
 from pushdown_spark.session import PushdownSession

@@ -31,11 +31,10 @@ from session_settings import session_settings
 from test_avro import pushdown_off
 from thirds import third
 
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.planner import wanted_schema
+from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
-from pushdown_spark.readers.avro.decode import AvroQuery
-from pushdown_spark.readers.avro.plan import wanted_schema
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.types import spark_schema
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}

@@ -18,10 +18,9 @@ from test_avro import Tally, case_over, check_scans, rows_of
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
-from pushdown_spark.readers.avro.decode import AvroQuery
-from pushdown_spark.readers.avro.plan import wanted_schema
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.types import spark_schema
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.planner import wanted_schema
+from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 
 ROWS = 200
 SCHEMAS = 4

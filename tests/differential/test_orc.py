@@ -30,14 +30,14 @@ from test_vector_filters import BATCHES, SEEDS
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScan
+from pushdown_spark.formats.orc.metrics import Fate, OrcCount, total
+from pushdown_spark.formats.orc.planner import wanted_schema
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.files import Packing, local_files, pack
-from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
-from pushdown_spark.readers.orc.plan import wanted_schema
-from pushdown_spark.readers.orc.scan import OrcQuery, OrcScan
 from pushdown_spark.session import PushdownSession
 
 PREDICATES = 60

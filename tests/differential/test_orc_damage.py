@@ -27,9 +27,9 @@ from pyspark.sql import types as t
 from session_settings import session_settings
 from thirds import third
 
+from pushdown_spark.formats.orc.file_reader import OrcQuery
+from pushdown_spark.formats.orc.planner import wanted_schema
 from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
-from pushdown_spark.readers.orc.plan import wanted_schema
-from pushdown_spark.readers.orc.scan import OrcQuery
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400

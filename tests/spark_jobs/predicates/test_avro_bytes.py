@@ -14,6 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pushdown_spark.formats.avro.block_search import BlockSearch, locate
+from pushdown_spark.formats.avro.resolution import Names
+from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.predicates.avro_bytes import block_patterns
 from pushdown_spark.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.predicates.varint import interval, zigzag
@@ -33,10 +36,6 @@ from pushdown_spark.predicates.vector import (
     TextTest,
     VectorFilter,
 )
-from pushdown_spark.readers.avro.places import locate
-from pushdown_spark.readers.avro.resolve import Names
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.search import BlockSearch
 
 LONGS = st.one_of(st.integers(-200, 200), st.integers(-(2**63), 2**63 - 1))
 WORDS = st.sampled_from(["", "a", "ab", "abc", "needle in a haystack", "x" * 70, "é", "\n"])

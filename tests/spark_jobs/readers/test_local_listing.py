@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.formats.orc.data_source import FORMAT, register
 from pushdown_spark.readers.data_source import known_options, local_listing
-from pushdown_spark.readers.orc.data_source import FORMAT, register
 
 HERE = ["a.orc", "_k=1.orc"]
 ELSEWHERE = [

@@ -1,0 +1,1 @@
+"""Readers for the file formats that this package decodes itself."""

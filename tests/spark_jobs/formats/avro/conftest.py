@@ -1,0 +1,20 @@
+"""All ways of walking encoded records."""
+
+from __future__ import annotations
+
+import pytest
+
+from pushdown_spark.formats.avro import assembler, executor
+from pushdown_spark.formats.avro.executor import compiled_walk
+
+
+@pytest.fixture(params=["matched", "interpreted", "compiled"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Walks the records in one of the ways; by expressions only those that these can walk, others are interpreted."""
+    if request.param == "compiled":
+        compiled_walk()
+    if request.param == "interpreted":
+        monkeypatch.setattr(executor, "stretches", lambda _code: None)
+    monkeypatch.setattr(executor, "is_loaded", lambda: request.param == "compiled")
+    monkeypatch.setattr(assembler, "is_loaded", lambda: request.param == "compiled")
+    return str(request.param)
