@@ -52,7 +52,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs lock java python clean
+	bench-projection bench-tasks docs lock proto java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,6 +71,7 @@ help:
 	@echo "make bench-output measure writing files against Spark's own writer and committers"
 	@echo "make bench-projection measure 2 of 120 columns and struct members in every format"
 	@echo "make docs      write the pages of the operators from their parameters and example DAGs"
+	@echo "make proto     generate the classes of ORC's metadata from orc_proto.proto"
 	@echo "make lock      write the constraint files anew, with the newest versions the requirements allow"
 	@echo "make clean     remove the environments, the demo's data and all caches"
 
@@ -225,6 +226,12 @@ docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
 
 # The newest versions that the requirements allow, found in empty environments.
+# The oldest generated code that the range of protobuf in $(SPARK_REQUIREMENTS) accepts.
+proto: python
+	@$(call venv,.cache/protoc) && .cache/protoc/bin/pip install -q "grpcio-tools==1.72.1" "setuptools<81"
+	@cd spark_jobs && ../.cache/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
+		pushdown_spark/formats/orc/orc_proto.proto
+
 lock: python
 	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
 	@$(call lock,spark,-r $(SPARK_REQUIREMENTS) -r requirements/dev.txt -r requirements/dev-spark.txt \

@@ -84,20 +84,20 @@ def _ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> 
     # Each reader is loaded where its format is scanned alone: together they take a tenth of a second.
     if request.source.format is SourceFormat.ORC:
         from pushdown_spark.formats.orc.planner import plan_orc
-        from pushdown_spark.formats.orc.scan import OrcLazyScan
+        from pushdown_spark.formats.orc.scan import OrcScan
 
         orc = plan_orc(spark, ours, folding(spark))
         if isinstance(orc, Refusal):
             return orc
-        scan = OrcLazyScan(spark, ours, _told(orc, ours), notes)
+        scan = OrcScan(spark, ours, _told(orc, ours), notes)
     elif request.source.format is SourceFormat.AVRO:
         from pushdown_spark.formats.avro.planner import plan_avro
-        from pushdown_spark.formats.avro.scan import AvroBlockScan
+        from pushdown_spark.formats.avro.scan import AvroScan
 
         avro = plan_avro(spark, ours, folding(spark))
         if isinstance(avro, Refusal):
             return avro
-        scan = AvroBlockScan(spark, ours, _told(avro, ours), notes)
+        scan = AvroScan(spark, ours, _told(avro, ours), notes)
     else:
         text = plan_text(spark, ours, folding(spark))
         if isinstance(text, Refusal):

@@ -47,9 +47,9 @@ STEPS = {
         *COLUMNAR,
         "pushdown_spark.formats.orc.planner.storage_for",
         "pushdown_spark.formats.orc.planner.listed_files",
-        "pushdown_spark.formats.orc.planner.wanted_schema",
-        "pushdown_spark.formats.orc.scan.OrcScan",
-        "pushdown_spark.formats.orc.scan.with_constants",
+        "pushdown_spark.formats.orc.planner.arrow_schema",
+        "pushdown_spark.formats.orc.scan.OrcScanTask",
+        "pushdown_spark.formats.columnar_scan.with_constants",
     ),
     "avro": (
         *EVERY,
@@ -57,14 +57,14 @@ STEPS = {
         "pushdown_spark.formats.avro.planner.avro_settings",
         "pushdown_spark.formats.avro.planner.storage_for",
         "pushdown_spark.formats.avro.planner.read_header",
-        "pushdown_spark.formats.avro.planner.refusal",
-        "pushdown_spark.formats.avro.planner.searches",
-        "pushdown_spark.formats.avro.scan.with_constants",
+        "pushdown_spark.formats.avro.planner.unsupported_reason",
+        "pushdown_spark.formats.avro.planner.search_label",
+        "pushdown_spark.formats.columnar_scan.with_constants",
     ),
 }
 ESTIMATES = {
-    "orc": ("pushdown_spark.formats.orc.planner.estimate", "pushdown_spark.formats.orc.cost.opened"),
-    "avro": ("pushdown_spark.formats.avro.planner.estimate", "pushdown_spark.formats.avro.cost.opened"),
+    "orc": ("pushdown_spark.formats.orc.planner.estimate", "pushdown_spark.formats.orc.cost.open_orc"),
+    "avro": ("pushdown_spark.formats.avro.planner.estimate", "pushdown_spark.formats.avro.cost.open_avro"),
 }
 """Steps that are taken for reader='auto' alone."""
 
@@ -119,7 +119,7 @@ def test_spark_takes_the_scan_if_a_step_of_planning_fails(
 def test_spark_takes_the_scan_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
-    driver = {"orc": "formats.orc.scan", "avro": "formats.avro.scan"}.get(source_format, "readers.text")
+    driver = {"orc": "formats.columnar_scan", "avro": "formats.columnar_scan"}.get(source_format, "readers.text")
     monkeypatch.setattr(f"pushdown_spark.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
     result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
     assert result.report()["data"].reader == "pushdown"

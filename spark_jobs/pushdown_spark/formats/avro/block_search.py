@@ -1,4 +1,4 @@
-"""Searches the encoded records of blocks for byte patterns, as long as that skips blocks."""
+"""The search for byte patterns in the encoded records of blocks, and the positions of columns in encoded records."""
 
 from __future__ import annotations
 
@@ -11,79 +11,81 @@ import hyperscan
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.formats.avro.container_file import Buffer
-from pushdown_spark.formats.avro.resolution import Names, sources, split_union
-from pushdown_spark.formats.avro.schema import Kind, Type
+from pushdown_spark.formats.avro.resolution import NameMatcher, source_fields, split_nullable
+from pushdown_spark.formats.avro.schema import AvroKind, AvroType
 from pushdown_spark.predicates.avro_bytes import BlockPattern, Locate
 from pushdown_spark.predicates.avro_values import Encoding, Place
 from pushdown_spark.predicates.varint import byte_class
 from pushdown_spark.predicates.vector import Path
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
-_MOST = 2
-"""Patterns to search for, the rarest; a further one would rarely skip a block that these do not."""
+_MAX_PATTERNS = 2
+"""Patterns that are searched for: the rarest ones. A third would rarely skip a block that these do not skip."""
 _TRIAL = 32
-"""Blocks by which a search is judged."""
-_PAUSE, _LONGEST_PAUSE = 128, 1024
-"""Blocks that go without a search after a trial that skipped too few, before it is tried again: twice as many after
-every further trial that fails."""
-_WORTH = 0.6
-"""A search that lets more than this part of the blocks through costs more than it saves."""
+"""Blocks by which the search is judged."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024
+"""Blocks that are not searched after a trial that skipped too few. Each failed trial doubles the pause."""
+_MAX_MATCHING_SHARE = 0.6
+"""The share of matching blocks above which searching costs more than it saves."""
 
 
 class BlockSearch:
-    """Tells blocks that may hold a matching record from those that do not."""
+    """Decides which blocks may hold a matching record."""
 
     def __init__(self, patterns: Sequence[BlockPattern]) -> None:
-        self._patterns = patterns[:_MOST]
-        self._automata = [_compiled(pattern.expressions) for pattern in self._patterns if pattern.expressions]
+        self._patterns = patterns[:_MAX_PATTERNS]
+        self._automata = [_compile(pattern.expressions) for pattern in self._patterns if pattern.expressions]
         self._is_never = any(not pattern.expressions for pattern in patterns)
-        self._tried = self._found = self._pause = 0
-        self._next_pause = _PAUSE
+        self._searched = self._matching = self._pause = 0
+        self._next_pause = _FIRST_PAUSE
 
     @property
     def label(self) -> str:
-        """What is searched for, in words."""
+        """The patterns in words, for the report."""
         return "nothing can match" if self._is_never else " and ".join(pattern.label for pattern in self._patterns)
 
     def is_paused(self) -> bool:
-        """Whether the next block goes without a search because too few of the last ones were skipped. Counts blocks."""
-        if self._tried == _TRIAL:
-            if self._found > _WORTH * _TRIAL:
+        """Return whether the next block is not searched, because too few of the last ones were skipped.
+
+        Call it once for each block.
+        """
+        if self._searched == _TRIAL:
+            if self._matching > _MAX_MATCHING_SHARE * _TRIAL:
                 self._pause = self._next_pause
                 self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
             else:
-                self._next_pause = _PAUSE
-            self._tried = self._found = 0
+                self._next_pause = _FIRST_PAUSE
+            self._searched = self._matching = 0
         if self._pause:
             self._pause -= 1
             return True
         return False
 
     def may_match(self, data: Buffer) -> bool:
-        """Whether all patterns are in a block's records."""
-        found = not self._is_never and all(_is_in(automaton, data) for automaton in self._automata)
-        self._tried += 1
-        self._found += found
-        return found
+        """Return whether a block's records contain all patterns."""
+        matches = not self._is_never and all(_contains(automaton, data) for automaton in self._automata)
+        self._searched += 1
+        self._matching += matches
+        return matches
 
 
-def _is_in(automaton: hyperscan.Database, data: Buffer) -> bool:
+def _contains(automaton: hyperscan.Database, data: Buffer) -> bool:
     if not len(data):
         return False
-    found = False
+    is_match = False
 
-    def matched(_id: int, _start: int, _end: int, _flags: int, _context: object) -> bool:
-        nonlocal found
-        found = True
+    def stop(_id: int, _start: int, _end: int, _flags: int, _context: object) -> bool:
+        nonlocal is_match
+        is_match = True
         return True
 
     with suppress(hyperscan.ScanTerminated):
-        automaton.scan(data, match_event_handler=matched)  # type: ignore[type-var]  # any buffer will do
-    return found
+        automaton.scan(data, match_event_handler=stop)  # type: ignore[type-var]  # any buffer will do
+    return is_match
 
 
 @lru_cache(maxsize=64)
-def _compiled(expressions: tuple[str, ...]) -> hyperscan.Database:
+def _compile(expressions: tuple[str, ...]) -> hyperscan.Database:
     automaton = hyperscan.Database()
     automaton.compile(
         expressions=[expression.encode("ascii") for expression in expressions],
@@ -94,197 +96,204 @@ def _compiled(expressions: tuple[str, ...]) -> hyperscan.Database:
     return automaton
 
 
-_ANY = frozenset(range(256))
+# The patterns of a conjunct are the encoded bytes of its constants. To make them rarer, they also name the bytes that
+# may stand directly before and after the column's value: the last byte of the previous field and the first byte of the
+# next one. The following functions derive these sets of bytes from the schema.
+
+_ANY_BYTE = frozenset(range(256))
 _EVEN = frozenset(range(0, 256, 2))
-_ENDS = frozenset(range(128))
-"""Last bytes of numbers."""
-_FEW = 64
-"""Branches or symbols whose numbers take one byte."""
+_LAST_OF_VARINT = frozenset(range(128))
+_ONE_BYTE_INDEXES = 64
+"""Branches or symbols whose index takes one byte."""
 _BOOLEANS = frozenset({0, 1})
+_LOGICAL_ENCODINGS = {
+    (AvroKind.INT, ""): Encoding.NUMBER,
+    (AvroKind.INT, "date"): Encoding.NUMBER,
+    (AvroKind.LONG, ""): Encoding.NUMBER,
+    (AvroKind.LONG, "timestamp-micros"): Encoding.NUMBER,
+    (AvroKind.LONG, "local-timestamp-micros"): Encoding.NUMBER,
+    (AvroKind.LONG, "timestamp-millis"): Encoding.MILLIS,
+    (AvroKind.LONG, "local-timestamp-millis"): Encoding.MILLIS,
+}
 _ENCODINGS = {
-    (Kind.INT, ""): Encoding.NUMBER,
-    (Kind.INT, "date"): Encoding.NUMBER,
-    (Kind.LONG, ""): Encoding.NUMBER,
-    (Kind.LONG, "timestamp-micros"): Encoding.NUMBER,
-    (Kind.LONG, "local-timestamp-micros"): Encoding.NUMBER,
-    (Kind.LONG, "timestamp-millis"): Encoding.MILLIS,
-    (Kind.LONG, "local-timestamp-millis"): Encoding.MILLIS,
+    AvroKind.INT: Encoding.NUMBER,
+    AvroKind.LONG: Encoding.NUMBER,
+    AvroKind.FLOAT: Encoding.FLOAT,
+    AvroKind.DOUBLE: Encoding.DOUBLE,
+    AvroKind.BYTES: Encoding.TEXT,
+    AvroKind.STRING: Encoding.TEXT,
+    AvroKind.FIXED: Encoding.FIXED,
+    AvroKind.ENUM: Encoding.SYMBOL,
 }
-_BY_KIND = {
-    Kind.INT: Encoding.NUMBER,
-    Kind.LONG: Encoding.NUMBER,
-    Kind.FLOAT: Encoding.FLOAT,
-    Kind.DOUBLE: Encoding.DOUBLE,
-    Kind.BYTES: Encoding.TEXT,
-    Kind.STRING: Encoding.TEXT,
-    Kind.FIXED: Encoding.FIXED,
-    Kind.ENUM: Encoding.SYMBOL,
+_EQUAL_ENCODINGS = {
+    (AvroKind.INT, AvroKind.LONG),
+    (AvroKind.BYTES, AvroKind.STRING),
+    (AvroKind.STRING, AvroKind.BYTES),
 }
-_SAME_BYTES = {(Kind.INT, Kind.LONG), (Kind.BYTES, Kind.STRING), (Kind.STRING, Kind.BYTES)}
-_DECIMALS = {Kind.BYTES: Encoding.DECIMAL, Kind.FIXED: Encoding.FIXED_DECIMAL}
+_DECIMALS = {AvroKind.BYTES: Encoding.DECIMAL, AvroKind.FIXED: Encoding.FIXED_DECIMAL}
 
 
 @dataclass(frozen=True)
-class _Side:
-    """The bytes that can stand on one side of something; with `edge`, there may be none at all."""
+class _Neighbor:
+    """The bytes that may stand next to a value, on one side. With `at_edge`, the value may be at the block's edge."""
 
     bytes: frozenset[int]
-    edge: bool
+    at_edge: bool
 
     def expression(self, edge: str) -> str:
-        """What matches one of them; nothing where all bytes can stand there."""
-        if self.bytes == _ANY:
+        """Return the expression for one such byte, or an empty one if all bytes may stand there."""
+        if self.bytes == _ANY_BYTE:
             return ""
         one = byte_class(sorted(self.bytes))
-        return f"(?:{edge}|{one})" if self.edge else one
+        return f"(?:{edge}|{one})" if self.at_edge else one
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A value on the way to a column: its type, as written and as read, and what stands beside it."""
+class _Value:
+    """A column or a struct around it: its type as written and as read, and its neighbors."""
 
-    writer: Type
-    reader: Type
-    before: _Side
-    after: _Side
+    writer: AvroType
+    reader: AvroType
+    before: _Neighbor
+    after: _Neighbor
 
 
-def locate(writer: Type, reader: Type | None, names: Names) -> Locate:
-    """Where columns are in records of `writer` that are read as `reader` (None: as they were written)."""
-    root = _Step(writer, reader or writer, _side([writer], _lasts, None), _side([writer], _firsts, None))
+def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Locate:
+    """Return a function from a column's path to its place in records of `writer`, resolved with `reader` if given."""
+    root = _Value(
+        writer, reader or writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None)
+    )
 
     def find(path: Path) -> Place | None:
-        step: _Step | None = root
+        value: _Value | None = root
         try:
             for name in path:
-                step = _member(_inside(step), name, names) if step is not None else None
+                value = _member(_in_union(value), name, names)
         except PushdownError:
             return None
-        return _place(_inside(step)) if step is not None else None
+        return _place(_in_union(value))
 
     return find
 
 
-def _inside(step: _Step | None) -> _Step | None:
-    """The one branch of a union that is not null."""
-    if step is None:
+def _in_union(value: _Value | None) -> _Value | None:
+    """Return the only branch that is not null, for a value in a union. Return None if there are several."""
+    if value is None:
         return None
-    reader = step.reader
-    if reader.kind is Kind.UNION:
-        _, others = split_union(reader)
+    reader = value.reader
+    if reader.kind is AvroKind.UNION:
+        _, others = split_nullable(reader)
         if len(others) != 1:
             return None
         reader = reader.branches[others[0]]
-    if step.writer.kind is not Kind.UNION:
-        return _Step(step.writer, reader, step.before, step.after)
-    _, others = split_union(step.writer)
-    if len(others) != 1 or others[0] >= _FEW:
+    if value.writer.kind is not AvroKind.UNION:
+        return _Value(value.writer, reader, value.before, value.after)
+    _, others = split_nullable(value.writer)
+    if len(others) != 1 or others[0] >= _ONE_BYTE_INDEXES:
         return None
-    return _Step(step.writer.branches[others[0]], reader, _Side(frozenset({2 * others[0]}), False), step.after)
+    branch_index = _Neighbor(frozenset({2 * others[0]}), False)
+    return _Value(value.writer.branches[others[0]], reader, branch_index, value.after)
 
 
-def _member(step: _Step | None, name: str, names: Names) -> _Step | None:
-    if step is None or step.writer.kind is not Kind.RECORD or step.reader.kind is not Kind.RECORD:
+def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | None:
+    if value is None or value.writer.kind is not AvroKind.RECORD or value.reader.kind is not AvroKind.RECORD:
         return None
-    found = names.finder(step.reader.fields)(name)
-    place = None if found is None else sources(step.writer, step.reader, "").get(found)
-    if found is None or place is None:
+    target = names.finder(value.reader.fields)(name)
+    source = None if target is None else source_fields(value.writer, value.reader, "").get(target)
+    if target is None or source is None:
         return None
-    fields = [field.type for field in step.writer.fields]
-    before = _side(reversed(fields[:place]), _lasts, step.before)
-    after = _side(fields[place + 1 :], _firsts, step.after)
-    return _Step(fields[place], step.reader.fields[found].type, before, after)
+    types = [field.type for field in value.writer.fields]
+    before = _neighbor(reversed(types[:source]), _last_bytes, value.before)
+    after = _neighbor(types[source + 1 :], _first_bytes, value.after)
+    return _Value(types[source], value.reader.fields[target].type, before, after)
 
 
-def _place(step: _Step | None) -> Place | None:
-    if step is None:
+def _place(value: _Value | None) -> Place | None:
+    if value is None:
         return None
-    writer, reader = step.writer, step.reader
-    if writer.kind is not reader.kind and (writer.kind, reader.kind) not in _SAME_BYTES:
+    writer, reader = value.writer, value.reader
+    if writer.kind is not reader.kind and (writer.kind, reader.kind) not in _EQUAL_ENCODINGS:
         return None
-    beside = step.before.expression("\\A"), step.after.expression("\\z")
+    before, after = value.before.expression("\\A"), value.after.expression("\\z")
     if reader.logical == "decimal" and reader.kind in _DECIMALS:
-        as_decimal = _DECIMALS[reader.kind]
-        # Before the shortest form of a decimal, longer ones have bytes that repeat its sign.
-        before = "" if as_decimal is Encoding.DECIMAL else beside[0]
-        return Place(as_decimal, before, beside[1], writer.size, reader.scale)
-    encoding = _ENCODINGS.get((reader.kind, reader.logical), _BY_KIND.get(writer.kind))
-    return None if encoding is None else Place(encoding, *beside, writer.size, 0, writer.symbols)
+        encoding = _DECIMALS[reader.kind]
+        # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
+        return Place(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
+    plain = _LOGICAL_ENCODINGS.get((reader.kind, reader.logical), _ENCODINGS.get(writer.kind))
+    return None if plain is None else Place(plain, before, after, writer.size, 0, writer.symbols)
 
 
-_Edge = Callable[[Type], tuple[frozenset[int], bool]]
-"""The bytes at one end of an encoded value, and whether it may have no bytes at all."""
+_EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]
+"""Returns the bytes at one end of an encoded value, and whether the value may be empty."""
 
 
-def _side(types: Iterable[Type], edge: _Edge, beyond: _Side | None) -> _Side:
-    """What stands there if values of these types follow, the nearest first, and then `beyond`: None for the edge."""
-    chosen: frozenset[int] = frozenset()
-    for each in types:
-        some, may_be_empty = edge(each)
-        chosen |= some
+def _neighbor(types: Iterable[AvroType], edge_bytes: _EdgeBytes, beyond: _Neighbor | None) -> _Neighbor:
+    """Return the neighbor if values of these types follow, the nearest first, and then `beyond`: None for the edge."""
+    bytes_, may_be_empty = _edge_of_sequence(types, edge_bytes)
+    if not may_be_empty:
+        return _Neighbor(bytes_, beyond is None)
+    return _Neighbor(bytes_ | beyond.bytes, beyond.at_edge) if beyond is not None else _Neighbor(_ANY_BYTE, True)
+
+
+def _edge_of_sequence(types: Iterable[AvroType], edge_bytes: _EdgeBytes) -> tuple[frozenset[int], bool]:
+    """Return the edge of a sequence of values, the outermost first."""
+    union: frozenset[int] = frozenset()
+    for type_ in types:
+        bytes_, may_be_empty = edge_bytes(type_)
+        union |= bytes_
         if not may_be_empty:
-            return _Side(chosen, beyond is None)
-    return _Side(chosen | beyond.bytes, beyond.edge) if beyond is not None else _Side(_ANY, True)
+            return union, False
+    return union, True
 
 
-def _firsts(of: Type) -> tuple[frozenset[int], bool]:
-    match of.kind:
-        case Kind.NULL:
+def _first_bytes(type_: AvroType) -> tuple[frozenset[int], bool]:
+    match type_.kind:
+        case AvroKind.NULL:
             return frozenset(), True
-        case Kind.BOOLEAN:
+        case AvroKind.BOOLEAN:
             return _BOOLEANS, False
-        case Kind.STRING | Kind.BYTES:
+        case AvroKind.STRING | AvroKind.BYTES:
             return _EVEN, False
-        case Kind.ENUM:
-            return _numbers(len(of.symbols)), False
-        case Kind.UNION:
-            return _numbers(len(of.branches)), False
-        case Kind.FIXED:
-            return _ANY, of.size == 0
-        case Kind.RECORD:
-            return _in_row([field.type for field in of.fields], _firsts)
-    return _ANY, False
+        case AvroKind.ENUM:
+            return _first_bytes_of_indexes(len(type_.symbols)), False
+        case AvroKind.UNION:
+            return _first_bytes_of_indexes(len(type_.branches)), False
+        case AvroKind.FIXED:
+            return _ANY_BYTE, type_.size == 0
+        case AvroKind.RECORD:
+            return _edge_of_sequence([field.type for field in type_.fields], _first_bytes)
+    return _ANY_BYTE, False
 
 
-def _lasts(of: Type) -> tuple[frozenset[int], bool]:
-    match of.kind:
-        case Kind.NULL:
+def _last_bytes(type_: AvroType) -> tuple[frozenset[int], bool]:
+    match type_.kind:
+        case AvroKind.NULL:
             return frozenset(), True
-        case Kind.BOOLEAN:
+        case AvroKind.BOOLEAN:
             return _BOOLEANS, False
-        case Kind.INT | Kind.LONG | Kind.ENUM:
-            return _ENDS, False
-        case Kind.ARRAY | Kind.MAP:
+        case AvroKind.INT | AvroKind.LONG | AvroKind.ENUM:
+            return _LAST_OF_VARINT, False
+        case AvroKind.ARRAY | AvroKind.MAP:
             return frozenset({0}), False
-        case Kind.UNION:
-            return _last_of_union(of), False
-        case Kind.FIXED:
-            return _ANY, of.size == 0
-        case Kind.RECORD:
-            return _in_row([field.type for field in reversed(of.fields)], _lasts)
-    return _ANY, False
+        case AvroKind.UNION:
+            return _last_bytes_of_union(type_), False
+        case AvroKind.FIXED:
+            return _ANY_BYTE, type_.size == 0
+        case AvroKind.RECORD:
+            return _edge_of_sequence([field.type for field in reversed(type_.fields)], _last_bytes)
+    return _ANY_BYTE, False
 
 
-def _last_of_union(of: Type) -> frozenset[int]:
-    found: frozenset[int] = frozenset()
-    for number, branch in enumerate(of.branches):
-        some, may_be_empty = _lasts(branch)
-        found |= some
+def _last_bytes_of_union(type_: AvroType) -> frozenset[int]:
+    union: frozenset[int] = frozenset()
+    for index, branch in enumerate(type_.branches):
+        bytes_, may_be_empty = _last_bytes(branch)
+        union |= bytes_
         if may_be_empty:
-            found |= frozenset({2 * number}) if number < _FEW else _ENDS
-    return found
+            union |= frozenset({2 * index}) if index < _ONE_BYTE_INDEXES else _LAST_OF_VARINT
+    return union
 
 
-def _in_row(types: Sequence[Type], edge: _Edge) -> tuple[frozenset[int], bool]:
-    found: frozenset[int] = frozenset()
-    for each in types:
-        some, may_be_empty = edge(each)
-        found |= some
-        if not may_be_empty:
-            return found, False
-    return found, True
-
-
-def _numbers(count: int) -> frozenset[int]:
-    """First bytes of the numbers below `count`."""
-    return frozenset(range(0, 2 * count, 2)) if count <= _FEW else _EVEN
+def _first_bytes_of_indexes(count: int) -> frozenset[int]:
+    """Return the first bytes of the indexes below `count`."""
+    return frozenset(range(0, 2 * count, 2)) if count <= _ONE_BYTE_INDEXES else _EVEN

@@ -1,4 +1,4 @@
-"""Turns a writer's schema and the wanted columns into a program for `walk` and the shapes of what it leaves behind."""
+"""The compiler from a writer's schema and the wanted columns to bytecode and column layouts."""
 
 from __future__ import annotations
 
@@ -9,330 +9,363 @@ import pyarrow as pa
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.formats.avro.column_layout import (
-    Constant,
-    Either,
-    Leaf,
-    ListOf,
-    Shape,
-    Struct,
+    ColumnLayout,
+    ConstantLayout,
+    ListLayout,
+    StructLayout,
+    UnionLayout,
     Validity,
-    slots,
+    row_slots,
 )
-from pushdown_spark.formats.avro.interpreter import MAX_DEPTH, WIDTH, Op
+from pushdown_spark.formats.avro.interpreter import CODE_WIDTH, MAX_DEPTH, Opcode
 from pushdown_spark.formats.avro.resolution import (
     READ_BY_SPARK,
-    Names,
+    NameMatcher,
+    child_path,
     default_value,
-    dotted,
     is_leaf,
-    leaf,
-    least_size,
-    only_branch,
-    sources,
-    split_union,
+    leaf_layout,
+    minimum_size,
+    single_branch,
+    source_fields,
+    split_nullable,
 )
-from pushdown_spark.formats.avro.schema import Kind, Type
+from pushdown_spark.formats.avro.schema import AvroKind, AvroType
+
+# How a schema becomes bytecode (the instructions are in `interpreter`):
+#
+#   int, string, ...      One VARINT, BYTES, FIXED or WORD instruction, with slot -1 if the value is not wanted. A union
+#                         of null and such a type is the same instruction with the index of the null branch.
+#   record                Its fields, one after another.
+#   array, map            ITEMS; NEXT slot, end; the item; JUMP to NEXT; end: ...
+#   union                 UNION slot, branches, first; then each branch followed by a JUMP to the end.
+#
+# All slots of one record, or of one item, must get the same number of values. So a branch that does not read a wanted
+# column appends placeholders to its slots (PAD). The null branch is compiled last, because only then the slots of the
+# other branch are known. In a union of several wanted branches, each branch jumps over a block of PADs for the others.
+#
+#   record {a: long, b: ["null", "string"], c: array<int>}, wanted b and c:
+#
+#    0  VARINT -1, -1, 10       step over a
+#    6  BYTES   0,  0, 10       b into slot 0; branch 0 is null
+#   12  ITEMS
+#   18  NEXT    1, 36, 1        the number of items into slot 1, then continue at 36
+#   24  VARINT  2, -1, 5        an item into slot 2
+#   30  JUMP   18
+#   36  END
+
+NO_SLOT = -1
+"""The slot of values that are not wanted, and the null branch of values outside of a union."""
+
+_EmitCode = Callable[[], None]
+_ReadColumn = Callable[[], ColumnLayout]
 
 
 @dataclass(frozen=True)
-class Program:
-    """Instructions, jump targets, and for each slot whether it belongs to items, of which nobody knows how many.
+class Bytecode:
+    """Instructions, jump targets, and the layouts of the wanted columns.
 
-    `whole` tells that the program walks records to their end.
+    `slots` has True for slots of list items, whose number is unknown before they are read. `whole` says whether the
+    bytecode reads records to their end.
     """
 
     code: tuple[int, ...]
     jumps: tuple[int, ...]
     slots: tuple[bool, ...]
-    columns: tuple[Shape, ...]
+    columns: tuple[ColumnLayout, ...]
     whole: bool
 
 
-def compile_program(
-    writer: Type, reader: Type | None, wanted: Sequence[pa.Field], names: Names, *, whole: bool = True
-) -> Program:
-    """A program that reads some columns of records of `writer`, as `reader` has them (None: as they were written).
+def compile_bytecode(
+    writer: AvroType, reader: AvroType | None, wanted: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
+) -> Bytecode:
+    """Compile the bytecode that reads some columns of records of `writer`, resolved with `reader` if there is one.
 
-    Without `whole` it stops behind the last wanted field, which does not tell where the record ends. Raises
-    UnsafeInputError for types that only Spark's reader converts, and SchemaConflictError where the schemas do not
+    Without `whole`, the bytecode stops after the last wanted field, so it cannot find the next record. Raises
+    UnsafeInputError for types that only Spark's reader converts, and SchemaConflictError for schemas that do not
     resolve.
     """
     compiler = _Compiler(names)
     columns = compiler.record(writer, reader or writer, wanted, "", whole=whole)
-    compiler.out.emit(Op.END)
-    return Program(tuple(compiler.out.code), tuple(compiler.out.jumps), tuple(compiler.out.nested), columns, whole)
+    out = compiler.out
+    out.emit(Opcode.END)
+    return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.nested), columns, whole)
 
 
 class _Compiler:
-    def __init__(self, names: Names) -> None:
-        self.out = Emitter()
+    """Compiles values that are wanted, and returns their layouts. `path` is the path of a value, for messages."""
+
+    def __init__(self, names: NameMatcher) -> None:
+        self.out = _Emitter()
         self._names = names
 
     def record(
-        self, writer: Type, reader: Type, wanted: Sequence[pa.Field], at: str, *, whole: bool = True
-    ) -> tuple[Shape, ...]:
-        """The wanted members of a record, in the order wanted; the others are walked over."""
-        if writer.kind is not Kind.RECORD or reader.kind is not Kind.RECORD:
-            raise UnsafeInputError(f"{at or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
-        known = sources(writer, reader, at)
+        self, writer: AvroType, reader: AvroType, wanted: Sequence[pa.Field], path: str, *, whole: bool = True
+    ) -> tuple[ColumnLayout, ...]:
+        """Read the wanted members of a record, and step over the others. Return the layouts in the wanted order."""
+        if writer.kind is not AvroKind.RECORD or reader.kind is not AvroKind.RECORD:
+            raise UnsafeInputError(f"{path or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
+        sources = source_fields(writer, reader, path)
         find = self._names.finder(reader.fields)
-        places: dict[int, list[int]] = {}
-        shapes: dict[int, Shape] = {}
-        for number, want in enumerate(wanted):
-            found = find(want.name)
-            if found is None:
-                shapes[number] = Constant(want.type, pa.scalar(None, want.type))
-            elif found in known:
-                places.setdefault(known[found], []).append(number)
+        wanted_by_source: dict[int, list[int]] = {}
+        layouts: dict[int, ColumnLayout] = {}
+        for number, field in enumerate(wanted):
+            target = find(field.name)
+            if target is None:
+                layouts[number] = ConstantLayout(field.type, pa.scalar(None, field.type))
+            elif target in sources:
+                wanted_by_source.setdefault(sources[target], []).append(number)
             else:
-                shapes[number] = Constant(
-                    want.type, default_value(reader.fields[found], want.type, dotted(at, want.name))
-                )
-        targets = {source: reader.fields[found] for found, source in known.items()}
-        last = len(writer.fields) if whole else max(places, default=-1) + 1
-        for place, field in enumerate(writer.fields[:last]):
-            numbers = places.get(place)
+                value = default_value(reader.fields[target], field.type, child_path(path, field.name))
+                layouts[number] = ConstantLayout(field.type, value)
+        targets = {source: reader.fields[target] for target, source in sources.items()}
+        last = len(writer.fields) if whole else max(wanted_by_source, default=-1) + 1
+        for source, writer_field in enumerate(writer.fields[:last]):
+            numbers = wanted_by_source.get(source)
             if not numbers:
-                self.out.skip(field.type)
+                self.out.skip(writer_field.type)
                 continue
-            want = wanted[numbers[0]]
-            shape = self.value(field.type, targets[place].type, want.type, dotted(at, want.name))
-            shapes.update((number, shape) for number in numbers)
-        return tuple(shapes[number] for number in range(len(wanted)))
+            field = wanted[numbers[0]]
+            layout = self.value(writer_field.type, targets[source].type, field.type, child_path(path, field.name))
+            layouts.update((number, layout) for number in numbers)
+        return tuple(layouts[number] for number in range(len(wanted)))
 
-    def value(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
-        """Read a value that is always there."""
-        if writer.kind is Kind.NULL:
-            return _nulls(reader, wanted, at)
-        if writer.kind is Kind.UNION or reader.kind is Kind.UNION:
-            return self._union(writer, reader, wanted, at)
+    def value(self, writer: AvroType, reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+        """Read one value."""
+        if writer.kind is AvroKind.NULL:
+            return _null_constant(reader, wanted, path)
+        if writer.kind is AvroKind.UNION or reader.kind is AvroKind.UNION:
+            return self._union(writer, reader, wanted, path)
         if is_leaf(writer):
-            shape = leaf(writer, reader, wanted, self.out.slot(), at)
-            self.out.leaf(writer, shape.slot)
-            return shape
+            layout = leaf_layout(writer, reader, wanted, self.out.new_slot(), path)
+            self.out.leaf(writer, layout.slot)
+            return layout
         if writer.kind is not reader.kind:
-            raise SchemaConflictError(f"{at} is {writer} in the file and {reader} in the reader's schema")
-        if writer.kind is Kind.RECORD and pa.types.is_struct(wanted):
-            return Struct(wanted, self.record(writer, reader, list(wanted), at))
-        if writer.kind is Kind.ARRAY and pa.types.is_list(wanted):
-            return self._list(writer, reader, wanted, at)
-        if writer.kind is Kind.MAP and pa.types.is_map(wanted):
+            raise SchemaConflictError(f"{path} is {writer} in the file and {reader} in the reader's schema")
+        if writer.kind is AvroKind.RECORD and pa.types.is_struct(wanted):
+            return StructLayout(wanted, self.record(writer, reader, list(wanted), path))
+        if writer.kind is AvroKind.ARRAY and pa.types.is_list(wanted):
+            return self._list(writer, reader, wanted, path)
+        if writer.kind is AvroKind.MAP and pa.types.is_map(wanted):
             raise UnsafeInputError(
-                f"{at} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
+                f"{path} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
             )
-        raise UnsafeInputError(f"{at} is stored as {writer}, which only Spark may turn into {wanted}; {READ_BY_SPARK}")
-
-    def _list(self, writer: Type, reader: Type, wanted: pa.ListType, at: str) -> Shape:
-        slot = self.out.slot()
-        found: list[Shape] = []
-        at = dotted(at, "element")
-        self.out.loop(
-            writer, slot, lambda: found.append(self.value(writer.content, reader.content, wanted.value_type, at))
+        raise UnsafeInputError(
+            f"{path} is stored as {writer}, which only Spark may turn into {wanted}; {READ_BY_SPARK}"
         )
-        return ListOf(wanted, slot, found[0])
 
-    def _union(self, writer: Type, reader: Type, wanted: pa.DataType, at: str) -> Shape:
-        if writer.kind is not Kind.UNION:
-            return self.value(writer, only_branch(writer, reader, at), wanted, at)
-        null, others = split_union(writer)
+    def _list(self, writer: AvroType, reader: AvroType, wanted: pa.ListType, path: str) -> ColumnLayout:
+        slot = self.out.new_slot()
+        items: list[ColumnLayout] = []
+        path = child_path(path, "element")
+        self.out.loop(
+            writer, slot, lambda: items.append(self.value(writer.content, reader.content, wanted.value_type, path))
+        )
+        return ListLayout(wanted, slot, items[0])
+
+    def _union(self, writer: AvroType, reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+        if writer.kind is not AvroKind.UNION:
+            return self.value(writer, single_branch(writer, reader, path), wanted, path)
+        null, others = split_nullable(writer)
         if len(others) > 1 and writer != reader:
-            raise UnsafeInputError(f"{at} is a union that the reader's schema has otherwise; {READ_BY_SPARK}")
+            raise UnsafeInputError(f"{path} is a union that the reader's schema has otherwise; {READ_BY_SPARK}")
         if not others:
-            self.out.switch(NOWHERE, [_nothing for _ in writer.branches])
-            return _nulls(reader, wanted, at)
+            self.out.switch(NO_SLOT, [_emit_nothing for _ in writer.branches])
+            return _null_constant(reader, wanted, path)
         if len(others) > 1:
-            return self._branches(writer, null, others, wanted, at)
+            return self._several_branches(writer, null, others, wanted, path)
         if null is not None:
-            _check_null(reader, at)
+            _check_nullable(reader, path)
         branch = writer.branches[others[0]]
-        inner = only_branch(branch, reader, at) if reader.kind is Kind.UNION else reader
+        target = single_branch(branch, reader, path) if reader.kind is AvroKind.UNION else reader
         if null is not None and is_leaf(branch):
-            shape: Shape = leaf(branch, inner, wanted, self.out.slot(), at)
-            assert isinstance(shape, Leaf)
-            self.out.leaf(branch, shape.slot, null)
-            return shape
-        return self._nullable(writer, null, lambda: self.value(branch, inner, wanted, at))
+            layout = leaf_layout(branch, target, wanted, self.out.new_slot(), path)
+            self.out.leaf(branch, layout.slot, null)
+            return layout
+        return self._nullable(writer, null, lambda: self.value(branch, target, wanted, path))
 
-    def _nullable(self, writer: Type, null: int | None, read: _Read) -> Shape:
-        """A union of null and a type that is made of others, or of one type alone."""
-        slot = self.out.slot() if null is not None else NOWHERE
-        found: list[Shape] = []
-        order = [place for place in range(len(writer.branches)) if place != null]
-        steps: dict[int, Step] = {order[0]: lambda: found.append(read())}
+    def _nullable(self, writer: AvroType, null: int | None, read: _ReadColumn) -> ColumnLayout:
+        """Read a union of null and one composite type, or of one type alone."""
+        slot = self.out.new_slot() if null is not None else NO_SLOT
+        layouts: list[ColumnLayout] = []
+        (other,) = (index for index in range(len(writer.branches)) if index != null)
+        emitters: dict[int, _EmitCode] = {other: lambda: layouts.append(read())}
         if null is not None:
-            steps[null] = lambda: self.out.pad(found)
-        # The null branch comes last: its place-holders are those of what the other branch reads.
-        self.out.switch(slot, [steps[place] for place in range(len(writer.branches))], last=null)
-        shape = found[0]
-        if null is None or not isinstance(shape, Struct | ListOf):
-            return shape
-        return replace(shape, validity=Validity(slot, null, True))
+            emitters[null] = lambda: self.out.pad(layouts)
+        self.out.switch(slot, [emitters[index] for index in range(len(writer.branches))], last=null)
+        layout = layouts[0]
+        if null is None or not isinstance(layout, StructLayout | ListLayout):
+            return layout
+        return replace(layout, validity=Validity(slot, null, True))
 
-    def _branches(self, writer: Type, null: int | None, others: Sequence[int], wanted: pa.DataType, at: str) -> Shape:
-        """A union of several types: one of its numbers' common type, or a struct with a member for each branch."""
-        kinds = {writer.branches[place].kind for place in others}
-        plain = not any(writer.branches[place].logical for place in others)
-        if plain and kinds in ({Kind.INT, Kind.LONG}, {Kind.FLOAT, Kind.DOUBLE}) and len(others) == 2:
-            wide = Type(Kind.LONG if Kind.INT in kinds else Kind.DOUBLE)
-            wants = [(wide, wanted, at)] * len(others)
+    def _several_branches(
+        self, writer: AvroType, null: int | None, others: Sequence[int], wanted: pa.DataType, path: str
+    ) -> ColumnLayout:
+        """Read a union of several types: as the common type of its numbers, or as a struct with one member each."""
+        kinds = {writer.branches[index].kind for index in others}
+        is_plain = not any(writer.branches[index].logical for index in others)
+        numbers = ({AvroKind.INT, AvroKind.LONG}, {AvroKind.FLOAT, AvroKind.DOUBLE})
+        if is_plain and kinds in numbers and len(others) == 2:
+            wide = AvroType(AvroKind.LONG if AvroKind.INT in kinds else AvroKind.DOUBLE)
+            targets = [(wide, wanted, path)] * len(others)
         elif pa.types.is_struct(wanted) and [f.name for f in wanted] == [f"member{n}" for n in range(len(others))]:
-            wants = [
-                (writer.branches[place], field.type, dotted(at, field.name))
-                for place, field in zip(others, wanted, strict=True)
+            targets = [
+                (writer.branches[index], field.type, child_path(path, field.name))
+                for index, field in zip(others, wanted, strict=True)
             ]
         else:
-            raise UnsafeInputError(f"{at} is a union, which only Spark turns into {wanted}; {READ_BY_SPARK}")
-        slot = self.out.slot()
-        members: list[Shape] = []
-        readers: list[_Read] = []
-        for place, want in zip(others, wants, strict=True):
-            readers.append(lambda b=writer.branches[place], w=want: self.value(b, *w))  # type: ignore[misc]
-        self._exclusive(slot, writer, others, readers, members)
-        valid = [_when(shape, Validity(slot, place, False)) for place, shape in zip(others, members, strict=True)]
+            raise UnsafeInputError(f"{path} is a union, which only Spark turns into {wanted}; {READ_BY_SPARK}")
+        slot = self.out.new_slot()
+        readers: list[_ReadColumn] = []
+        for index, target in zip(others, targets, strict=True):
+            readers.append(lambda b=writer.branches[index], t=target: self.value(b, *t))  # type: ignore[misc]
+        layouts = self._exclusive_branches(slot, writer, others, readers)
+        members = [
+            _only_if(layout, Validity(slot, index, False)) for index, layout in zip(others, layouts, strict=True)
+        ]
         if pa.types.is_struct(wanted):
-            return Struct(wanted, tuple(valid), Validity(slot, NOWHERE if null is None else null, True))
-        return Either(wanted, slot, tuple(valid))
+            return StructLayout(wanted, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
+        return UnionLayout(wanted, slot, tuple(members))
 
-    def _exclusive(
-        self, slot: int, writer: Type, others: Sequence[int], readers: Sequence[_Read], members: list[Shape]
-    ) -> None:
-        """One branch is read, the others' slots get place-holders; these are known once all branches are compiled."""
-        place_of = {place: number for number, place in enumerate(others)}
-        gaps: list[tuple[int, int | None]] = []
+    def _exclusive_branches(
+        self, slot: int, writer: AvroType, others: Sequence[int], readers: Sequence[_ReadColumn]
+    ) -> list[ColumnLayout]:
+        """Read one branch, and append placeholders to the slots of the others.
 
-        def step(place: int) -> None:
-            number = place_of.get(place)
+        These slots are known only after all branches are compiled, so the placeholders are emitted after them.
+        """
+        layouts: list[ColumnLayout] = []
+        number_of = {index: number for number, index in enumerate(others)}
+        jumps_to_pads: list[tuple[int, int | None]] = []
+
+        def emit_branch(index: int) -> None:
+            number = number_of.get(index)
             if number is not None:
-                members.append(readers[number]())
-            gaps.append((self.out.emit(Op.JUMP, 0), number))
+                layouts.append(readers[number]())
+            jumps_to_pads.append((self.out.emit(Opcode.JUMP, 0), number))
 
-        self.out.switch(slot, [lambda p=place: step(p) for place in range(len(writer.branches))])  # type: ignore[misc]
-        behind = len(self.out.code)
-        over = self.out.emit(Op.JUMP, 0)
-        for place, number in gaps:
-            self.out.code[place + 1] = len(self.out.code)
-            self.out.pad([shape for other, shape in enumerate(members) if other != number])
-            self.out.emit(Op.JUMP, behind)
-        self.out.code[over + 1] = len(self.out.code)
-
-
-_Read = Callable[[], Shape]
+        self.out.switch(slot, [lambda i=index: emit_branch(i) for index in range(len(writer.branches))])  # type: ignore[misc]
+        end = self.out.emit(Opcode.JUMP, 0)
+        for jump, number in jumps_to_pads:
+            self.out.set_target(jump)
+            self.out.pad([layout for other, layout in enumerate(layouts) if other != number])
+            self.out.emit(Opcode.JUMP, end)
+        self.out.set_target(end)
+        return layouts
 
 
-def _nulls(reader: Type, wanted: pa.DataType, at: str) -> Shape:
-    """What is null in every record."""
-    _check_null(reader, at)
-    return Constant(wanted, pa.scalar(None, wanted))
+def _null_constant(reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+    """Return the layout of a column that is null in every record."""
+    _check_nullable(reader, path)
+    return ConstantLayout(wanted, pa.scalar(None, wanted))
 
 
-def _check_null(reader: Type, at: str) -> None:
-    """Raises UnsafeInputError where nulls of the file have no place: Spark fails at the first, if there is one."""
-    if reader.kind is not Kind.NULL and all(branch.kind is not Kind.NULL for branch in reader.branches):
-        raise UnsafeInputError(f"{at} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
+def _check_nullable(reader: AvroType, path: str) -> None:
+    """Raise UnsafeInputError if the reader's type has no null: Spark fails at the first null of a file."""
+    if reader.kind is not AvroKind.NULL and all(branch.kind is not AvroKind.NULL for branch in reader.branches):
+        raise UnsafeInputError(f"{path} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
 
 
-def _nothing() -> None:
-    """A branch that has no bytes."""
+def _emit_nothing() -> None:
+    """Emit the code of a null branch that has no slots."""
 
 
-def _when(shape: Shape, validity: Validity) -> Shape:
-    """A shape that is there only in one branch; leaves have flags of their own."""
-    return replace(shape, validity=validity) if isinstance(shape, Struct | ListOf) else shape
+def _only_if(layout: ColumnLayout, validity: Validity) -> ColumnLayout:
+    """Return the layout of a value that is present in one branch only. Leaves have validity flags of their own."""
+    return replace(layout, validity=validity) if isinstance(layout, StructLayout | ListLayout) else layout
 
 
-NOWHERE = -1
-"""The slot of values that nobody wants, and the null branch of what is in no union."""
-
-Step = Callable[[], None]
-"""Writes the instructions of a part."""
-
-
-class Emitter:
-    """Instructions and jump targets so far, and for each slot whether it belongs to items."""
+class _Emitter:
+    """Emits instructions: steps over values, branches of unions, and items of arrays and maps."""
 
     def __init__(self) -> None:
         self.code: list[int] = []
         self.jumps: list[int] = []
         self.nested: list[bool] = []
+        """For each slot, whether it belongs to items."""
         self._depth = 0
 
-    def emit(self, op: Op, *arguments: int) -> int:
-        """Append an instruction; returns where it is."""
-        place = len(self.code)
-        self.code += [op, *arguments, *([0] * (WIDTH - 1 - len(arguments)))]
-        return place
+    def emit(self, opcode: Opcode, *arguments: int) -> int:
+        """Append an instruction. Return its index in the code."""
+        start = len(self.code)
+        self.code += [opcode, *arguments, *([0] * (CODE_WIDTH - 1 - len(arguments)))]
+        return start
 
-    def skip(self, writer: Type) -> None:
-        """Walk over a value."""
-        if writer.kind is Kind.NULL:
-            return
-        if is_leaf(writer):
-            self.leaf(writer, NOWHERE)
-        elif writer.kind is Kind.RECORD:
-            for field in writer.fields:
-                self.skip(field.type)
-        elif writer.kind is Kind.UNION:
-            self._skip_union(writer)
-        else:
-            self.loop(writer, NOWHERE, lambda: self._skip_item(writer))
+    def set_target(self, jump: int) -> None:
+        """Make a jump continue at the end of the code so far."""
+        self.code[jump + 1] = len(self.code)
 
-    def _skip_item(self, writer: Type) -> None:
-        if writer.kind is Kind.MAP:
-            self.skip(Type(Kind.STRING))
-        self.skip(writer.content)
-
-    def _skip_union(self, writer: Type) -> None:
-        null, others = split_union(writer)
-        if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
-            self.leaf(writer.branches[others[0]], NOWHERE, null)
-            return
-        self.switch(NOWHERE, [lambda b=branch: self.skip(b) for branch in writer.branches])  # type: ignore[misc]
-
-    def pad(self, shapes: Sequence[Shape]) -> None:
-        """Put place-holders into all slots of some shapes."""
-        for slot in slots(shapes):
-            self.emit(Op.PAD, slot)
-
-    def slot(self) -> int:
-        """A new slot, of the items that are being written or of records."""
+    def new_slot(self) -> int:
+        """Return a new slot, of the current items or of records."""
         self.nested.append(self._depth > 0)
         return len(self.nested) - 1
 
-    def leaf(self, writer: Type, slot: int, null: int = NOWHERE) -> None:
-        """Read a value that has no parts into a slot; `null` is its union's number for null, if it is in one."""
-        if writer.kind in (Kind.INT, Kind.ENUM):
-            self.emit(Op.VARINT, slot, null, 5)
-        elif writer.kind is Kind.LONG:
-            self.emit(Op.VARINT, slot, null, 10)
-        elif writer.kind is Kind.FIXED:
-            self.emit(Op.FIXED, slot, null, writer.size)
-        elif writer.kind in (Kind.BYTES, Kind.STRING):
-            self.emit(Op.BYTES, slot, null, 10)
+    def leaf(self, writer: AvroType, slot: int, null: int = NO_SLOT) -> None:
+        """Read a value without parts. `null` is the index of the null branch if the value is in a union with null."""
+        if writer.kind in (AvroKind.INT, AvroKind.ENUM):
+            self.emit(Opcode.VARINT, slot, null, 5)
+        elif writer.kind is AvroKind.LONG:
+            self.emit(Opcode.VARINT, slot, null, 10)
+        elif writer.kind is AvroKind.FIXED:
+            self.emit(Opcode.FIXED, slot, null, writer.size)
+        elif writer.kind in (AvroKind.BYTES, AvroKind.STRING):
+            self.emit(Opcode.BYTES, slot, null, 10)
         else:
-            self.emit(Op.WORD, slot, null, least_size(writer))
+            self.emit(Opcode.WORD, slot, null, minimum_size(writer))
 
-    def switch(self, slot: int, branches: Sequence[Step], last: int | None = None) -> None:
-        """Do what the branch of a union says; `last` is compiled behind all others."""
+    def skip(self, writer: AvroType) -> None:
+        """Step over a value."""
+        if writer.kind is AvroKind.NULL:
+            return
+        if is_leaf(writer):
+            self.leaf(writer, NO_SLOT)
+        elif writer.kind is AvroKind.RECORD:
+            for field in writer.fields:
+                self.skip(field.type)
+        elif writer.kind is AvroKind.UNION:
+            self._skip_union(writer)
+        else:
+            self.loop(writer, NO_SLOT, lambda: self._skip_item(writer))
+
+    def _skip_item(self, writer: AvroType) -> None:
+        if writer.kind is AvroKind.MAP:
+            self.skip(AvroType(AvroKind.STRING))
+        self.skip(writer.content)
+
+    def _skip_union(self, writer: AvroType) -> None:
+        null, others = split_nullable(writer)
+        if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
+            self.leaf(writer.branches[others[0]], NO_SLOT, null)
+            return
+        self.switch(NO_SLOT, [lambda b=branch: self.skip(b) for branch in writer.branches])  # type: ignore[misc]
+
+    def pad(self, layouts: Sequence[ColumnLayout]) -> None:
+        """Append placeholders to all slots of some layouts."""
+        for slot in row_slots(layouts):
+            self.emit(Opcode.PAD, slot)
+
+    def switch(self, slot: int, branches: Sequence[_EmitCode], last: int | None = None) -> None:
+        """Emit a union. The branch `last` is compiled after the others."""
         first = len(self.jumps)
         self.jumps += [0] * len(branches)
-        self.emit(Op.UNION, slot, len(branches), first)
+        self.emit(Opcode.UNION, slot, len(branches), first)
         ends = []
-        for place in sorted(range(len(branches)), key=lambda place: place == last):
-            self.jumps[first + place] = len(self.code)
-            branches[place]()
-            ends.append(self.emit(Op.JUMP, 0))
+        for index in sorted(range(len(branches)), key=lambda index: index == last):
+            self.jumps[first + index] = len(self.code)
+            branches[index]()
+            ends.append(self.emit(Opcode.JUMP, 0))
         for end in ends:
-            self.code[end + 1] = len(self.code)
+            self.set_target(end)
 
-    def loop(self, writer: Type, slot: int, item: Step) -> None:
-        """Walk over all items of an array or a map. Raises UnsafeInputError where too many lie within each other."""
+    def loop(self, writer: AvroType, slot: int, emit_item: _EmitCode) -> None:
+        """Emit a loop over the items of an array or a map. Raises UnsafeInputError above `MAX_DEPTH` nested loops."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UnsafeInputError(f"arrays and maps lie more than {MAX_DEPTH} deep; {READ_BY_SPARK}")
-        self.emit(Op.ITEMS)
-        least = least_size(writer.content) + (1 if writer.kind is Kind.MAP else 0)
-        head = self.emit(Op.NEXT, slot, 0, least)
-        item()
-        self.emit(Op.JUMP, head)
+        self.emit(Opcode.ITEMS)
+        minimum = minimum_size(writer.content) + (1 if writer.kind is AvroKind.MAP else 0)
+        head = self.emit(Opcode.NEXT, slot, 0, minimum)
+        emit_item()
+        self.emit(Opcode.JUMP, head)
         self.code[head + 2] = len(self.code)
         self._depth -= 1

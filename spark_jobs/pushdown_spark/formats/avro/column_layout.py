@@ -1,4 +1,8 @@
-"""How Arrow arrays are put together from the slots that a walk has filled."""
+"""How Arrow arrays are assembled from the slots that the interpreter fills.
+
+A layout is a tree that mirrors the type of a column. Its leaves name slots: arrays of 64-bit numbers with validity
+flags, one number for each value.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,22 @@ from enum import StrEnum
 import pyarrow as pa
 
 
-class Make(StrEnum):
-    """What a leaf's numbers mean."""
+class SlotContent(StrEnum):
+    """The meaning of the numbers in a slot."""
 
     NUMBER = "number"
-    MILLIS = "milliseconds"
+    MILLISECONDS = "milliseconds"
     BOOLEAN = "boolean"
     FLOAT = "bits of a float"
     DOUBLE = "bits of a double"
-    BYTES = "place of bytes"
-    DECIMAL = "place of an unscaled value"
-    SYMBOL = "number of a symbol"
+    BYTES = "offset and length of bytes"
+    DECIMAL = "offset and length of an unscaled value"
+    SYMBOL = "index of a symbol"
 
 
 @dataclass(frozen=True)
 class Validity:
-    """A value is there where a union's branch, kept in `slot`, is `branch`; not there where that is the null branch."""
+    """When a value is present: if the union's branch in `slot` is `branch`, or with `is_null_branch`, if it is not."""
 
     slot: int
     branch: int
@@ -32,68 +36,68 @@ class Validity:
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """A column of single values, each with its own flag of validity."""
+class LeafLayout:
+    """A column of values without parts. Its slot has their validity flags."""
 
     type: pa.DataType
     slot: int
-    make: Make
+    content: SlotContent
     symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Constant:
-    """The same value in each row: what the reader's schema says of fields that are not in the file, mostly null."""
+class ConstantLayout:
+    """A column with one value in all rows: the default of a field that the file lacks, or null."""
 
     type: pa.DataType
     value: pa.Scalar
 
 
 @dataclass(frozen=True)
-class Struct:
-    """Members side by side; those that the file does not have are constants."""
+class StructLayout:
+    """A column of structs. Members that the file lacks are constants."""
 
     type: pa.DataType
-    members: tuple[Shape, ...]
+    members: tuple[ColumnLayout, ...]
     validity: Validity | None = None
 
 
 @dataclass(frozen=True)
-class ListOf:
-    """Items, as many in each row as `slot` says."""
+class ListLayout:
+    """A column of lists. `slot` has the number of items in each row."""
 
     type: pa.DataType
     slot: int
-    item: Shape
+    item: ColumnLayout
     validity: Validity | None = None
 
 
 @dataclass(frozen=True)
-class Either:
-    """A value from the first alternative that has one."""
+class UnionLayout:
+    """A column with the value of the one alternative that is present. `slot` has the number of the union's branch."""
 
     type: pa.DataType
     slot: int
-    alternatives: tuple[Shape, ...]
+    alternatives: tuple[ColumnLayout, ...]
 
 
-Shape = Leaf | Constant | Struct | ListOf | Either
+ColumnLayout = LeafLayout | ConstantLayout | StructLayout | ListLayout | UnionLayout
 
 
-def slots(shapes: Sequence[Shape]) -> Iterator[int]:
-    """The slots that get one number each for each value of some shapes; those of items get more or fewer."""
-    for shape in shapes:
-        match shape:
-            case Leaf():
-                yield shape.slot
-            case Struct():
-                yield from slots(shape.members)
-            case ListOf():
-                yield shape.slot
-            case Either():
-                yield shape.slot
-                yield from slots(shape.alternatives)
-            case Constant():
+def row_slots(layouts: Sequence[ColumnLayout]) -> Iterator[int]:
+    """Return the slots that get one number for each row. Slots of list items get more or fewer."""
+    for layout in layouts:
+        match layout:
+            case LeafLayout():
+                yield layout.slot
+            case StructLayout():
+                yield from row_slots(layout.members)
+            case ListLayout():
+                yield layout.slot
+            case UnionLayout():
+                yield layout.slot
+                yield from row_slots(layout.alternatives)
+            case ConstantLayout():
                 pass
-        if isinstance(shape, Struct | ListOf) and shape.validity is not None and shape.validity.is_null_branch:
-            yield shape.validity.slot
+        if isinstance(layout, StructLayout | ListLayout) and layout.validity and layout.validity.is_null_branch:
+            yield layout.validity.slot

@@ -1,4 +1,4 @@
-"""Estimate from a sample of blocks what each reader of an Avro scan would cost."""
+"""The estimated costs of both readers of an Avro scan, from a sample of blocks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.file_reader import BlockSample, Decoders, opened
-from pushdown_spark.formats.avro.metrics import AvroCount
+from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
+from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.readers.files import InputFile
 from pushdown_spark.readers.start import remark
 
@@ -17,120 +17,129 @@ _SAMPLED_BLOCKS = 4
 
 
 @dataclass(frozen=True)
-class Costs:
-    """CPU seconds, measured on TPC-H lineitem with snappy in a warm JVM; only their ratios matter for the choice.
+class AvroCosts:
+    """CPU seconds, measured over TPC-H lineitem with Snappy in a warm JVM. Only their ratios matter for the choice.
 
-    `fixed`: planning, and starting the Python side. `load`: making a worker ready to decode many records, and
-    `load_bytes` how many bytes it decodes without, in the same time: `flat_bytes` of flat records. `unpack`: a byte of
-    a decompressed block in our reader. `search`: the same byte, searched. `walk`: the same byte, decoded for the
-    filter's columns in blocks that are not skipped. `row`: a surviving record, and `value` each of its columns, decoded
-    and handed over. `spark_byte`, `spark_row`: the same byte and a record in Spark's reader, which decodes every record
-    whole; `spark_kept_row` a record that it hands over, and `spark_kept` each of its columns.
+    Our reader:
+
+    - `fixed`: planning, and starting Python
+    - `load`: loading machine code into a worker
+    - `load_bytes`, `flat_bytes`: bytes (of flat records) that a worker decodes in that time without machine code
+    - `decompress`, `search`, `decode`: per decompressed byte; `decode` is for the filter columns
+    - `row`, `value`: per matching record, and for each of its columns
+
+    Spark's reader, which decodes every record completely:
+
+    - `spark_byte`, `spark_row`: per decompressed byte and per record
+    - `spark_matching_row`, `spark_value`: per matching record, and for each of its columns
     """
 
     fixed: float = 0.4
     load: float = 0.15
     load_bytes: float = 2.5e6
     flat_bytes: float = 12e6
-    unpack: float = 0.8e-9
+    decompress: float = 0.8e-9
     search: float = 0.2e-9
-    walk: float = 0.6e-9
+    decode: float = 0.6e-9
     row: float = 5e-9
     value: float = 60e-9
     spark_byte: float = 2e-9
     spark_row: float = 180e-9
-    spark_kept_row: float = 48e-9
-    spark_kept: float = 21e-9
+    spark_matching_row: float = 48e-9
+    spark_value: float = 21e-9
 
 
-_COSTS = Costs()
+_COSTS = AvroCosts()
 MARGIN = 0.9
-"""Our reader must promise to be at least this much cheaper."""
+"""Our reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The choice, and why. `search` says whether searching blocks pays before decoding them."""
+class AvroEstimate:
+    """The choice and its reason. `search` says whether searching blocks before decoding them pays."""
 
-    ours: bool
+    is_ours: bool
     search: bool
     reason: str
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What was seen in some blocks, scaled to all files: decompressed bytes and records; shares are between 0 and 1.
+class AvroSample:
+    """Sampled blocks, extrapolated to all files: decompressed bytes, records, and shares between 0 and 1.
 
-    `flat` tells that all records were of the kind that Python decodes fast.
+    `candidate_share` is the share of bytes in blocks that the search does not skip. `is_flat` says whether regular
+    expressions can decode all records.
     """
 
     size: float
     records: float
-    found_share: float
+    candidate_share: float
     matching_share: float
     blocks: int
-    flat: bool
+    is_flat: bool
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """CPU seconds of either reader, and whether ours is the cheaper with a search for bytes."""
+class ReaderSeconds:
+    """CPU seconds of both readers, and whether ours is cheaper with a search."""
 
     ours: float
     spark: float
     search: bool
 
 
-def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, start: float = 0.0) -> Estimate:
-    """Choose the cheaper reader for a scan by so many workers. `start` are CPU seconds that ours takes beyond its work.
+def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroEstimate:
+    """Choose the cheaper reader, given the number of workers. `startup` are CPU seconds that Python needs to start.
 
-    Raises PushdownError where a file cannot be read, or only by Spark.
+    Raises PushdownError for a file that cannot be read, or only by Spark.
     """
-    sample = _sampled(files, query)
-    costs = costs_of(sample, len(query.schema), workers, filtered=query.filter is not None)
-    costs = replace(costs, ours=costs.ours + start)
-    told = (
-        f"about {sample.matching_share:.2%} of the records match, in {sample.found_share:.0%} of the blocks (sample of "
-        f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s{remark(start)}"
+    sample = _sample(files, query)
+    seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
+    seconds = replace(seconds, ours=seconds.ours + startup)
+    reason = (
+        f"about {sample.matching_share:.2%} of the records match, in {sample.candidate_share:.0%} of the blocks "
+        f"(sample of {sample.blocks} blocks); estimated CPU: ours {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s"
+        f"{remark(startup)}"
     )
-    return Estimate(costs.ours < MARGIN * costs.spark, costs.search, told)
+    return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason)
 
 
-def costs_of(sample: Sample, columns: int, workers: int, *, filtered: bool) -> Seconds:
-    """What the readers would take for so many columns; a scan that is not `filtered` has nothing to search for."""
+def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
+    """Return the CPU seconds of both readers, given the number of columns. Without a filter there is no search."""
     c = _COSTS
     rows = sample.records * sample.matching_share
-    searching = sample.size * (c.search + sample.found_share * c.walk)
-    walking = sample.size * c.walk
-    search = filtered and searching < walking
-    decoded = sample.size * (sample.found_share if search else 1.0)
-    loads = min(max(workers, 1), decoded / (c.flat_bytes if sample.flat else c.load_bytes))
-    ours = c.fixed + sample.size * c.unpack + (searching if search else walking) + loads * c.load
+    with_search = sample.size * (c.search + sample.candidate_share * c.decode)
+    without_search = sample.size * c.decode
+    search = has_filter and with_search < without_search
+    decoded = sample.size * (sample.candidate_share if search else 1.0)
+    loads = min(max(workers, 1), decoded / (c.flat_bytes if sample.is_flat else c.load_bytes))
+    ours = c.fixed + sample.size * c.decompress + (with_search if search else without_search) + loads * c.load
     ours += rows * (c.row + columns * c.value)
     spark = sample.size * c.spark_byte + sample.records * c.spark_row
-    spark += rows * (c.spark_kept_row + columns * c.spark_kept)
-    return Seconds(ours, spark, search)
+    spark += rows * (c.spark_matching_row + columns * c.spark_value)
+    return ReaderSeconds(ours, spark, search)
 
 
-def _sampled(files: Sequence[InputFile], query: AvroQuery) -> Sample:
-    """Look at some blocks of some files, evenly spread."""
-    there = [file for file in files if file.size]
-    step = max(1, len(there) // _SAMPLED_FILES)
-    seen: list[BlockSample] = []
-    flat = True
-    decoders = Decoders(query)
-    for file in there[::step][:_SAMPLED_FILES]:
-        with opened(file.path, file.storage, decoders, AvroCount()) as source:
-            seen += source.samples(_SAMPLED_BLOCKS)
-            flat &= source.is_flat
-    stored = sum(block.stored for block in seen)
-    records = sum(block.records for block in seen)
-    scale = sum(file.size for file in there) / max(stored, 1)
-    return Sample(
-        sum(block.size for block in seen) * scale,
+def _sample(files: Sequence[InputFile], query: AvroQuery) -> AvroSample:
+    """Sample some blocks of some files, evenly spread."""
+    not_empty = [file for file in files if file.size]
+    step = max(1, len(not_empty) // _SAMPLED_FILES)
+    samples: list[BlockSample] = []
+    is_flat = True
+    decoders = DecoderCache(query)
+    for file in not_empty[::step][:_SAMPLED_FILES]:
+        with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
+            samples += source.samples(_SAMPLED_BLOCKS)
+            is_flat &= source.is_flat
+    stored = sum(block.stored for block in samples)
+    size = sum(block.size for block in samples)
+    records = sum(block.records for block in samples)
+    scale = sum(file.size for file in not_empty) / max(stored, 1)
+    return AvroSample(
+        size * scale,
         records * scale,
-        sum(block.size for block in seen if block.found) / max(sum(block.size for block in seen), 1),
-        sum(block.matching for block in seen) / max(records, 1),
-        len(seen),
-        flat,
+        sum(block.size for block in samples if block.is_match) / max(size, 1),
+        sum(block.matching for block in samples) / max(records, 1),
+        len(samples),
+        is_flat,
     )

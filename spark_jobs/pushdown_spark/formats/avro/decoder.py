@@ -1,4 +1,4 @@
-"""Decodes blocks of one writer's schema: filter columns first, the other columns of the records that pass."""
+"""The decoder of one writer's schema: filter columns first, then the other columns of the records that pass."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.formats.avro.assembler import Assembler
+from pushdown_spark.formats.avro.assembler import ColumnAssembler
 from pushdown_spark.formats.avro.block_search import BlockSearch, locate
-from pushdown_spark.formats.avro.bytecode import Program, compile_program
+from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
 from pushdown_spark.formats.avro.container_file import Buffer
-from pushdown_spark.formats.avro.executor import Filled, Machine, Runs
-from pushdown_spark.formats.avro.metrics import AvroCount, Fate
-from pushdown_spark.formats.avro.resolution import Names, least_size
+from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
+from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
 from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.predicates.avro_bytes import block_patterns
 from pushdown_spark.predicates.vector import VectorFilter
 
 _BATCH_VALUES = 2 << 20
-"""Values (records times columns) that are decoded at a time, so that memory stays bounded."""
+"""Values (records times columns) that are decoded at a time. It bounds the memory."""
 _DENSE = 0.3
-"""Where more than this part of the last records passed the filter, all columns are decoded at once."""
-_MAX_EMPTY = 1 << 24
-"""Records without any bytes that a block may have; their number is all that a block says of them."""
+"""The share of passing records above which all columns are decoded at once."""
+_MAX_EMPTY_RECORDS = 1 << 24
+"""Records without bytes that a block may have. Such a block consists of nothing but the number of its records."""
 
 
 @dataclass(frozen=True)
 class AvroQuery:
-    """What is wanted of every file.
+    """What a scan wants of every file.
 
-    `schema` has the wanted columns with Spark's names and the Arrow types that Spark takes. `filter` is what all rows
-    must pass, None for all rows. `reader_schema` is an Avro schema as JSON that files are read by, None to read each by
-    its own. `takes_ancient` tells that dates before 1582 and times before 1900 are what they seem in files that do not
-    say who wrote them: where it is false they are refused, because Spark might move them. `block_search` False decodes
-    blocks without searching them.
+    `schema` has the wanted columns, with Spark's names and the Arrow types that Spark expects. `filter` is the filter
+    that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
+    resolved with, None to read each file with its own. `corrected_calendar` says whether dates before 1582 and
+    timestamps before 1900 are taken as stored in files that do not name their writer. If not, they are rejected,
+    because Spark may convert them. Without `block_search`, blocks are decoded without searching them for patterns.
     """
 
     schema: pa.Schema
     filter: VectorFilter | None
     reader_schema: str | None = None
     case_sensitive: bool = False
-    takes_ancient: bool = False
+    corrected_calendar: bool = False
     block_search: bool = True
 
     @property
@@ -55,8 +55,8 @@ class AvroQuery:
 
 
 @dataclass(frozen=True)
-class Unpacked:
-    """A block that was unpacked to `size` bytes; `number` and `offset` tell where it is in its file."""
+class DecompressedBlock:
+    """A block of `size` decompressed bytes, with its number and its file offset."""
 
     number: int
     offset: int
@@ -64,10 +64,10 @@ class Unpacked:
     size: int
 
 
-class Window:
-    """Some blocks that are decoded together, their records in one buffer, one block behind the other."""
+class BlockGroup:
+    """Blocks that are decoded together. `data` is their records in one buffer."""
 
-    def __init__(self, blocks: Sequence[Unpacked], data: Buffer) -> None:
+    def __init__(self, blocks: Sequence[DecompressedBlock], data: Buffer) -> None:
         self.blocks = tuple(blocks)
         self.data = data
         self.ends = np.cumsum([block.size for block in blocks], dtype=np.int64)
@@ -75,143 +75,145 @@ class Window:
 
     @property
     def spans(self) -> list[tuple[int, int, int]]:
-        """Where each block begins and ends, and how many records it has."""
+        """The start, the end and the number of records of each block."""
         begins = [0, *self.ends[:-1].tolist()]
         return [(b, e, block.records) for b, e, block in zip(begins, self.ends.tolist(), self.blocks, strict=True)]
 
-    def block_at(self, offset: int) -> Unpacked:
-        """The block that an offset in the data belongs to, for errors."""
+    def block_at(self, offset: int) -> DecompressedBlock:
+        """Return the block at an offset in the data, for error messages."""
         return self.blocks[min(bisect_right(self.ends.tolist(), offset), len(self.blocks) - 1)]
 
 
 class Decoder:
     """Decodes records of one writer's schema.
 
-    Raises UnsafeInputError for types that only Spark's reader converts, SchemaConflictError where the reader's schema
-    does not resolve with the writer's, BadSchemaError for what is no schema.
+    Raises UnsafeInputError for types that only Spark's reader converts, SchemaConflictError if the reader's schema does
+    not resolve with the writer's, and BadSchemaError for invalid schemas.
     """
 
     def __init__(self, schema: str, query: AvroQuery) -> None:
         self._query = query
+        self._names = NameMatcher(query.case_sensitive)
         self._writer = parse_schema(schema)
         self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
-        names = query.filter_names
         fields = list(query.schema)
-        self._first = [field for field in fields if field.name in names]
-        self._rest = [field for field in fields if field.name not in names]
-        self._filter = Machine(self._program(self._first)) if query.filter else None
-        self._select = Machine(self._program(self._rest, whole=False)) if query.filter and self._rest else None
-        self._all = Machine(self._program(fields))
-        self._least = least_size(self._writer)
-        self._passed = 0.0
-        self.search = self._searcher()
-        self.most_records = max(1, _BATCH_VALUES // max(len(self._all.program.slots), 1))
+        filter_names = query.filter_names
+        self._filter_fields = [field for field in fields if field.name in filter_names]
+        self._select_fields = [field for field in fields if field.name not in filter_names]
+        self._filter = Executor(self._compile(self._filter_fields)) if query.filter else None
+        has_select = query.filter and self._select_fields
+        self._select = Executor(self._compile(self._select_fields, whole=False)) if has_select else None
+        self._all = Executor(self._compile(fields))
+        self._minimum_size = minimum_size(self._writer)
+        self._passing_share = 0.0
+        self.search = self._block_search()
+        self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
+        """Records that are decoded at a time, at most."""
 
     @property
     def is_flat(self) -> bool:
-        """Whether Python decodes the records fast, without machine code."""
+        """Whether regular expressions decode the records until machine code is loaded."""
         return self._all.is_flat
 
     def check(self, records: int, size: int) -> None:
-        """Raises ValueError where a block of so many bytes cannot have as many records as it says."""
-        most = size // self._least if self._least else _MAX_EMPTY
+        """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
+        most = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
         if records > most:
             raise ValueError(f"it says that it has {records} records, which {size} bytes cannot hold")
 
-    def batches(self, window: Window, count: AvroCount) -> Iterator[pa.RecordBatch]:
-        """The rows of a window that pass the filter. Raises ValueError for damaged records."""
-        count.records_decoded += window.records
-        dense = self._filter is None or self._select is None or self._passed > _DENSE
-        if not dense:
-            count.blocks[Fate.FILTERED] += len(window.blocks)
-            yield from self._filtered(window, count)
+    def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some blocks that pass the filter. Raises ValueError for damaged records."""
+        metrics.records_decoded += group.records
+        is_dense = self._filter is None or self._select is None or self._passing_share > _DENSE
+        if not is_dense:
+            metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
+            yield from self._filter_then_select(group, metrics)
             return
-        count.blocks[Fate.FILTERED if self._filter else Fate.SELECTED] += len(window.blocks)
         if self._filter:
-            count.blocks[Fate.SELECTED] += len(window.blocks)
-        for filled in self._walks(self._all, window):
-            batch = self._batch(self._all, list(self._query.schema), filled)
+            metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
+        metrics.blocks[BlockOutcome.SELECTED] += len(group.blocks)
+        for slots in self._run(self._all, group):
+            batch = self._batch(self._all, list(self._query.schema), slots)
             if self._query.filter is not None:
-                kept = batch.filter(self._query.filter.keep(batch))
-                self._passed = kept.num_rows / max(batch.num_rows, 1)
-                batch = kept
+                passing = batch.filter(self._query.filter.keep(batch))
+                self._passing_share = passing.num_rows / max(batch.num_rows, 1)
+                batch = passing
             if batch.num_rows:
-                count.records_returned += batch.num_rows
+                metrics.records_returned += batch.num_rows
                 yield batch
 
-    def matching(self, window: Window) -> int:
-        """How many records pass the filter; all of them without one."""
+    def matching(self, group: BlockGroup) -> int:
+        """Return the number of records that pass the filter."""
         if self._filter is None:
-            return window.records
-        return sum(len(self._kept(filled)[0]) for filled in self._walks(self._filter, window))
+            return group.records
+        return sum(len(self._passing(slots)[0]) for slots in self._run(self._filter, group))
 
-    def _filtered(self, window: Window, count: AvroCount) -> Iterator[pa.RecordBatch]:
+    def _filter_then_select(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         assert self._filter is not None
         assert self._select is not None
-        hit: set[int] = set()
-        for filled in self._walks(self._filter, window):
-            rows, first = self._kept(filled)
-            self._passed = len(rows) / max(filled.rows, 1)
+        selected_blocks: set[int] = set()
+        for slots in self._run(self._filter, group):
+            rows, filter_columns = self._passing(slots)
+            self._passing_share = len(rows) / max(slots.rows, 1)
             if not len(rows):
                 continue
-            starts = filled.starts[rows.to_numpy()]
-            places = np.searchsorted(window.ends, starts, side="right")
-            hit.update(np.unique(places).tolist())
-            others = self._select.run(window.data, Runs.of_records(starts, window.ends[places]))
-            rest = self._batch(self._select, self._rest, others)
-            count.records_returned += len(rows)
-            yield self._joined(first.take(rows), rest)
-        count.blocks[Fate.SELECTED] += len(hit)
+            starts = slots.starts[rows.to_numpy()]
+            blocks = np.searchsorted(group.ends, starts, side="right")
+            selected_blocks.update(np.unique(blocks).tolist())
+            selected = self._select.run(group.data, RecordRuns.of_records(starts, group.ends[blocks]))
+            select_columns = self._batch(self._select, self._select_fields, selected)
+            metrics.records_returned += len(rows)
+            yield self._join(filter_columns.take(rows), select_columns)
+        metrics.blocks[BlockOutcome.SELECTED] += len(selected_blocks)
 
-    def _kept(self, filled: Filled) -> tuple[pa.Array, pa.RecordBatch]:
-        """The numbers of the records that pass, and the filter columns of all."""
+    def _passing(self, slots: SlotValues) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return the indexes of the records that pass, and the filter columns of all records."""
         assert self._filter is not None
         assert self._query.filter is not None
-        first = self._batch(self._filter, self._first, filled)
-        return pc.indices_nonzero(self._query.filter.keep(first)), first
+        filter_columns = self._batch(self._filter, self._filter_fields, slots)
+        return pc.indices_nonzero(self._query.filter.keep(filter_columns)), filter_columns
 
-    def _joined(self, first: pa.RecordBatch, rest: pa.RecordBatch) -> pa.RecordBatch:
-        columns = dict(zip([*first.schema.names, *rest.schema.names], [*first.columns, *rest.columns], strict=True))
+    def _join(self, first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+        columns = dict(zip([*first.schema.names, *second.schema.names], [*first.columns, *second.columns], strict=True))
         return pa.RecordBatch.from_arrays(
             [columns[name] for name in self._query.schema.names], schema=self._query.schema
         )
 
-    def _walks(self, machine: Machine, window: Window) -> Iterator[Filled]:
-        """Walk all records of a window; a block of very many in pieces."""
-        if len(window.blocks) > 1 or window.records <= self.most_records:
-            yield machine.run(window.data, Runs.of_blocks(window.spans))
+    def _run(self, executor: Executor, group: BlockGroup) -> Iterator[SlotValues]:
+        """Read all records of some blocks. A single block with very many records is read in pieces."""
+        if len(group.blocks) > 1 or group.records <= self.most_records:
+            yield executor.run(group.data, RecordRuns.of_blocks(group.spans))
             return
-        start, left = 0, window.records
-        while left:
-            records = min(left, self.most_records)
-            left -= records
-            filled = machine.run(window.data, Runs.of_piece(start, len(window.data), records, is_last=not left))
-            start = filled.end
-            yield filled
+        start, remaining = 0, group.records
+        while remaining:
+            records = min(remaining, self.most_records)
+            remaining -= records
+            is_last = not remaining
+            slots = executor.run(group.data, RecordRuns.of_piece(start, len(group.data), records, is_last=is_last))
+            start = slots.end
+            yield slots
 
-    def _batch(self, machine: Machine, fields: Sequence[pa.Field], filled: Filled) -> pa.RecordBatch:
+    def _batch(self, executor: Executor, fields: Sequence[pa.Field], slots: SlotValues) -> pa.RecordBatch:
         if not fields:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * filled.rows, pa.struct([])))
-        assembler = Assembler(filled, takes_ancient=self._query.takes_ancient)
-        columns = [assembler.column(shape) for shape in machine.program.columns]
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * slots.rows, pa.struct([])))
+        assembler = ColumnAssembler(slots, corrected_calendar=self._query.corrected_calendar)
+        columns = [assembler.column(layout) for layout in executor.bytecode.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
-    def _searcher(self) -> BlockSearch | None:
-        """The search for what every block with a matching record contains; None where nothing is known of it."""
+    def _block_search(self) -> BlockSearch | None:
+        """Return the search for patterns that each block with a matching record contains, or None without patterns."""
         if self._query.filter is None or not self._query.block_search:
             return None
-        names = Names(self._query.case_sensitive)
-        located = locate(self._writer, self._reader, names)
-        patterns = block_patterns(self._query.filter.root, located, takes_ancient=self._query.takes_ancient)
+        places = locate(self._writer, self._reader, self._names)
+        patterns = block_patterns(self._query.filter.root, places, takes_ancient=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None
 
-    def _program(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Program:
-        names = Names(self._query.case_sensitive)
-        return compile_program(self._writer, self._reader, fields, names, whole=whole)
+    def _compile(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Bytecode:
+        return compile_bytecode(self._writer, self._reader, fields, self._names, whole=whole)
 
 
-def refusal(schema: str, query: AvroQuery) -> str | None:
-    """In words, why files of a writer's schema cannot be read here, or None where they can."""
+def unsupported_reason(schema: str, query: AvroQuery) -> str | None:
+    """Return why files with a writer's schema cannot be read here, or None."""
     try:
         Decoder(schema, query)
     except PushdownError as problem:

@@ -1,4 +1,8 @@
-"""Runs programs over records: by Python for a few of them, compiled to machine code for many."""
+"""Execution of bytecode over records: by regular expressions, by Python, or by machine code.
+
+Python decodes a few records fastest, because machine code must be loaded first. So an executor starts in Python and
+changes to machine code after a certain amount of work.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,28 @@ import numpy as np
 import numpy.typing as npt
 
 from pushdown_spark.formats.avro import interpreter
-from pushdown_spark.formats.avro.bytecode import Program
+from pushdown_spark.formats.avro.bytecode import Bytecode
 from pushdown_spark.formats.avro.container_file import Buffer
-from pushdown_spark.formats.avro.interpreter import FRAME, MAX_DEPTH, RUN, SLOT, WIDTH, Status, walk
-from pushdown_spark.formats.avro.regex_decoder import Stretch, stretches, walk_flat
+from pushdown_spark.formats.avro.interpreter import (
+    CODE_WIDTH,
+    FRAME_WIDTH,
+    MAX_DEPTH,
+    RUN_WIDTH,
+    SLOT_WIDTH,
+    Status,
+    interpret,
+)
+from pushdown_spark.formats.avro.regex_decoder import Segment, compile_segments, decode_flat
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-_ITEMS_EACH = 2
-"""Items that lists are expected to have; where they have more, the records are walked once more."""
+_ITEMS_PER_LIST = 2
+"""Items that lists are expected to have on average. Where they have more, the records are read again."""
 _COMPILED_FROM = 450_000
-"""Microseconds of walking by Python from which loading the compiled function pays, which takes as long."""
-_STEP = 1.4
-"""Microseconds that an instruction takes by Python; all fields up to a text, in flat records, take half of that."""
+"""Microseconds of work in Python after which machine code is loaded. Loading takes as long."""
+_INSTRUCTION = 1.4
+"""Microseconds of an instruction in Python. A segment of the regular expressions takes half of that."""
 _MESSAGES = {
     Status.PAST_END: "a value goes on behind the end of its block",
     Status.BAD_NUMBER: "a number is longer than its type allows",
@@ -34,33 +46,33 @@ _MESSAGES = {
 }
 
 
-class Runs:
-    """Records to walk: for each run its first record's offset, its block's end, how many records, and whether all."""
+class RecordRuns:
+    """Sequences of consecutive records, in the form of the interpreter's `runs`."""
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
-        self.records = int(numbers[2::RUN].sum())
+        self.records = int(numbers[2::RUN_WIDTH].sum())
 
     @classmethod
-    def of_blocks(cls, spans: Sequence[tuple[int, int, int]]) -> Runs:
-        """Whole blocks: where each begins and ends, and how many records it has."""
+    def of_blocks(cls, spans: Sequence[tuple[int, int, int]]) -> RecordRuns:
+        """Return runs of whole blocks, given the start, the end and the number of records of each."""
         return cls(np.array([number for begin, end, records in spans for number in (begin, end, records, 1)], np.int64))
 
     @classmethod
-    def of_piece(cls, start: int, stop: int, records: int, *, is_last: bool) -> Runs:
-        """Some records of one block."""
+    def of_piece(cls, start: int, stop: int, records: int, *, is_last: bool) -> RecordRuns:
+        """Return a run of some records of one block."""
         return cls(np.array([start, stop, records, int(is_last)], np.int64))
 
     @classmethod
-    def of_records(cls, starts: Numbers, stops: Numbers) -> Runs:
-        """Single records, which need not be walked to their ends."""
-        numbers = np.empty((len(starts), RUN), np.int64)
+    def of_records(cls, starts: Numbers, stops: Numbers) -> RecordRuns:
+        """Return runs of single records, which need not be read to their ends."""
+        numbers = np.empty((len(starts), RUN_WIDTH), np.int64)
         numbers[:, 0], numbers[:, 1], numbers[:, 2], numbers[:, 3] = starts, stops, 1, 0
         return cls(numbers.ravel())
 
 
-class WalkError(ValueError):
-    """Records are damaged at an offset in the data."""
+class DamagedRecordError(ValueError):
+    """A damaged record, with its offset in the data."""
 
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(problem)
@@ -68,8 +80,11 @@ class WalkError(ValueError):
 
 
 @dataclass(frozen=True)
-class Filled:
-    """What a walk left in the slots, each record's offset, the offset behind the last, and the bytes walked."""
+class SlotValues:
+    """The slots after a run: their values and validity flags, the offset of each record, the offset after the last one.
+
+    `data` are the encoded records, to which the values of strings and bytes refer.
+    """
 
     data: Bytes
     starts: Numbers
@@ -79,167 +94,173 @@ class Filled:
 
     @property
     def rows(self) -> int:
-        """How many records there were."""
+        """The number of records."""
         return len(self.starts)
 
 
-class Machine:
-    """Runs one program. It changes from Python to machine code once it has had enough to do."""
+class Executor:
+    """Executes one program of bytecode."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._flat = stretches(program.code)
-        self._each = _STEP * (len(self._flat) / 2 if self._flat else len(program.code) / WIDTH)
-        self._done = 0.0
-        self._room = _ITEMS_EACH
+    def __init__(self, bytecode: Bytecode) -> None:
+        self.bytecode = bytecode
+        self._segments = compile_segments(bytecode.code)
+        steps = len(self._segments) / 2 if self._segments else len(bytecode.code) / CODE_WIDTH
+        self._record_cost = _INSTRUCTION * steps
+        self._work = 0.0
+        self._items_per_list = _ITEMS_PER_LIST
 
     @property
     def is_flat(self) -> bool:
-        """Whether expressions walk the records, which is faster than instructions."""
-        return self._flat is not None
+        """Whether regular expressions decode the records, which is faster than Python instructions."""
+        return self._segments is not None
 
-    def run(self, data: Buffer, runs: Runs) -> Filled:
-        """Walk some records of one buffer. Raises WalkError where they are damaged."""
-        self._done += runs.records * self._each
-        is_compiled = self._done >= _COMPILED_FROM or is_loaded()
-        if self._flat is not None and not is_compiled:
-            filled = _matched(self.program, self._flat, data, runs)
-            if filled is not None:
-                return filled
-        walker = _compiled if is_compiled else _interpreted
+    def run(self, data: Buffer, runs: RecordRuns) -> SlotValues:
+        """Read some records of a buffer. Raises DamagedRecordError."""
+        self._work += runs.records * self._record_cost
+        use_compiled = self._work >= _COMPILED_FROM or is_compiled()
+        if self._segments is not None and not use_compiled:
+            slots = _run_regex(self.bytecode, self._segments, data, runs)
+            if slots is not None:
+                return slots
+        run = _run_compiled if use_compiled else _run_interpreted
         while True:
-            rooms = [runs.records * (self._room if nested else 1) for nested in self.program.slots]
-            status, filled = walker(self.program, data, runs, rooms)
+            capacities = [runs.records * (self._items_per_list if nested else 1) for nested in self.bytecode.slots]
+            status, slots = run(self.bytecode, data, runs, capacities)
             if status is Status.DONE:
-                return filled
+                return slots
             if status is not Status.FULL:
-                raise WalkError(_MESSAGES[status], filled.end)
-            self._room *= 4
+                raise DamagedRecordError(_MESSAGES[status], slots.end)
+            self._items_per_list *= 4
 
 
-def _matched(program: Program, flat: Sequence[Stretch], data: Buffer, runs: Runs) -> Filled | None:
-    found = walk_flat(flat, data, runs.numbers.tolist(), len(program.slots))
-    if found is None:
+def _run_regex(bytecode: Bytecode, segments: Sequence[Segment], data: Buffer, runs: RecordRuns) -> SlotValues | None:
+    """Return None for damaged records, which the interpreter describes."""
+    records = decode_flat(segments, data, runs.numbers.tolist(), len(bytecode.slots))
+    if records is None:
         return None
-    return Filled(
+    return SlotValues(
         np.frombuffer(data, np.uint8),
-        np.array(found.starts, np.int64),
-        found.end,
-        tuple(np.array(values, np.int64) for values in found.values),
-        tuple(np.array(valid, np.uint8) for valid in found.valid),
+        np.array(records.starts, np.int64),
+        records.end,
+        tuple(np.array(values, np.int64) for values in records.values),
+        tuple(np.array(valid, np.uint8) for valid in records.valid),
     )
 
 
-def _compiled(program: Program, data: Buffer, runs: Runs, rooms: Sequence[int]) -> tuple[Status, Filled]:
-    table = np.array(_table(rooms), np.int64)
-    size = sum(rooms) + 1
+def _run_compiled(
+    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
+) -> tuple[Status, SlotValues]:
+    table = np.array(_slot_table(capacities), np.int64)
+    size = sum(capacities) + 1
     values, valid = np.empty(size, np.int64), np.empty(size, np.uint8)
-    starts, where = np.empty(runs.records, np.int64), np.zeros(1, np.int64)
-    stack = np.zeros(FRAME * MAX_DEPTH, np.int64)
+    starts, reached = np.empty(runs.records, np.int64), np.zeros(1, np.int64)
+    stack = np.zeros(FRAME_WIDTH * MAX_DEPTH, np.int64)
     array = np.frombuffer(data, np.uint8)
     array.flags.writeable = False
-    code, jumps = np.array(program.code, np.int64), np.array(program.jumps or [0], np.int64)
-    status = compiled_walk()(array, runs.numbers, code, jumps, table, values, valid, starts, stack, where)
-    spans = _spans(table.tolist())
+    code, jumps = np.array(bytecode.code, np.int64), np.array(bytecode.jumps or [0], np.int64)
+    status = compiled_interpreter()(array, runs.numbers, code, jumps, table, values, valid, starts, stack, reached)
+    spans = _slot_spans(table.tolist())
     views = tuple(values[span] for span in spans), tuple(valid[span] for span in spans)
-    return Status(status), Filled(array, starts, int(where[0]), *views)
+    return Status(status), SlotValues(array, starts, int(reached[0]), *views)
 
 
-def _interpreted(program: Program, data: Buffer, runs: Runs, rooms: Sequence[int]) -> tuple[Status, Filled]:
-    table = _table(rooms)
-    size = sum(rooms) + 1
+def _run_interpreted(
+    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
+) -> tuple[Status, SlotValues]:
+    table = _slot_table(capacities)
+    size = sum(capacities) + 1
     values, valid = [0] * size, [0] * size
-    starts, where, stack = [0] * runs.records, [0], [0] * (FRAME * MAX_DEPTH)
+    starts, reached, stack = [0] * runs.records, [0], [0] * (FRAME_WIDTH * MAX_DEPTH)
     numbers = runs.numbers.tolist()
-    status = walk(data, numbers, program.code, program.jumps, table, values, valid, starts, stack, where)
-    spans = _spans(table)
-    filled = Filled(
+    status = interpret(data, numbers, bytecode.code, bytecode.jumps, table, values, valid, starts, stack, reached)
+    spans = _slot_spans(table)
+    slots = SlotValues(
         np.frombuffer(data, np.uint8),
         np.array(starts, np.int64),
-        where[0],
+        reached[0],
         tuple(np.array(values[span], np.int64) for span in spans),
         tuple(np.array(valid[span], np.uint8) for span in spans),
     )
-    return Status(status), filled
+    return Status(status), slots
 
 
-def _table(rooms: Sequence[int]) -> list[int]:
-    """Slots one behind the other, empty; one that nobody uses where there are none."""
-    found: list[int] = []
+def _slot_table(capacities: Sequence[int]) -> list[int]:
+    """Return the interpreter's `table` of empty slots. Without slots it has one that is never used."""
+    table: list[int] = []
     begin = 0
-    for room in rooms:
-        found += [begin, room, 0]
-        begin += room
-    return found or [0] * SLOT
+    for capacity in capacities:
+        table += [begin, capacity, 0]
+        begin += capacity
+    return table or [0] * SLOT_WIDTH
 
 
-def _spans(table: Sequence[int]) -> list[slice]:
-    """Where each slot's values are."""
-    return [slice(begin, begin + count) for begin, count in zip(table[::SLOT], table[2::SLOT], strict=True)]
+def _slot_spans(table: Sequence[int]) -> list[slice]:
+    """Return where the values of each slot are."""
+    return [slice(begin, begin + count) for begin, count in zip(table[::SLOT_WIDTH], table[2::SLOT_WIDTH], strict=True)]
 
 
-_PARTS: tuple[Callable[..., object], ...] = (
-    interpreter.zigzag,
-    interpreter.word,
-    interpreter.put,
-    interpreter.walk_value,
-    interpreter.walk_branch,
-    interpreter.walk_next,
-    interpreter.walk_record,
+_INLINED: tuple[Callable[..., object], ...] = (
+    interpreter.read_zigzag,
+    interpreter.read_word,
+    interpreter.append,
+    interpreter.read_value,
+    interpreter.read_branch,
+    interpreter.next_item,
+    interpreter.read_record,
 )
 
-Function = Callable[..., int]
+CompiledFunction = Callable[..., int]
 
 
 @cache
-def compiled_walk() -> Function:
-    """The function `interpreter.walk`.
+def compiled_interpreter() -> CompiledFunction:
+    """Return `interpreter.interpret` as machine code.
 
-    Its parts are inlined, and nothing in it is counted by references (`_nrt`): else each call of a part, with all its
-    arrays, takes four times as long as its work.
+    The functions that it calls are inlined, and arrays are not reference-counted (`_nrt`): otherwise each call, with
+    all its arrays, takes several times as long as its work.
     """
     names = dict(vars(interpreter))
-    names[interpreter.at.__name__] = _unsigned()
-    for part in _PARTS:
-        names[part.__name__] = _njit()(_bound(part, names), inline="always", _nrt=False)
-    return _kept(_bound(interpreter.walk, names))
+    names[interpreter.index.__name__] = _unsigned_index()
+    for function in _INLINED:
+        names[function.__name__] = _njit()(_rebind(function, names), inline="always", _nrt=False)
+    return _compile_cached(_rebind(interpreter.interpret, names))
 
 
 @cache
-def compiled_copy() -> Function:
-    """The function `interpreter.copy`."""
-    return _kept(interpreter.copy)
+def compiled_copy() -> CompiledFunction:
+    """Return `interpreter.copy_bytes` as machine code."""
+    return _compile_cached(interpreter.copy_bytes)
 
 
-def is_loaded() -> bool:
-    """Whether this process has the compiled functions already."""
-    return compiled_walk.cache_info().currsize > 0
+def is_compiled() -> bool:
+    """Return whether this process has loaded the machine code."""
+    return compiled_interpreter.cache_info().currsize > 0
 
 
-def _kept(function: Function) -> Function:
+def _compile_cached(function: CompiledFunction) -> CompiledFunction:
+    """Compile a function, once for all processes if there is a directory for the cache."""
     try:
         return _njit()(function, cache=True, nogil=True, _nrt=False)
     except RuntimeError:
-        # There is no directory to keep it in.
         return _njit()(function, nogil=True, _nrt=False)
 
 
-def _njit() -> Callable[..., Function]:
-    # Loaded here: it takes longer than many a scan.
+def _njit() -> Callable[..., CompiledFunction]:
+    # Imported here because the import takes longer than many scans.
     import numba
 
-    found: Callable[..., Function] = numba.njit
-    return found
+    njit: Callable[..., CompiledFunction] = numba.njit
+    return njit
 
 
-def _unsigned() -> Function:
-    """The function `interpreter.at`: an index that has a sign costs a third of a walk."""
+def _unsigned_index() -> CompiledFunction:
+    """Return the compiled version of `interpreter.index`."""
     import numba
 
-    found: Function = _njit()(lambda number: numba.uint64(number), _nrt=False)
-    return found
+    function: CompiledFunction = _njit()(lambda number: numba.uint64(number), _nrt=False)
+    return function
 
 
-def _bound(function: Callable[..., object], names: dict[str, object]) -> FunctionType:
-    """The function with other functions behind the names that it uses."""
+def _rebind(function: Callable[..., object], names: dict[str, object]) -> FunctionType:
+    """Return a function with other global names."""
     return FunctionType(function.__code__, names, function.__name__)

@@ -1,4 +1,4 @@
-"""Scan Avro files: runs in Python workers, and on the driver over samples."""
+"""The reader of Avro files. It runs in Python workers, and on the driver over samples."""
 
 from __future__ import annotations
 
@@ -12,241 +12,212 @@ from pushdown_spark.errors import PushdownError, UnreadableFileError
 from pushdown_spark.formats.avro.container_file import (
     REMEDY,
     AvroHeader,
-    Block,
+    BlockDecompressor,
     BlockError,
     Buffer,
-    Stream,
-    Unpacker,
-    blamed,
-    blocks,
+    BufferedInput,
+    StoredBlock,
     parse_header,
+    read_blocks,
+    storage_errors_named,
 )
-from pushdown_spark.formats.avro.decoder import AvroQuery as AvroQuery
-from pushdown_spark.formats.avro.decoder import Decoder, Unpacked, Window
-from pushdown_spark.formats.avro.executor import WalkError
-from pushdown_spark.formats.avro.metrics import AvroCount, Fate
-from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.files import Split, Task
+from pushdown_spark.formats.avro.decoder import AvroQuery, BlockGroup, Decoder, DecompressedBlock
+from pushdown_spark.formats.avro.executor import DamagedRecordError
+from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.scan_task import FileScanTask
+from pushdown_spark.readers.files import Split
 from pushdown_spark.readers.storage import RangeFile, Storage
-from pushdown_spark.readers.worker import spare_the_collector
 
-Report = Callable[[int, dict[str, AvroCount]], None]
-"""Receives a task's number and its figures when the task is done."""
-
-_WINDOW = 4 << 20
-"""Bytes of encoded records that are decoded at a time."""
+_GROUP_SIZE = 4 << 20
+"""Decompressed bytes that are decoded together."""
 
 
-class Decoders:
-    """The decoders of a query, one for each writer's schema and calendar: a scan's files mostly share one."""
+class DecoderCache:
+    """The decoders of a query, one for each writer's schema and calendar. Most files of a scan share one."""
 
     def __init__(self, query: AvroQuery) -> None:
         self.query = query
-        self._known: dict[tuple[str, bool], Decoder] = {}
+        self._decoders: dict[tuple[str, bool], Decoder] = {}
 
     def of(self, header: AvroHeader) -> Decoder:
-        """The decoder of a file with such a head. Raises as Decoder does."""
-        takes_ancient = header.takes_ancient(by_option=self.query.takes_ancient)
-        key = header.schema, takes_ancient
-        if key not in self._known:
-            self._known[key] = Decoder(header.schema, replace(self.query, takes_ancient=takes_ancient))
-        return self._known[key]
+        """Return the decoder for a file with this header. Raises the errors of Decoder."""
+        corrected_calendar = header.corrected_calendar(by_option=self.query.corrected_calendar)
+        key = header.schema, corrected_calendar
+        if key not in self._decoders:
+            self._decoders[key] = Decoder(header.schema, replace(self.query, corrected_calendar=corrected_calendar))
+        return self._decoders[key]
 
 
-def searches(query: AvroQuery, header: AvroHeader) -> str | None:
-    """What blocks of a file are searched for, in words; None where they are not. Raises as Decoder does."""
-    search = Decoders(query).of(header).search
+def search_label(query: AvroQuery, header: AvroHeader) -> str | None:
+    """Return the patterns that blocks are searched for, in words, or None. Raises the errors of Decoder."""
+    search = DecoderCache(query).of(header).search
     return search.label if search is not None else None
 
 
 @dataclass(frozen=True)
 class BlockSample:
-    """A block that was tried: bytes as stored and as unpacked, its records, and how many of them pass the filter.
+    """A sampled block: its stored and decompressed bytes, its records, and the records that pass the filter.
 
-    `found` tells whether the search let it through; where it did not, no record passes.
+    `is_match` says whether the search found its patterns. If not, no record passes.
     """
 
     stored: int
     size: int
     records: int
-    found: bool
+    is_match: bool
     matching: int
 
 
 class AvroFile:
-    """One file, opened. Its errors name the file, and the block where one is to blame."""
+    """An open file. Its errors name the file and, where possible, the block."""
 
-    def __init__(self, path: str, raw: RangeFile, decoders: Decoders, count: AvroCount) -> None:
+    def __init__(self, path: str, raw: RangeFile, decoders: DecoderCache, metrics: AvroMetrics) -> None:
         self._path = path
-        self._count = count
-        self._stream = Stream(raw)
-        self.header = parse_header(path, self._stream)
-        with self._blamed():
+        self._metrics = metrics
+        self._source = BufferedInput(raw)
+        self.header = parse_header(path, self._source)
+        with self._errors_located():
             self._decoder = decoders.of(self.header)
-        self._unpacker = Unpacker(self.header.codec)
+        self._decompressor = BlockDecompressor(self.header.codec)
 
     def close(self) -> None:
-        """Add up what was read."""
-        self._count.bytes_read += self._stream.fetched
+        """Add the fetched bytes to the counts."""
+        self._metrics.bytes_read += self._source.fetched
 
     @property
     def is_flat(self) -> bool:
-        """Whether Python decodes the file's records fast, without machine code."""
+        """Whether regular expressions decode the file's records until machine code is loaded."""
         return self._decoder.is_flat
 
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The matching rows of the blocks that belong to a range of bytes, as `blocks` has it."""
-        for window in self._windows(start, end):
-            with self._blamed(window):
-                yield from self._decoder.batches(window, self._count)
+        """Yield the matching rows of the blocks in a byte range, as `read_blocks` defines them."""
+        for group in self._groups(start, end):
+            with self._errors_located(group):
+                yield from self._decoder.batches(group, self._metrics)
 
     def samples(self, number: int) -> Iterator[BlockSample]:
-        """Try a few blocks, spread over the file."""
-        size = self._stream.size
+        """Sample some blocks, spread over the file."""
+        size = self._source.size
         for part in range(number):
-            with self._blamed():
-                block = next(blocks(self._stream, self.header, part * size // number, size), None)
+            with self._errors_located():
+                block = next(read_blocks(self._source, self.header, part * size // number, size), None)
                 if block is None:
                     return
-                data = self._unpacked(block)
+                data = self._decompress(block)
             yield self._sample(block, data)
 
-    def _sample(self, block: Block, data: Buffer) -> BlockSample:
-        window = Window([Unpacked(block.number, block.offset, block.records, len(data))], data)
+    def _sample(self, block: StoredBlock, data: Buffer) -> BlockSample:
+        group = BlockGroup([DecompressedBlock(block.number, block.offset, block.records, len(data))], data)
         search = self._decoder.search
-        found = search is None or search.may_match(data)
-        with self._blamed(window):
-            matching = self._decoder.matching(window) if found else 0
-        return BlockSample(len(block.stored), len(data), block.records, found, matching)
+        is_match = search is None or search.may_match(data)
+        with self._errors_located(group):
+            matching = self._decoder.matching(group) if is_match else 0
+        return BlockSample(len(block.stored), len(data), block.records, is_match, matching)
 
-    def _windows(self, start: int, end: int) -> Iterator[Window]:
-        """The blocks that may hold a matching record, some at a time. Each is valid until the next."""
-        pending: list[Unpacked] = []
+    def _groups(self, start: int, end: int) -> Iterator[BlockGroup]:
+        """Yield the blocks that may hold a matching record, in groups. A group is valid until the next one."""
+        pending: list[DecompressedBlock] = []
         size = records = 0
-        for unpacked in self._surviving(start, end):
-            if pending and records + unpacked.records > self._decoder.most_records:
-                yield Window(pending, self._unpacker.kept())
+        for block in self._candidates(start, end):
+            if pending and records + block.records > self._decoder.most_records:
+                yield BlockGroup(pending, self._decompressor.take_retained())
                 pending, size, records = [], 0, 0
-            self._unpacker.keep()
-            pending.append(unpacked)
-            size += unpacked.size
-            records += unpacked.records
-            if size >= _WINDOW:
-                yield Window(pending, self._unpacker.kept())
+            self._decompressor.retain()
+            pending.append(block)
+            size += block.size
+            records += block.records
+            if size >= _GROUP_SIZE:
+                yield BlockGroup(pending, self._decompressor.take_retained())
                 pending, size, records = [], 0, 0
         if pending:
-            yield Window(pending, self._unpacker.kept())
+            yield BlockGroup(pending, self._decompressor.take_retained())
 
-    def _surviving(self, start: int, end: int) -> Iterator[Unpacked]:
-        """The blocks that may hold a matching record, each the one that was unpacked last."""
-        with self._blamed():
-            for block in blocks(self._stream, self.header, start, end):
-                self._count.blocks[Fate.TOTAL] += 1
-                self._count.records += block.records
-                data = self._unpacked(block)
-                if self._admits(data):
-                    yield Unpacked(block.number, block.offset, block.records, len(data))
+    def _candidates(self, start: int, end: int) -> Iterator[DecompressedBlock]:
+        """Yield the blocks that may hold a matching record. Each is the block that was decompressed last."""
+        with self._errors_located():
+            for block in read_blocks(self._source, self.header, start, end):
+                self._metrics.blocks[BlockOutcome.TOTAL] += 1
+                self._metrics.records += block.records
+                data = self._decompress(block)
+                if self._may_match(data):
+                    yield DecompressedBlock(block.number, block.offset, block.records, len(data))
 
-    def _admits(self, data: Buffer) -> bool:
+    def _may_match(self, data: Buffer) -> bool:
         search = self._decoder.search
         if search is None or search.is_paused():
             return True
-        self._count.bytes_searched += len(data)
-        found = search.may_match(data)
-        if not found:
-            self._count.blocks[Fate.SKIPPED] += 1
-        return found
+        self._metrics.bytes_searched += len(data)
+        if search.may_match(data):
+            return True
+        self._metrics.blocks[BlockOutcome.SKIPPED] += 1
+        return False
 
-    def _unpacked(self, block: Block) -> Buffer:
-        """The block's records, valid until the next block is asked for."""
+    def _decompress(self, block: StoredBlock) -> Buffer:
+        """Return the encoded records of a block. They are valid until the next block is decompressed."""
         try:
-            data = self._unpacker.unpack(block.stored)
+            data = self._decompressor.decompress(block.stored)
             self._decoder.check(block.records, len(data))
         except ValueError as problem:
             raise BlockError(block.number, block.offset, str(problem)) from problem
         return data
 
     @contextmanager
-    def _blamed(self, window: Window | None = None) -> Iterator[None]:
-        """Errors in here are the file's, and the block's where it is known."""
+    def _errors_located(self, group: BlockGroup | None = None) -> Iterator[None]:
+        """Convert errors to errors that name the file and the block."""
         try:
             yield
         except UnreadableFileError:
             raise
         except PushdownError as problem:
-            raise type(problem)(f"{self._path}, {_place(window)}: {problem}") from problem
+            raise type(problem)(f"{self._path}, {_location(group)}: {problem}") from problem
         except BlockError as problem:
-            raise self._error(problem.number, problem.offset, problem) from problem
+            raise self._block_error(problem.number, problem.offset, problem) from problem
         except (ValueError, OverflowError, pa.ArrowException) as problem:
-            if window is None:
-                raise UnreadableFileError(f"cannot read {self._path}, {_place(None)}: {problem}; {REMEDY}") from problem
-            block = window.block_at(problem.offset) if isinstance(problem, WalkError) else window.blocks[0]
-            raise self._error(block.number, block.offset, problem) from problem
+            if group is None:
+                raise UnreadableFileError(
+                    f"cannot read {self._path}, {_location(None)}: {problem}; {REMEDY}"
+                ) from problem
+            block = group.block_at(problem.offset) if isinstance(problem, DamagedRecordError) else group.blocks[0]
+            raise self._block_error(block.number, block.offset, problem) from problem
 
-    def _error(self, number: int, offset: int, problem: Exception) -> UnreadableFileError:
+    def _block_error(self, number: int, offset: int, problem: Exception) -> UnreadableFileError:
         return UnreadableFileError(f"cannot read {self._path}, block {number} at byte {offset}: {problem}; {REMEDY}")
 
 
-def _place(window: Window | None) -> str:
-    """Where errors that tell no place of their own arise: in a window's blocks, else with the schema in the head."""
-    return f"block {window.blocks[0].number} at byte {window.blocks[0].offset}" if window else "head at byte 0"
+def _location(group: BlockGroup | None) -> str:
+    """Return where errors without an offset arise: in the first block of a group, or in the header's schema."""
+    return f"block {group.blocks[0].number} at byte {group.blocks[0].offset}" if group else "head at byte 0"
 
 
 @dataclass(frozen=True)
-class AvroScan:
-    """A scan's task list. Called by Spark with the numbers of the tasks to run.
+class AvroScanTask(FileScanTask[AvroQuery, AvroMetrics]):
+    """The tasks of an Avro scan."""
 
-    `cap` is the number of rows after which a task may stop, None for all.
-    """
+    def new_metrics(self) -> AvroMetrics:
+        """Return counts of zero."""
+        return AvroMetrics()
 
-    tasks: tuple[Task, ...]
-    query: AvroQuery
-    report: Report
-    cap: int | None = None
+    def split_reader(self) -> Callable[[Split, AvroMetrics], Iterator[pa.RecordBatch]]:
+        """Return a function that reads the matching rows of a split. Its splits share their decoders."""
+        decoders = DecoderCache(self.query)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows of the tasks whose numbers come in."""
-        # Spark runs as many tasks as there are cores; threads of its own would only get in their way.
-        pa.set_cpu_count(1)
-        spare_the_collector()
-        decoders = Decoders(self.query)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
-                    yield from self._run(number, decoders)
+        def read(split: Split, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+            with open_avro(split.path, split.storage, decoders, metrics, split.end) as file:
+                yield from file.batches(split.start, split.end)
 
-    def _run(self, number: int, decoders: Decoders) -> Iterator[pa.RecordBatch]:
-        counts: dict[str, AvroCount] = {}
-        left = self.cap
-        for split in self.tasks[number].splits:
-            count = counts.setdefault(split.path, AvroCount())
-            for batch in _rows(split, decoders, count):
-                if left is not None:
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                yield batch
-                if left == 0:
-                    break
-            if left == 0:
-                break
-        self.report(number, counts)
-
-
-def _rows(split: Split, decoders: Decoders, count: AvroCount) -> Iterator[pa.RecordBatch]:
-    with opened(split.path, split.storage, decoders, count, split.end) as file:
-        yield from file.batches(split.start, split.end)
+        return read
 
 
 @contextmanager
-def opened(
-    path: str, storage: Storage, decoders: Decoders, count: AvroCount, stop: int | None = None
+def open_avro(
+    path: str, storage: Storage, decoders: DecoderCache, metrics: AvroMetrics, stop: int | None = None
 ) -> Iterator[AvroFile]:
-    """A file to read; what is read of it is added to `count`. Raises typed errors that name the file.
+    """Open a file, and count what is read in `metrics`. Raises typed errors that name the file.
 
-    `stop` is the end of the range that will be read, behind which nothing is fetched ahead.
+    `stop` is the end of the byte range that will be read. Nothing after it is fetched ahead.
     """
-    with blamed(path), storage.open(path, 0, stop) as raw:
-        file = AvroFile(path, raw, decoders, count)
+    with storage_errors_named(path), storage.open(path, 0, stop) as raw:
+        file = AvroFile(path, raw, decoders, metrics)
         try:
             yield file
         finally:

@@ -1,57 +1,71 @@
-"""Walks encoded Avro records by a program: wanted values go into slots, the rest is stepped over.
-
-Records have no lengths, so that even a value that nobody wants must be walked through. The functions here do it over
-plain integers and flat sequences only: as they stand Python runs them over lists, and `machine` compiles the same
-functions to machine code where there are more records than loading that costs. Offsets below zero are errors: a
-Status with its sign changed.
-"""
+"""The interpreter of the bytecode that reads encoded Avro records."""
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 from enum import IntEnum
 
-WIDTH = 6
-"""Numbers of an instruction: the operation and five arguments."""
-RUN = 4
-"""Numbers of a run: offset of its first record, where its block ends, records, whether those are all."""
+# Avro records have no lengths: to reach a field, a reader must step over every field before it. The bytecode lists
+# these steps for one writer's schema and one set of wanted columns. The data structures are flat sequences of integers:
+#
+#   data    The encoded records of one or more blocks, as bytes.
+#   runs    RUN_WIDTH numbers for each run, which is a sequence of consecutive records: the offset of its first record,
+#           the end of its block, the number of records, and 1 if the run ends where the block must end.
+#   code    CODE_WIDTH numbers for each instruction: the opcode and up to five arguments. See Opcode.
+#   jumps   The targets of UNION instructions: one index into `code` for each branch.
+#   table   SLOT_WIDTH numbers for each slot: where its part of `values` begins, its capacity, and its current length.
+#   values  The numbers in all slots. Strings and bytes are stored as offset << 32 | length. They are not copied here.
+#   valid   One flag for each element of `values`: 0 for nulls and for placeholders below a null.
+#   starts  The offset of each record.
+#   stack   FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far.
+#   reached One number: the offset after the last record, or the start of the record that is damaged.
+#
+# Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
+# many. Therefore they use only integers and sequences. A negative offset is an error: a Status with its sign changed.
+
+CODE_WIDTH = 6
+RUN_WIDTH = 4
+SLOT_WIDTH = 3
+FRAME_WIDTH = 2
 MAX_DEPTH = 64
-"""Arrays and maps that may lie within each other."""
-FRAME = 2
-"""Numbers that an array or map that is being walked has on the stack: items left in its chunk, items in all."""
+"""Levels of nested arrays and maps, at most."""
 
 
-class Op(IntEnum):
-    """Instructions. A `slot` of -1 walks over the value; `null` is the union's number for null, -1 for no union."""
+class Opcode(IntEnum):
+    """Instructions and their arguments.
+
+    With a `slot` of -1, the value is stepped over. `null` is the index of a union's null branch, -1 outside of unions.
+    """
 
     END = 0
     """The record is complete."""
     VARINT = 1
-    """slot, null, longest: a zigzag number of at most so many bytes."""
+    """slot, null, longest: a zigzag number of at most `longest` bytes."""
     BYTES = 2
-    """slot, null: length and bytes; keeps where they lie."""
+    """slot, null: a length and bytes. Stores their offset and length."""
     FIXED = 3
-    """slot, null, size: keeps where it lies."""
+    """slot, null, size: bytes of a fixed size. Stores their offset and length."""
     WORD = 4
     """slot, null, size: 1, 4 or 8 bytes, little-endian, signed."""
     JUMP = 5
-    """target."""
+    """target: continue there."""
     PAD = 6
-    """slot: a place-holder beneath a null."""
+    """slot: append a placeholder."""
     ITEMS = 7
-    """Begins an array or a map; NEXT follows."""
+    """Begin an array or a map. NEXT follows."""
     UNION = 8
-    """slot, branches, first: keeps the branch's number and goes to jumps[first + number]."""
+    """slot, branches, first: store the index of the branch and continue at jumps[first + index]."""
     NEXT = 9
-    """slot, behind, least: the next item, or goes to `behind`; `least` bytes is what an item takes at least."""
+    """slot, end, minimum: read the next item, or store the number of items and continue at `end`. `minimum` is the
+    smallest size of an item in bytes."""
 
 
 class Status(IntEnum):
-    """How a walk ended."""
+    """How a call of `interpret` ended."""
 
     DONE = 0
     FULL = 1
-    """A slot has no room; give it more and walk again."""
+    """A slot is full. Call again with a larger capacity."""
     PAST_END = 2
     BAD_NUMBER = 3
     BAD_LENGTH = 4
@@ -59,28 +73,24 @@ class Status(IntEnum):
     LEFT_OVER = 6
 
 
-# What `walk` compares with: machine code has no enums that are numbers.
-_END, _VARINT, _BYTES, _FIXED, _WORD = Op.END.value, Op.VARINT.value, Op.BYTES.value, Op.FIXED.value, Op.WORD.value
-_JUMP, _PAD, _ITEMS, _UNION = Op.JUMP.value, Op.PAD.value, Op.ITEMS.value, Op.UNION.value
+# Plain integers, because compiled functions do not support enumerations of integers.
+_END, _BYTES, _FIXED, _WORD = Opcode.END.value, Opcode.BYTES.value, Opcode.FIXED.value, Opcode.WORD.value
+_JUMP, _PAD, _ITEMS, _UNION = Opcode.JUMP.value, Opcode.PAD.value, Opcode.ITEMS.value, Opcode.UNION.value
 _FULL, _PAST_END, _BAD_NUMBER = -Status.FULL.value, -Status.PAST_END.value, -Status.BAD_NUMBER.value
 _BAD_LENGTH, _BAD_BRANCH, _LEFT_OVER = -Status.BAD_LENGTH.value, -Status.BAD_BRANCH.value, Status.LEFT_OVER.value
-_FIVE, _LONGEST = 5, 10
-MOST_LAST_OF_FIVE, MOST_LAST_OF_TEN = 0x0F, 0x01
-"""The fifth byte of a number of 32 bits has four of them, the tenth of 64 bits one: what has more is damaged."""
-_MANY = 0xFFFFFF
-"""Items without any bytes that an array may have."""
+_LONGEST_INT, _LONGEST_LONG = 5, 10
+MAX_FIFTH_BYTE, MAX_TENTH_BYTE = 0x0F, 0x01
+"""The last byte of the longest varints: the fifth byte of an int has four bits, the tenth byte of a long has one."""
+_MAX_EMPTY_ITEMS = 0xFFFFFF
+"""Items of an array whose items have no bytes, at most."""
 
 
-SLOT = 3
-"""Numbers of a slot in the table: where its values begin, for how many there is room, how many there are."""
-
-
-def at(number: int) -> int:
-    """A place in a sequence. Machine code has it without a sign, and spares asking whether it counts from the end."""
+def index(number: int) -> int:
+    """Return an index into a sequence. The compiled version is unsigned, which avoids a check for negative indexes."""
     return number
 
 
-def walk(
+def interpret(
     data: Sequence[int],
     runs: Sequence[int],
     code: Sequence[int],
@@ -90,32 +100,27 @@ def walk(
     valid: MutableSequence[int],
     starts: MutableSequence[int],
     stack: MutableSequence[int],
-    where: MutableSequence[int],
+    reached: MutableSequence[int],
 ) -> int:
-    """Walk the records of some runs; returns a Status.
-
-    Each slot's values and flags (0 for nulls and place-holders) are appended where `table` says; of bytes that is
-    offset << 32 | length. `starts` takes the offset of each record, `where` the one that was reached: behind the last
-    record, or the beginning of one that is damaged.
-    """
+    """Read the records of some runs into the slots. Return a Status."""
     record = 0
-    for run in range(0, len(runs), RUN):
+    for run in range(0, len(runs), RUN_WIDTH):
         pos = runs[run]
         stop = runs[run + 1]
         for _ in range(runs[run + 2]):
-            where[0] = pos
-            starts[at(record)] = pos
+            reached[0] = pos
+            starts[index(record)] = pos
             record += 1
-            pos = walk_record(data, pos, stop, code, jumps, table, values, valid, stack)
+            pos = read_record(data, pos, stop, code, jumps, table, values, valid, stack)
             if pos < 0:
                 return -pos
-        where[0] = pos
+        reached[0] = pos
         if runs[run + 3] > 0 and pos != stop:
             return _LEFT_OVER
     return 0
 
 
-def walk_record(
+def read_record(
     data: Sequence[int],
     pos: int,
     stop: int,
@@ -126,40 +131,40 @@ def walk_record(
     valid: MutableSequence[int],
     stack: MutableSequence[int],
 ) -> int:
-    """Walk one record; returns the offset behind it."""
+    """Read one record. Return the offset after it."""
     pc = 0
     depth = 0
     while pos >= 0:
-        op = code[at(pc)]
-        slot = code[at(pc + 1)]
+        op = code[index(pc)]
+        slot = code[index(pc + 1)]
         if op == _END:
             break
         if op <= _WORD:
-            pos = walk_value(data, pos, stop, op, slot, code[at(pc + 2)], code[at(pc + 3)], table, values, valid)
-            pc += WIDTH
+            pos = read_value(data, pos, stop, op, slot, code[index(pc + 2)], code[index(pc + 3)], table, values, valid)
+            pc += CODE_WIDTH
         elif op == _JUMP:
             pc = slot
         elif op == _PAD:
-            pos = put(table, values, valid, slot, 0, 0, pos)
-            pc += WIDTH
+            pos = append(table, values, valid, slot, 0, 0, pos)
+            pc += CODE_WIDTH
         elif op == _ITEMS:
-            stack[FRAME * depth] = 0
-            stack[FRAME * depth + 1] = 0
+            stack[FRAME_WIDTH * depth] = 0
+            stack[FRAME_WIDTH * depth + 1] = 0
             depth += 1
-            pc += WIDTH
+            pc += CODE_WIDTH
         elif op == _UNION:
-            branch, pos = walk_branch(data, pos, stop, slot, code[at(pc + 2)], table, values, valid)
+            branch, pos = read_branch(data, pos, stop, slot, code[index(pc + 2)], table, values, valid)
             if pos >= 0:
-                pc = jumps[code[at(pc + 3)] + branch]
+                pc = jumps[code[index(pc + 3)] + branch]
         else:
-            top = FRAME * (depth - 1)
-            more, pos = walk_next(data, pos, stop, slot, code[at(pc + 3)], table, values, valid, stack, top)
-            pc = pc + WIDTH if more else code[at(pc + 2)]
+            top = FRAME_WIDTH * (depth - 1)
+            more, pos = next_item(data, pos, stop, slot, code[index(pc + 3)], table, values, valid, stack, top)
+            pc = pc + CODE_WIDTH if more else code[index(pc + 2)]
             depth -= 1 - more
     return pos
 
 
-def walk_value(
+def read_value(
     data: Sequence[int],
     pos: int,
     stop: int,
@@ -171,32 +176,32 @@ def walk_value(
     values: MutableSequence[int],
     valid: MutableSequence[int],
 ) -> int:
-    """Walk a value that has no parts, and keep it where it has a slot; returns the offset behind it."""
+    """Read a value without parts, and append it to its slot if it has one. Return the offset after it."""
     if null >= 0:
         if pos >= stop:
             return _PAST_END
-        branch = data[at(pos)]
+        branch = data[index(pos)]
         pos += 1
         if branch == 2 * null:
-            return put(table, values, valid, slot, 0, 0, pos)
+            return append(table, values, valid, slot, 0, 0, pos)
         if branch != 2 - 2 * null:
             return _BAD_BRANCH
     if op >= _FIXED:
         if size > stop - pos:
             return _PAST_END
-        place = word(data, pos, size) if op == _WORD and slot >= 0 else (pos << 32) | size
-        return put(table, values, valid, slot, place, 1, pos + size)
-    number, pos = zigzag(data, pos, stop, size)
+        value = read_word(data, pos, size) if op == _WORD and slot >= 0 else (pos << 32) | size
+        return append(table, values, valid, slot, value, 1, pos + size)
+    number, pos = read_zigzag(data, pos, stop, size)
     if pos < 0:
         return pos
     if op == _BYTES:
         if number < 0 or number > stop - pos:
             return _BAD_LENGTH
-        return put(table, values, valid, slot, (pos << 32) | number, 1, pos + number)
-    return put(table, values, valid, slot, number, 1, pos)
+        return append(table, values, valid, slot, (pos << 32) | number, 1, pos + number)
+    return append(table, values, valid, slot, number, 1, pos)
 
 
-def put(
+def append(
     table: MutableSequence[int],
     values: MutableSequence[int],
     valid: MutableSequence[int],
@@ -205,52 +210,52 @@ def put(
     is_valid: int,
     pos: int,
 ) -> int:
-    """Append a value to a slot, if it has one; returns `pos`."""
+    """Append a value to a slot, unless the slot is -1. Return `pos`."""
     if slot < 0 or pos < 0:
         return pos
-    count = table[at(SLOT * slot + 2)]
-    if count >= table[at(SLOT * slot + 1)]:
+    count = table[index(SLOT_WIDTH * slot + 2)]
+    if count >= table[index(SLOT_WIDTH * slot + 1)]:
         return _FULL
-    place = table[at(SLOT * slot)] + count
-    values[at(place)] = value
-    valid[at(place)] = is_valid
-    table[at(SLOT * slot + 2)] = count + 1
+    element = table[index(SLOT_WIDTH * slot)] + count
+    values[index(element)] = value
+    valid[index(element)] = is_valid
+    table[index(SLOT_WIDTH * slot + 2)] = count + 1
     return pos
 
 
-def zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int, int]:
-    """The number of at most 5 bytes (32 bits) or 10 (64 bits) at an offset, and the offset behind it."""
+def read_zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int, int]:
+    """Read a number of at most 5 bytes (32 bits) or 10 bytes (64 bits). Return it and the offset after it."""
     if pos >= stop:
         return 0, _PAST_END
-    byte = data[at(pos)] + 0
+    byte = data[index(pos)] + 0
     pos += 1
     number = byte & 127
-    turn = 1
+    count = 1
     while byte >= 128:
-        if turn == longest:
+        if count == longest:
             return 0, _BAD_NUMBER
         if pos >= stop:
             return 0, _PAST_END
-        byte = data[at(pos)] + 0
+        byte = data[index(pos)] + 0
         pos += 1
-        number |= (byte & 127) << (7 * turn)
-        turn += 1
-    if turn == longest and byte > (MOST_LAST_OF_FIVE if longest == _FIVE else MOST_LAST_OF_TEN):
+        number |= (byte & 127) << (7 * count)
+        count += 1
+    if count == longest and byte > (MAX_FIFTH_BYTE if longest == _LONGEST_INT else MAX_TENTH_BYTE):
         return 0, _BAD_NUMBER
     return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
 
 
-def word(data: Sequence[int], pos: int, size: int) -> int:
-    """A little-endian number; of more than one byte, its last byte has the sign."""
-    number = data[at(pos + size - 1)] + 0
+def read_word(data: Sequence[int], pos: int, size: int) -> int:
+    """Read a little-endian number. A number of more than one byte is signed."""
+    number = data[index(pos + size - 1)] + 0
     if size > 1 and number > 127:
         number -= 256
-    for place in range(pos + size - 2, pos - 1, -1):
-        number = (number << 8) | data[at(place)]
+    for offset in range(pos + size - 2, pos - 1, -1):
+        number = (number << 8) | data[index(offset)]
     return number
 
 
-def walk_branch(
+def read_branch(
     data: Sequence[int],
     pos: int,
     stop: int,
@@ -260,52 +265,52 @@ def walk_branch(
     values: MutableSequence[int],
     valid: MutableSequence[int],
 ) -> tuple[int, int]:
-    """The branch of a union, and the offset behind its number."""
-    branch, pos = zigzag(data, pos, stop, _LONGEST)
+    """Read the index of a union's branch. Return it and the offset after it."""
+    branch, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
     if pos >= 0 and (branch < 0 or branch >= branches):
         return 0, _BAD_BRANCH
-    return branch, put(table, values, valid, slot, branch, 1, pos)
+    return branch, append(table, values, valid, slot, branch, 1, pos)
 
 
-def walk_next(
+def next_item(
     data: Sequence[int],
     pos: int,
     stop: int,
     slot: int,
-    least: int,
+    minimum: int,
     table: MutableSequence[int],
     values: MutableSequence[int],
     valid: MutableSequence[int],
     stack: MutableSequence[int],
     top: int,
 ) -> tuple[int, int]:
-    """Whether (1 or 0) another item of an array or map follows, and the offset where it does."""
+    """Go to the next item of an array or map. Return whether there is one (1 or 0), and the offset."""
     if stack[top] > 0:
         stack[top] -= 1
         return 1, pos
-    items, pos = zigzag(data, pos, stop, _LONGEST)
+    items, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
     if items < 0:
-        # Chunks with a negative number of items also tell their length in bytes.
-        length, pos = zigzag(data, pos, stop, _LONGEST)
+        # A chunk with a negative number of items also has its length in bytes.
+        length, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
         items = -items
         if pos >= 0 and (length < 0 or length > stop - pos):
             return 0, _BAD_LENGTH
     if items == 0 or pos < 0:
-        return 0, put(table, values, valid, slot, stack[top + 1], 1, pos)
+        return 0, append(table, values, valid, slot, stack[top + 1], 1, pos)
     stack[top + 1] += items
-    most = _MANY if least == 0 else (stop - pos) // least
-    if items < 0 or items > most or (least == 0 and stack[top + 1] > most):
+    most = _MAX_EMPTY_ITEMS if minimum == 0 else (stop - pos) // minimum
+    if items < 0 or items > most or (minimum == 0 and stack[top + 1] > most):
         return 0, _BAD_LENGTH
     stack[top] = items - 1
     return 1, pos
 
 
-def copy(data: Sequence[int], places: Sequence[int], out: MutableSequence[int]) -> int:
-    """Copy the bytes at each place (offset << 32 | length); returns how many there are."""
+def copy_bytes(data: Sequence[int], references: Sequence[int], out: MutableSequence[int]) -> int:
+    """Copy the bytes at each reference (offset << 32 | length) to `out`. Return the number of bytes."""
     end = 0
-    for place in places:
-        start = place >> 32
-        for byte in range(start, start + (place & 0xFFFFFFFF)):
-            out[end] = data[byte]
+    for reference in references:
+        start = reference >> 32
+        for offset in range(start, start + (reference & 0xFFFFFFFF)):
+            out[end] = data[offset]
             end += 1
     return end

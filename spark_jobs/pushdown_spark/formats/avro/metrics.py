@@ -1,4 +1,4 @@
-"""What an Avro scan did, counted where it happened."""
+"""Counts of what an Avro scan read, taken where it happens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Fate(StrEnum):
-    """What can become of a block."""
+class BlockOutcome(StrEnum):
+    """What happened to a block. The values are keys of the report."""
 
     TOTAL = "total"
     SKIPPED = "skipped by bytes"
@@ -18,29 +18,39 @@ class Fate(StrEnum):
 
 
 @dataclass
-class AvroCount:
-    """Figures of one file in one task.
+class AvroMetrics:
+    """Counts for one file in one task.
 
-    `records` are those of all blocks, as their heads tell; `records_decoded` those of blocks of which at least the
-    filter columns were decoded. `bytes_read` are as stored, `bytes_searched` as unpacked.
+    `records` counts the records of all blocks, `records_decoded` those of blocks whose filter columns were decoded.
+    `bytes_read` counts stored bytes, `bytes_searched` decompressed bytes.
     """
 
-    blocks: Counter[Fate] = field(default_factory=Counter)
+    blocks: Counter[BlockOutcome] = field(default_factory=Counter)
     records: int = 0
     records_decoded: int = 0
     records_returned: int = 0
     bytes_read: int = 0
     bytes_searched: int = 0
 
+    @property
+    def rows_decoded(self) -> int:
+        """The decoded records, under the name that all formats share."""
+        return self.records_decoded
 
-def total(counts: Iterable[AvroCount]) -> AvroCount:
-    """The sum of figures."""
-    sums = AvroCount()
-    for count in counts:
-        sums.blocks += count.blocks
-        sums.records += count.records
-        sums.records_decoded += count.records_decoded
-        sums.records_returned += count.records_returned
-        sums.bytes_read += count.bytes_read
-        sums.bytes_searched += count.bytes_searched
-    return sums
+    @property
+    def units(self) -> dict[str, dict[str, int]]:
+        """The blocks by outcome, as the report shows them."""
+        return {"blocks": {str(outcome): self.blocks[outcome] for outcome in BlockOutcome}}
+
+
+def sum_metrics(metrics: Iterable[AvroMetrics]) -> AvroMetrics:
+    """Return the sum of some counts."""
+    total = AvroMetrics()
+    for part in metrics:
+        total.blocks += part.blocks
+        total.records += part.records
+        total.records_decoded += part.records_decoded
+        total.records_returned += part.records_returned
+        total.bytes_read += part.bytes_read
+        total.bytes_searched += part.bytes_searched
+    return total

@@ -1,4 +1,4 @@
-"""Decide whether an Avro scan is read by our reader or by Spark's, and prepare it."""
+"""The planner of Avro scans: it decides whether our reader or Spark's reads the files, and prepares our scan."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.char_types import DECLARED_TYPE
-from pushdown_spark.contract import ConjunctReport, ReaderChoice
+from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
-from pushdown_spark.formats.avro.decoder import AvroQuery, refusal
-from pushdown_spark.formats.avro.file_reader import searches
+from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
+from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark
 from pushdown_spark.predicates.derive import Fold
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.columnar import (
@@ -37,27 +38,21 @@ from pushdown_spark.readers.storage import storage_for
 
 
 class ContainerFile(InputFile):
-    """A file that is cut at its own sync markers and unpacks its own blocks, whatever its name ends with."""
+    """A file that is split at its sync markers and decompresses its own blocks, whatever the end of its name."""
 
     @property
     def compression(self) -> Compression:
-        """None around the whole file."""
+        """The compression of the whole file, which is none."""
         return Compression.NONE
 
 
 @dataclass(frozen=True)
-class AvroPlan:
-    """A scan by our reader, ready to run. `exact` says that no row comes out that the predicate would refuse."""
-
-    files: tuple[InputFile, ...]
-    query: AvroQuery
-    reason: str
-    conjuncts: tuple[ConjunctReport, ...]
-    exact: bool
+class AvroPlan(ColumnarPlan[AvroQuery]):
+    """A planned Avro scan."""
 
 
 def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan | Refusal:
-    """Choose the reader of an Avro source. Reads the first file's header and, under `auto`, a few blocks."""
+    """Choose the reader of an Avro source. Reads the first file's header and, under `auto`, a sample of blocks."""
     settings = _refusal(request) or avro_settings(spark, request.source.options)
     if isinstance(settings, str):
         return Refusal(settings)
@@ -67,20 +62,15 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     storage = storage_for(spark, input_uris(request.native), request.source.options)
     if isinstance(storage, str):
         return Refusal(storage)
-    files = containers(listed_files(request, storage), any_extension=settings.any_extension)
+    files = container_files(listed_files(request, storage), any_extension=settings.any_extension)
     if not any(file.size for file in files):
         return Refusal("there is nothing to read")
-    return _planned(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
+    return _choose_reader(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
 
 
 def _refusal(request: ScanRequest) -> str | None:
-    source = request.source
-    if source.reader is ReaderChoice.SPARK:
-        return "asked for with reader='spark'"
-    if not source.filter_pushdown:
-        return "filter_pushdown=False"
-    if request.where is not None and request.predicate is None:
-        return "the predicate is beyond the parser, Spark alone evaluates it"
+    if reason := needs_spark(request):
+        return reason
     for field in read_fields(request):
         if DECLARED_TYPE in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
@@ -97,8 +87,8 @@ def _has_map(kind: t.DataType) -> bool:
     return isinstance(kind, t.MapType) or (isinstance(kind, t.ArrayType) and _has_map(kind.elementType))
 
 
-def containers(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
-    """The files as such that can be split; only those named `*.avro` unless `any_extension`."""
+def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
+    """Return the files as container files. Without `any_extension`, return only files named `*.avro`."""
     return tuple(
         ContainerFile(file.uri, file.path, file.size, file.storage)
         for file in files
@@ -106,30 +96,30 @@ def containers(files: Sequence[InputFile], *, any_extension: bool) -> tuple[Inpu
     )
 
 
-def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """The Arrow schema in which Spark takes some columns."""
+def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+    """Return the Arrow schema in which Spark expects some columns."""
     return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
 
 
 def _query(
-    spark: SparkSession, request: ScanRequest, settings: AvroSettings, filtered: VectorFilter | None
+    spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: VectorFilter | None
 ) -> AvroQuery:
     return AvroQuery(
-        wanted_schema(read_fields(request)),
-        filtered,
+        arrow_schema(read_fields(request)),
+        combined_filter,
         reader_schema=settings.reader_schema,
         case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",
-        takes_ancient=settings.takes_ancient,
+        corrected_calendar=settings.corrected_calendar,
     )
 
 
-def _planned(
+def _choose_reader(
     spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
 ) -> AvroPlan | Refusal:
     first = next(file for file in files if file.size)
     header = read_header(first.path, first.storage)
-    if refused := refusal(header.schema, query):
-        return Refusal(refused)
+    if reason := unsupported_reason(header.schema, query):
+        return Refusal(reason)
     plan = AvroPlan(
         files,
         query,
@@ -139,16 +129,16 @@ def _planned(
     )
     if source.reader is ReaderChoice.PUSHDOWN:
         return plan
-    chosen = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
-    if not chosen.ours:
-        return Refusal(chosen.reason)
-    return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)
+    choice = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
+    if not choice.is_ours:
+        return Refusal(choice.reason)
+    return replace(plan, query=replace(query, block_search=choice.search), reason=choice.reason)
 
 
 def _pushed_as(part: Part, query: AvroQuery, header: AvroHeader) -> str:
-    """What our reader does with a conjunct in files with such a head."""
-    filtered = "vector filter over decoded columns"
+    """Return how our reader evaluates a conjunct in files with this header."""
+    vector_filter = "vector filter over decoded columns"
     if not isinstance(part.compiled, VectorFilter):
-        return filtered
-    label = searches(replace(query, filter=part.compiled), header)
-    return filtered if label is None else f"byte pattern {label}, then {filtered}"
+        return vector_filter
+    label = search_label(replace(query, filter=part.compiled), header)
+    return vector_filter if label is None else f"byte pattern {label}, then {vector_filter}"

@@ -1,4 +1,9 @@
-"""Parses Avro schemas into trees in which every name is replaced by what it names."""
+"""Avro schemas: the parser, and the Spark type of each Avro type.
+
+The parser accepts and rejects the same schemas as Avro's Java library, which Spark uses. fastavro's parser differs: it
+rejects repeated definitions of one type, nested `type` objects, invalid decimal annotations, symbols that are not ASCII
+and defaults of another type, and it accepts unions in unions and repeated branches.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 _Object = Mapping[str, Json]
 
 
-class Kind(StrEnum):
-    """Avro's types."""
+class AvroKind(StrEnum):
+    """Avro's types, without their parameters."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -35,43 +40,43 @@ class Kind(StrEnum):
     UNION = "union"
 
 
-NAMED = frozenset({Kind.FIXED, Kind.ENUM, Kind.RECORD})
-_PRIMITIVES = frozenset(Kind) - NAMED - {Kind.ARRAY, Kind.MAP, Kind.UNION}
+NAMED = frozenset({AvroKind.FIXED, AvroKind.ENUM, AvroKind.RECORD})
+_PRIMITIVES = frozenset(AvroKind) - NAMED - {AvroKind.ARRAY, AvroKind.MAP, AvroKind.UNION}
 _DECIMAL = "decimal"
 
 
 @dataclass(frozen=True)
-class Field:
-    """A record's field. `default` is JSON; it counts only with `has_default`."""
+class AvroField:
+    """A field of a record. `default` is JSON, and is valid only with `has_default`."""
 
     name: str
-    type: Type
+    type: AvroType
     aliases: tuple[str, ...] = ()
     has_default: bool = False
     default: Json = None
 
 
 @dataclass(frozen=True)
-class Type:
-    """A type with what its kind has: a name for fixed, enum and record, a size for fixed, and so on.
+class AvroType:
+    """A type and its parameters. References to named types are replaced by the types.
 
-    `logical` is the annotation as written; `items` are an array's items or a map's values. Two types are equal where
-    the same bytes mean the same.
+    `logical` is the logical type as written. `items` is the type of an array's items or a map's values. Two types are
+    equal if the same bytes have the same meaning for both.
     """
 
-    kind: Kind
+    kind: AvroKind
     name: str = ""
     logical: str = ""
     precision: int = 0
     scale: int = 0
     size: int = 0
     symbols: tuple[str, ...] = ()
-    items: Type | None = None
-    fields: tuple[Field, ...] = ()
-    branches: tuple[Type, ...] = ()
+    items: AvroType | None = None
+    fields: tuple[AvroField, ...] = ()
+    branches: tuple[AvroType, ...] = ()
 
     @property
-    def content(self) -> Type:
+    def content(self) -> AvroType:
         """The items of an array or the values of a map."""
         assert self.items is not None
         return self.items
@@ -80,128 +85,129 @@ class Type:
         return f"{self.kind} ({self.logical})" if self.logical else str(self.kind)
 
 
-def parse_schema(text: str) -> Type:
-    """Parse a schema of JSON text.
+def parse_schema(text: str) -> AvroType:
+    """Parse the JSON text of a schema.
 
-    Raises BadSchemaError where it is none, and UnsafeInputError for a type that holds itself, which has no columns.
+    Raises BadSchemaError for an invalid schema, and UnsafeInputError for a recursive type, which has no columns.
     """
     try:
-        found = _Parser().type(json.loads(text), "")
+        return _Parser().parse(json.loads(text), "")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
         raise BadSchemaError(f"this is no Avro schema ({problem!r}): {text[:200]}") from problem
-    return found
 
 
 class _Parser:
-    def __init__(self) -> None:
-        self._known: dict[str, Type] = {}
-        self._open: set[str] = set()
+    """Parses one schema, and remembers its named types."""
 
-    def type(self, node: Json, namespace: str) -> Type:
+    def __init__(self) -> None:
+        self._types: dict[str, AvroType] = {}
+        self._open: set[str] = set()
+        """Names of the records around the current node."""
+
+    def parse(self, node: Json, namespace: str) -> AvroType:
         if isinstance(node, str):
-            return self._called(node, namespace)
+            return self._resolve(node, namespace)
         if isinstance(node, Mapping):
-            return self._object(node, namespace)
+            return self._parse_object(node, namespace)
         if isinstance(node, Sequence):
-            return Type(Kind.UNION, branches=_branches([self.type(branch, namespace) for branch in node]))
+            return AvroType(AvroKind.UNION, branches=_branches([self.parse(branch, namespace) for branch in node]))
         raise ValueError(f"{node!r} is no type")
 
-    def _called(self, name: str, namespace: str) -> Type:
+    def _resolve(self, name: str, namespace: str) -> AvroType:
         if name in _PRIMITIVES:
-            return Type(Kind(name))
-        full = _full(name, namespace)
-        for known in (full, name):
-            if known in self._open:
-                raise UnsafeInputError(f"the type {known} holds itself; read it with reader='spark'")
-            if known in self._known:
-                return self._known[known]
+            return AvroType(AvroKind(name))
+        for candidate in (_full_name(name, namespace), name):
+            if candidate in self._open:
+                raise UnsafeInputError(f"the type {candidate} holds itself; read it with reader='spark'")
+            if candidate in self._types:
+                return self._types[candidate]
         raise ValueError(f"there is no type {name!r}")
 
-    def _object(self, node: _Object, namespace: str) -> Type:
+    def _parse_object(self, node: _Object, namespace: str) -> AvroType:
         kind = node["type"]
         if not isinstance(kind, str):
-            return self.type(kind, namespace)
+            return self.parse(kind, namespace)
         if kind == "error":
-            kind = Kind.RECORD
+            kind = AvroKind.RECORD
         if kind in NAMED:
-            return self._named(Kind(kind), node, namespace)
-        if kind == Kind.ARRAY:
-            return Type(Kind.ARRAY, items=self.type(node["items"], namespace))
-        if kind == Kind.MAP:
-            return Type(Kind.MAP, items=self.type(node["values"], namespace))
-        plain = self._called(kind, namespace)
-        return plain if plain.kind in NAMED else _annotated(Type(plain.kind), node)
+            return self._parse_named(AvroKind(kind), node, namespace)
+        if kind == AvroKind.ARRAY:
+            return AvroType(AvroKind.ARRAY, items=self.parse(node["items"], namespace))
+        if kind == AvroKind.MAP:
+            return AvroType(AvroKind.MAP, items=self.parse(node["values"], namespace))
+        plain = self._resolve(kind, namespace)
+        return plain if plain.kind in NAMED else _annotate(AvroType(plain.kind), node)
 
-    def _named(self, kind: Kind, node: _Object, namespace: str) -> Type:
-        space = node.get("namespace")
-        full = _full(_name(node), namespace if space is None else str(space))
+    def _parse_named(self, kind: AvroKind, node: _Object, namespace: str) -> AvroType:
+        own_namespace = node.get("namespace")
+        full = _full_name(_name(node), namespace if own_namespace is None else str(own_namespace))
         if full in _PRIMITIVES:
-            raise ValueError(f"a type is named {full!r}, as another that needs no definition")
+            raise ValueError(f"{full!r} is the name of a primitive type")
         if full in self._open:
             raise ValueError(f"the type {full!r} is defined within itself")
-        if kind is Kind.RECORD:
-            found = self._record(full, node)
-        elif kind is Kind.ENUM:
-            found = Type(kind, full, symbols=_symbols(node))
+        if kind is AvroKind.RECORD:
+            type_ = self._parse_record(full, node)
+        elif kind is AvroKind.ENUM:
+            type_ = AvroType(kind, full, symbols=_symbols(node))
         else:
-            found = _annotated(Type(kind, full, size=_number(node["size"])), node)
-        if self._known.setdefault(full, found) != found:
+            type_ = _annotate(AvroType(kind, full, size=_integer(node["size"])), node)
+        if self._types.setdefault(full, type_) != type_:
             raise ValueError(f"the type {full!r} is defined twice")
-        return found
+        return type_
 
-    def _record(self, full: str, node: _Object) -> Type:
+    def _parse_record(self, full: str, node: _Object) -> AvroType:
         self._open.add(full)
-        inner = full.rpartition(".")[0]
-        fields = tuple(self._field(field, inner) for field in _objects(node["fields"]))
+        namespace = full.rpartition(".")[0]
+        fields = tuple(self._parse_field(field, namespace) for field in _objects(node["fields"]))
         self._open.discard(full)
-        _check_once("field", [field.name for field in fields])
-        return Type(Kind.RECORD, full, fields=fields)
+        _check_unique("field", [field.name for field in fields])
+        return AvroType(AvroKind.RECORD, full, fields=fields)
 
-    def _field(self, node: _Object, namespace: str) -> Field:
-        return Field(
+    def _parse_field(self, node: _Object, namespace: str) -> AvroField:
+        return AvroField(
             _name(node),
-            self.type(node["type"], namespace),
-            tuple(_texts(node.get("aliases") or [])),
+            self.parse(node["type"], namespace),
+            tuple(_strings(node.get("aliases") or [])),
             "default" in node,
             node.get("default"),
         )
 
 
-def _full(name: str, namespace: str) -> str:
+def _full_name(name: str, namespace: str) -> str:
     return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
 def _name(node: _Object) -> str:
-    found = node["name"]
-    if not isinstance(found, str):
-        raise ValueError(f"{found!r} is no name")
-    return found
+    name = node["name"]
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} is no name")
+    return name
 
 
 def _symbols(node: _Object) -> tuple[str, ...]:
-    found = tuple(_texts(node["symbols"]))
-    _check_once("symbol", found)
-    if "default" in node and node["default"] not in found:
+    symbols = tuple(_strings(node["symbols"]))
+    _check_unique("symbol", symbols)
+    if "default" in node and node["default"] not in symbols:
         raise ValueError(f"{node['default']!r} is the default, but no symbol")
-    return found
+    return symbols
 
 
-def _branches(found: Sequence[Type]) -> tuple[Type, ...]:
-    """The branches of a union, which are told apart by their names, or by their kinds where they have none."""
-    if any(branch.kind is Kind.UNION for branch in found):
+def _branches(types: Sequence[AvroType]) -> tuple[AvroType, ...]:
+    """Return the branches of a union. They must differ in their names, or in their kinds if they have no names."""
+    if any(branch.kind is AvroKind.UNION for branch in types):
         raise ValueError("a union stands in a union")
-    _check_once("branch", [branch.name or branch.kind for branch in found])
-    return tuple(found)
+    _check_unique("branch", [branch.name or branch.kind for branch in types])
+    return tuple(types)
 
 
-def _check_once(what: str, names: Sequence[str]) -> None:
+def _check_unique(what: str, names: Sequence[str]) -> None:
     for name, count in Counter(names).most_common(1):
         if count > 1:
             raise ValueError(f"the {what} {name!r} is there twice")
 
 
-def _annotated(plain: Type, node: _Object) -> Type:
-    """The type with its logical type, unless it is one that Avro's library does not take."""
+def _annotate(plain: AvroType, node: _Object) -> AvroType:
+    """Return the type with its logical type. Avro's library ignores invalid decimal annotations."""
     logical = node.get("logicalType")
     if not isinstance(logical, str):
         return plain
@@ -210,23 +216,24 @@ def _annotated(plain: Type, node: _Object) -> Type:
     precision, scale = node.get("precision"), node.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
         return plain
-    return replace(plain, logical=logical, precision=precision, scale=scale) if _holds(plain, precision) else plain
+    fits = _fits_precision(plain, precision)
+    return replace(plain, logical=logical, precision=precision, scale=scale) if fits else plain
 
 
-def _holds(plain: Type, precision: int) -> bool:
-    """Whether all decimal numbers of so many digits fit a type."""
-    if plain.kind is Kind.FIXED:
+def _fits_precision(plain: AvroType, precision: int) -> bool:
+    """Return whether a type can hold all decimals of a precision."""
+    if plain.kind is AvroKind.FIXED:
         return plain.size > 0 and 0 < precision < len(str((1 << (8 * plain.size - 1)) - 1))
-    return plain.kind is Kind.BYTES and precision > 0
+    return plain.kind is AvroKind.BYTES and precision > 0
 
 
-def _number(node: Json) -> int:
+def _integer(node: Json) -> int:
     if not isinstance(node, int):
-        raise ValueError(f"{node!r} is no whole number")
+        raise ValueError(f"{node!r} is no integer")
     return node
 
 
-def _texts(node: Json) -> Iterator[str]:
+def _strings(node: Json) -> Iterator[str]:
     if isinstance(node, str) or not isinstance(node, Sequence):
         raise ValueError(f"{node!r} is no list")
     yield from map(str, node)
@@ -241,68 +248,71 @@ def _objects(node: Json) -> Iterator[_Object]:
         yield item
 
 
-_SIMPLE: dict[Kind, t.DataType] = {
-    Kind.NULL: t.NullType(),
-    Kind.BOOLEAN: t.BooleanType(),
-    Kind.INT: t.IntegerType(),
-    Kind.LONG: t.LongType(),
-    Kind.FLOAT: t.FloatType(),
-    Kind.DOUBLE: t.DoubleType(),
-    Kind.BYTES: t.BinaryType(),
-    Kind.FIXED: t.BinaryType(),
-    Kind.STRING: t.StringType(),
-    Kind.ENUM: t.StringType(),
+_SPARK_TYPES: dict[AvroKind, t.DataType] = {
+    AvroKind.NULL: t.NullType(),
+    AvroKind.BOOLEAN: t.BooleanType(),
+    AvroKind.INT: t.IntegerType(),
+    AvroKind.LONG: t.LongType(),
+    AvroKind.FLOAT: t.FloatType(),
+    AvroKind.DOUBLE: t.DoubleType(),
+    AvroKind.BYTES: t.BinaryType(),
+    AvroKind.FIXED: t.BinaryType(),
+    AvroKind.STRING: t.StringType(),
+    AvroKind.ENUM: t.StringType(),
 }
-_LOGICAL: dict[tuple[Kind, str], t.DataType] = {
-    (Kind.INT, "date"): t.DateType(),
-    (Kind.LONG, "timestamp-millis"): t.TimestampType(),
-    (Kind.LONG, "timestamp-micros"): t.TimestampType(),
-    (Kind.LONG, "local-timestamp-millis"): t.TimestampNTZType(),
-    (Kind.LONG, "local-timestamp-micros"): t.TimestampNTZType(),
+_LOGICAL_SPARK_TYPES: dict[tuple[AvroKind, str], t.DataType] = {
+    (AvroKind.INT, "date"): t.DateType(),
+    (AvroKind.LONG, "timestamp-millis"): t.TimestampType(),
+    (AvroKind.LONG, "timestamp-micros"): t.TimestampType(),
+    (AvroKind.LONG, "local-timestamp-millis"): t.TimestampNTZType(),
+    (AvroKind.LONG, "local-timestamp-micros"): t.TimestampNTZType(),
 }
-"""Logical types that Spark knows besides decimals; values of all others are those of the plain type."""
-_WIDER: dict[frozenset[Kind], t.DataType] = {
-    frozenset({Kind.INT, Kind.LONG}): t.LongType(),
-    frozenset({Kind.FLOAT, Kind.DOUBLE}): t.DoubleType(),
+"""Logical types that Spark supports, except decimals. Spark ignores all others."""
+_WIDER: dict[frozenset[AvroKind], t.DataType] = {
+    frozenset({AvroKind.INT, AvroKind.LONG}): t.LongType(),
+    frozenset({AvroKind.FLOAT, AvroKind.DOUBLE}): t.DoubleType(),
 }
-"""Unions of two types that Spark reads as the wider of them."""
+"""Unions of two types that Spark reads as the wider type."""
 _UNSUPPORTED = frozenset({"time-micros", "timestamp-nanos", "local-timestamp-nanos"})
-"""Logical types of longs that Spark 4.3 knows and refuses to read unless features of it are switched on."""
+"""Logical types of longs that Spark 4.3 rejects by default."""
 _MAX_PRECISION = 38
 
 
-def spark_schema(schema: Type) -> t.StructType:
-    """The columns of a file. Raises BadSchemaError where it holds no records, or a type that Spark does not read."""
-    found = spark_type(schema)
-    if not isinstance(found, t.StructType):
+def spark_schema(schema: AvroType) -> t.StructType:
+    """Return the columns of a file, as Spark's own Avro source infers them.
+
+    Raises BadSchemaError for a schema that is not a record, and for types that Spark does not read.
+    """
+    columns = spark_type(schema)
+    if not isinstance(columns, t.StructType):
         raise BadSchemaError(f"the schema's top is no record but {schema}; such files have no columns")
-    return found
+    return columns
 
 
-def spark_type(schema: Type) -> t.DataType:
-    """The type of a column or member; everything may be null, as in any file source of Spark's."""
-    if schema.kind is Kind.RECORD:
+def spark_type(schema: AvroType) -> t.DataType:
+    """Return the type of a column or member. Everything is nullable, as in all of Spark's file sources."""
+    if schema.kind is AvroKind.RECORD:
         return t.StructType([t.StructField(field.name, spark_type(field.type)) for field in schema.fields])
-    if schema.kind is Kind.ARRAY:
+    if schema.kind is AvroKind.ARRAY:
         return t.ArrayType(spark_type(schema.content))
-    if schema.kind is Kind.MAP:
+    if schema.kind is AvroKind.MAP:
         return t.MapType(t.StringType(), spark_type(schema.content))
-    if schema.kind is Kind.UNION:
-        return _union(schema)
-    if schema.logical == "decimal":
+    if schema.kind is AvroKind.UNION:
+        return _spark_type_of_union(schema)
+    if schema.logical == _DECIMAL:
         if schema.precision > _MAX_PRECISION:
             raise BadSchemaError(f"a decimal of {schema.precision} digits: Spark has at most {_MAX_PRECISION}")
         return t.DecimalType(schema.precision, schema.scale)
-    if schema.kind is Kind.LONG and schema.logical in _UNSUPPORTED:
+    if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED:
         raise BadSchemaError(f"a column of {schema}: Spark does not read this type; leave the column out by a schema")
-    return _LOGICAL.get((schema.kind, schema.logical), _SIMPLE[schema.kind])
+    return _LOGICAL_SPARK_TYPES.get((schema.kind, schema.logical), _SPARK_TYPES[schema.kind])
 
 
-def _union(schema: Type) -> t.DataType:
-    branches = [branch for branch in schema.branches if branch.kind is not Kind.NULL]
+def _spark_type_of_union(schema: AvroType) -> t.DataType:
+    branches = [branch for branch in schema.branches if branch.kind is not AvroKind.NULL]
     if len(branches) == 1:
         return spark_type(branches[0])
     kinds = frozenset(branch.kind for branch in branches)
     if len(branches) == 2 and kinds in _WIDER:
         return _WIDER[kinds]
-    return t.StructType([t.StructField(f"member{place}", spark_type(each)) for place, each in enumerate(branches)])
+    return t.StructType([t.StructField(f"member{n}", spark_type(branch)) for n, branch in enumerate(branches)])

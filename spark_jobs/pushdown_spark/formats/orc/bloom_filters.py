@@ -1,4 +1,4 @@
-"""Ask ORC's bloom filters for values: hashes as ORC's writers compute them.
+"""Look-ups in ORC's bloom filters, with the hashes of ORC's writers.
 
 The hashes are Thomas Wang's 64-bit integer hash and the 64-bit variant of Austin Appleby's MurmurHash3; a value's bits
 follow from one hash as Kirsch and Mitzenmacher propose ("Less Hashing, Same Performance", 2006).
@@ -13,36 +13,37 @@ import numpy as np
 import numpy.typing as npt
 
 from pushdown_spark.formats.orc.column_mapping import GREGORIAN_START
-from pushdown_spark.formats.orc.file_tail import Kind
-from pushdown_spark.formats.orc.messages import BloomFilter, Footer
+from pushdown_spark.formats.orc.file_tail import OrcTypeKind
+from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilter, Footer
 from pushdown_spark.predicates.vector import Value
 
-_INTEGERS = frozenset({Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE})
-_FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
-_TEXT = frozenset({Kind.STRING, Kind.VARCHAR})
+_INTEGERS = frozenset({OrcTypeKind.BYTE, OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
+_FLOATS = frozenset({OrcTypeKind.FLOAT, OrcTypeKind.DOUBLE})
+_TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.VARCHAR})
 _JAVA, _CPP = 0, 1
 _MASK = (1 << 64) - 1
 
 
-def trustworthy(footer: Footer, kind: Kind) -> bool:
-    """Whether the writer's bloom filters of a kind are right.
+def are_filters_reliable(footer: Footer, kind: OrcTypeKind) -> bool:
+    """Return whether the writer's bloom filters of a kind are correct.
 
-    Those of Java's writer are, and of C++'s since version 2, but for bytes: these it hashes after packing them.
+    Those of the Java writer are. Those of the C++ writer are since version 2, except for bytes, which it hashes after
+    packing them.
     """
     is_new = footer.writer == _CPP and bytes(footer.software_version)[:2] == b"2."
-    return footer.writer == _JAVA or (is_new and kind is not Kind.BYTE)
+    return footer.writer == _JAVA or (is_new and kind is not OrcTypeKind.BYTE)
 
 
-class Hashed:
-    """Values of one column, hashed once, to be looked up in the filters of many row groups."""
+class HashedValues:
+    """Values of one column with their hashes, for look-ups in the filters of many row groups."""
 
-    def __init__(self, values: Sequence[Value], kind: Kind) -> None:
-        """Raises ValueError for kinds whose hashes are not known here."""
+    def __init__(self, values: Sequence[Value], kind: OrcTypeKind) -> None:
+        """Hash the values. Raises ValueError for kinds whose hashes are not implemented."""
         if kind in _FLOATS and 0.0 in values:
-            # The two zeros are equal, though not to a bloom filter.
+            # The two zeros are equal, but have different hashes.
             values = [*(value for value in values if value != 0.0), 0.0, -0.0]
         self._values = tuple(values)
-        if kind is Kind.DATE and any(isinstance(v, int) and v < GREGORIAN_START for v in values):
+        if kind is OrcTypeKind.DATE and any(isinstance(v, int) and v < GREGORIAN_START for v in values):
             raise ValueError("dates before 1582-10-15 are stored as days of another calendar")
         if kind in _INTEGERS:
             hashes = _long_hashes([int(v) for v in values if not isinstance(v, str | bytes)])
@@ -53,23 +54,25 @@ class Hashed:
             texts = [v.encode("utf-8", "surrogatepass") for v in values if isinstance(v, str)]
             hashes = np.array([_murmur(text) for text in texts], np.uint64)
         else:
-            raise ValueError(f"bloom filters of {kind.name.lower()} columns are not asked")
+            raise ValueError(f"bloom filters of {kind.name.lower()} columns are not used")
         if len(hashes) != len(self._values):
             raise ValueError(f"a value is not of kind {kind.name.lower()}")
         self._low = hashes.astype(np.uint32).view(np.int32)
         self._high = (hashes >> np.uint64(32)).astype(np.uint32).view(np.int32)
 
     def possible(self, bloom: BloomFilter) -> frozenset[Value]:
-        """The values that may be among those the filter has seen."""
+        """Return the values that the filter may contain."""
         words = np.frombuffer(bloom.utf8bitset, "<u8") if bloom.utf8bitset else np.array(bloom.bitset, np.uint64)
         if not len(words) or not bloom.num_hash_functions:
             return frozenset(self._values)
-        found = np.ones(len(self._values), np.bool_)
+        may_contain = np.ones(len(self._values), np.bool_)
         for number in range(1, bloom.num_hash_functions + 1):
             combined = (self._low.astype(np.int64) + number * self._high.astype(np.int64)).astype(np.int32)
-            place = np.where(combined < 0, ~combined, combined).astype(np.uint64) % np.uint64(len(words) * 64)
-            found &= (words[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1) == 1
-        return frozenset(value for value, there in zip(self._values, found.tolist(), strict=True) if there)
+            bit = np.where(combined < 0, ~combined, combined).astype(np.uint64) % np.uint64(len(words) * 64)
+            may_contain &= (words[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) == 1
+        return frozenset(
+            value for value, is_possible in zip(self._values, may_contain.tolist(), strict=True) if is_possible
+        )
 
 
 def _long_hashes(values: Sequence[int]) -> npt.NDArray[np.uint64]:

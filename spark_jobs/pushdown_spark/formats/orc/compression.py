@@ -1,6 +1,7 @@
-"""Compression chunks: what ORC's streams and metadata are stored in.
+"""Compression chunks, in which ORC stores its streams and metadata.
 
-A chunk is three bytes of header (its stored length, and whether it is stored as it is) and its bytes.
+A chunk has a header of three bytes, and content. The header has the length of the content and a bit that marks
+uncompressed content.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import pyarrow as pa
 HEADER = 3
 """Bytes of a chunk's header."""
 LARGEST_BLOCK = 1 << 23
-"""Chunks tell their stored length in 23 bits, and writers refuse blocks that are longer than that."""
+"""The largest length in a chunk's header, which has 23 bits. Writers reject larger blocks."""
 _ZSTD_BLOCK = 1 << 17
-"""Zstandard decompresses so many bytes at a time: for fewer than these, the rest of a chunk need not be touched."""
+"""Bytes that Zstandard decompresses at a time. To get fewer, the rest of a chunk need not be decompressed."""
 
 
 class Compression(IntEnum):
-    """Kinds of compression that can be read here, by their number in the file."""
+    """Supported kinds of compression, by their number in files."""
 
     NONE = 0
     ZLIB = 1
@@ -33,19 +34,19 @@ class Compression(IntEnum):
 
 @dataclass(frozen=True)
 class Codec:
-    """How a file's chunks are compressed; `block_size` is the largest number of bytes in one, uncompressed."""
+    """The compression of a file. `block_size` is the largest number of decompressed bytes of a chunk."""
 
     compression: Compression
     block_size: int
 
-    def unpacked(self, data: bytes) -> bytes:
-        """All bytes of a run of chunks. Raises ValueError for chunks that are damaged or cut short."""
+    def decompress(self, data: bytes) -> bytes:
+        """Decompress a sequence of chunks. Raises ValueError for damaged or truncated chunks."""
         if self.compression is Compression.NONE:
             return data
         return b"".join(self.chunk(data, start, stop) for start, stop in spans(data))
 
     def chunk(self, data: bytes, start: int, stop: int, at_most: int | None = None) -> bytes:
-        """The first `at_most` bytes of the one chunk that is stored, header included, at data[start:stop]."""
+        """Return the first `at_most` decompressed bytes of the chunk, with header, at data[start:stop]."""
         stored = data[start + HEADER : stop]
         if data[start] & 1:
             return stored if at_most is None else stored[:at_most]
@@ -53,12 +54,12 @@ class Codec:
             if self.compression is Compression.ZSTD and at_most is not None and at_most <= _ZSTD_BLOCK:
                 with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
                     return bytes(stream.read(at_most))
-            return self._inflated(stored)[:at_most]
+            return self._decompress_content(stored)[:at_most]
         except (cramjam.DecompressionError, zlib.error, OSError) as problem:
             raise ValueError(f"a chunk does not decompress ({problem})") from problem
 
-    def _inflated(self, stored: bytes) -> bytes:
-        """A chunk's content, never more than a block however large a damaged one claims to be."""
+    def _decompress_content(self, stored: bytes) -> bytes:
+        """Decompress the content of a chunk. A damaged chunk never yields more than a block."""
         if self.compression is Compression.ZLIB:
             inflater = zlib.decompressobj(-zlib.MAX_WBITS)
             data = inflater.decompress(stored, self.block_size)
@@ -69,8 +70,8 @@ class Codec:
         length = _DECOMPRESSORS[self.compression](stored, room)
         return bytes(memoryview(room)[:length])
 
-    def packed(self, data: bytes) -> bytes:
-        """The same bytes as chunks that are stored as they are: for bytes that are read once, from memory."""
+    def store_uncompressed(self, data: bytes) -> bytes:
+        """Return the bytes as uncompressed chunks, for a file that is read once from memory."""
         if self.compression is Compression.NONE:
             return data
         size = min(self.block_size, (1 << 23) - 1)
@@ -79,7 +80,7 @@ class Codec:
 
 
 def _lz4(stored: bytes, room: bytearray) -> int:
-    # Without a length the first bytes are taken for one where they can be.
+    # Without a length, cramjam may take the first bytes for one.
     return int(cramjam.lz4.decompress_block_into(stored, room, output_len=len(room)))
 
 
@@ -91,7 +92,7 @@ _DECOMPRESSORS: dict[Compression, Callable[[bytes, bytearray], int]] = {
 
 
 def spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Start and end of each chunk, header included. Raises ValueError where the last one is cut short."""
+    """Return the start and the end of each chunk, with header. Raises ValueError if the last one is truncated."""
     start = 0
     while start < len(data):
         if start + HEADER > len(data):

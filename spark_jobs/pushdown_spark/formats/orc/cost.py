@@ -1,4 +1,4 @@
-"""Estimate from footers and a sample of row groups what each reader of an ORC scan would cost."""
+"""OrcEstimate from footers and a sample of row groups what each reader of an ORC scan would cost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
-from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, opened
-from pushdown_spark.formats.orc.metrics import OrcCount
+from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
+from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.readers.files import InputFile
 from pushdown_spark.readers.start import remark
 
@@ -20,14 +20,23 @@ _SAMPLED_GROUPS = 2
 
 
 @dataclass(frozen=True)
-class Costs:
-    """CPU seconds, measured on TPC-H lineitem and a table of 120 columns; only their ratios matter for the choice.
+class OrcCosts:
+    """CPU seconds, measured over TPC-H lineitem and a table of 120 columns. Only their ratios matter for the choice.
 
-    `fixed`: starting the Python side. `search`: reading and judging a value of a filter column; `lists`: the same
-    against a list of many values. `group`: reading a column of one row group that has survivors. `decode`: a value of
-    row groups that are decoded one after another. `row`: a value of a surviving row, handed over. Of Spark's reader:
-    `spark_search`, and `spark_step` for every halving of a list of values; `spark_group` as above; `spark_skip`: a
-    value of neighbouring row groups with few survivors; `spark`: a value that is decoded.
+    Our reader:
+
+    - `fixed`: starting Python
+    - `search`: reading a value of a filter column and evaluating the filter; `lists`: in addition for a list of values
+    - `group`: reading a column of one row group with matching rows
+    - `decode`: a value of consecutive row groups
+    - `row`: a value of a matching row, passed to Spark
+
+    Spark's reader:
+
+    - `spark_search`: as `search`; `spark_step`: each halving of a list of values
+    - `spark_group`: as `group`
+    - `spark_skip`: a value of consecutive row groups with few matching rows
+    - `spark`: a decoded value
     """
 
     fixed: float = 0.2
@@ -43,13 +52,13 @@ class Costs:
     spark: float = 33e-9
 
 
-_COSTS = Costs()
+_COSTS = OrcCosts()
 _MARGIN = 0.9
-"""Another reader than Spark's as it comes must promise to be at least this much cheaper."""
+"""Another reader than Spark's default one is chosen if its estimate is below this share of Spark's."""
 
 
-class Verdict(StrEnum):
-    """Which reader is taken."""
+class OrcReader(StrEnum):
+    """The readers to choose from."""
 
     LAZY = "ours"
     SPARK_WITH_FILTER = "Spark's with orc.sarg.to.filter"
@@ -57,88 +66,97 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The choice, and why."""
+class OrcEstimate:
+    """The choice and its reason."""
 
-    verdict: Verdict
+    reader: OrcReader
     reason: str
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What was seen in some row groups, and the size of the whole."""
+class OrcSample:
+    """Sampled row groups, extrapolated to all files: rows, row groups, and shares between 0 and 1.
+
+    `row_share` and `group_share` are the shares of matching rows and of row groups with matching rows, among those that
+    are not pruned. `alive_share` is the share of row groups that are not pruned, `sampled` the size of the sample.
+    """
 
     rows: float
     groups: float
     row_share: float
     group_share: float
     alive_share: float
-    seen: int
+    sampled: int
 
 
-def estimate(files: Sequence[InputFile], query: OrcQuery, start: float = 0.0, *, may_filter: bool) -> Estimate:
+def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcEstimate:
     """Choose the cheapest reader. `may_filter` allows Spark's reader with `orc.sarg.to.filter`.
 
-    `start` are CPU seconds that ours takes beyond its work.
-
-    Raises PushdownError where a file cannot be read, or only by Spark.
+    `startup` are CPU seconds that Python needs to start. Raises PushdownError for a file that cannot be read, or only
+    by Spark.
     """
     with ExitStack() as stack:
         step = max(1, len(files) // _SAMPLED_FILES)
         chosen = files[::step][:_SAMPLED_FILES]
-        sources = [stack.enter_context(opened(file.path, file.storage, query, OrcCount())) for file in chosen]
-        seen = sum(file.size for file in chosen)
+        sources = [stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in chosen]
+        sampled_bytes = sum(file.size for file in chosen)
         rows = sum(source.tail.footer.number_of_rows for source in sources)
-        rows = rows * sum(file.size for file in files) // max(seen, 1)
+        rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
         most = rows * len(query.schema) * _COSTS.spark
         if _MARGIN * most < _COSTS.fixed:
-            return Estimate(Verdict.SPARK, f"about {rows:,} rows are too few to make up for starting another reader")
-        sample = _sampled(sources, rows)
-    costs = costs_of(sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ())
-    costs[Verdict.LAZY] += start
+            return OrcEstimate(
+                OrcReader.SPARK, f"about {rows:,} rows are too few to make up for starting another reader"
+            )
+        sample = _sample(sources, rows)
+    seconds = reader_seconds(
+        sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ()
+    )
+    seconds[OrcReader.LAZY] += startup
     if not may_filter:
-        del costs[Verdict.SPARK_WITH_FILTER]
-    best = min(costs, key=lambda verdict: costs[verdict])
-    if costs[best] > _MARGIN * costs[Verdict.SPARK]:
-        best = Verdict.SPARK
-    told = ", ".join(f"{verdict} {seconds:.1f} s" for verdict, seconds in costs.items())
+        del seconds[OrcReader.SPARK_WITH_FILTER]
+    best = min(seconds, key=lambda reader: seconds[reader])
+    if seconds[best] > _MARGIN * seconds[OrcReader.SPARK]:
+        best = OrcReader.SPARK
+    figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
     reason = (
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
-        f"(sample of {sample.seen} row groups); estimated CPU: {told}{remark(start)}"
+        f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{remark(startup)}"
     )
-    return Estimate(best, reason)
+    return OrcEstimate(best, reason)
 
 
-def costs_of(sample: Sample, columns: int, filters: int, lists: Sequence[int]) -> dict[Verdict, float]:
-    """CPU seconds of each reader, for so many columns of which so many are the filter's, with lists of such lengths."""
+def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequence[int]) -> dict[OrcReader, float]:
+    """Return the CPU seconds of each reader, given the numbers of columns and filter columns and the sizes of lists."""
     c = _COSTS
     alive = sample.rows * sample.alive_share
-    hit_groups = sample.groups * sample.alive_share * sample.group_share
-    survivors = alive * sample.row_share
+    matching_groups = sample.groups * sample.alive_share * sample.group_share
+    matching = alive * sample.row_share
     selects = columns - filters
     steps = sum(math.log2(length) for length in lists if length > 1)
     return {
-        Verdict.LAZY: c.fixed
+        OrcReader.LAZY: c.fixed
         + alive * (filters * c.search + len(lists) * c.lists)
-        + selects * min(hit_groups * c.group, alive * c.decode)
-        + survivors * columns * c.row,
-        Verdict.SPARK_WITH_FILTER: alive * (filters * c.spark_search + steps * c.spark_step)
-        + selects * min(hit_groups * c.spark_group, alive * c.spark_skip)
-        + survivors * columns * c.spark,
-        Verdict.SPARK: alive * columns * c.spark,
+        + selects * min(matching_groups * c.group, alive * c.decode)
+        + matching * columns * c.row,
+        OrcReader.SPARK_WITH_FILTER: alive * (filters * c.spark_search + steps * c.spark_step)
+        + selects * min(matching_groups * c.spark_group, alive * c.spark_skip)
+        + matching * columns * c.spark,
+        OrcReader.SPARK: alive * columns * c.spark,
     }
 
 
-def _sampled(sources: Sequence[OrcFile], rows: int) -> Sample:
-    """Judge some row groups of some files, evenly spread."""
-    seen = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
-    groups, alive, tried, hit, judged, passed = (sum(numbers) for numbers in zip(*map(astuple, seen), strict=True))
-    per_group = judged / tried if tried else 1.0
-    return Sample(
+def _sample(sources: Sequence[OrcFile], rows: int) -> OrcSample:
+    """Sample some row groups of some files, evenly spread."""
+    samples = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
+    groups, alive, sampled, matching_groups, sampled_rows, matching = (
+        sum(numbers) for numbers in zip(*map(astuple, samples), strict=True)
+    )
+    per_group = sampled_rows / sampled if sampled else 1.0
+    return OrcSample(
         rows,
         rows / max(per_group, 1.0),
-        passed / judged if judged else 0.0,
-        hit / tried if tried else 0.0,
+        matching / sampled_rows if sampled_rows else 0.0,
+        matching_groups / sampled if sampled else 0.0,
         alive / groups if groups else 0.0,
-        tried,
+        sampled,
     )

@@ -1,148 +1,106 @@
-"""`spark.read.format("pushdown_orc")`: the lazy ORC reader as a data source of Spark's.
-
-Spark tells such a source neither the columns that a query needs nor its LIMIT nor most predicates, so the columns are
-those of the schema that is given, and the predicate is an option. PushdownSession knows all of them by itself.
-
-Conjuncts of an ordinary `.where(...)` reach the source with the option `push_filters=true`, which is off because of
-Spark 4.3: it keeps the filters of one query with the frame that was loaded, and another query over the same frame that
-has no filter to push is answered with those of the first, so that rows are missing. With the option on, load a frame
-anew for each query.
-"""
+"""`spark.read.format("pushdown_orc")`: the lazy ORC reader as a data source. See `formats.columnar_source`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
-from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScan, opened
-from pushdown_spark.formats.orc.file_tail import spark_schema
-from pushdown_spark.formats.orc.metrics import OrcCount
-from pushdown_spark.formats.orc.planner import has_times, wanted_schema
-from pushdown_spark.formats.orc.time_zones import UTC_ZONES
-from pushdown_spark.predicates.compile import all_of
-from pushdown_spark.readers.columnar import unknown_type
-from pushdown_spark.readers.data_source import (
-    TaskPartition,
-    exact_filter,
-    flag,
-    known_options,
-    local_listing,
-    take_filters,
+from pushdown_spark.formats.columnar_source import (
+    ColumnarSource,
+    ColumnarSourceReader,
+    FilterableReader,
+    ScanCall,
+    no_report,
 )
-from pushdown_spark.readers.files import Packing, Task, pack
+from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask, open_orc
+from pushdown_spark.formats.orc.file_tail import spark_schema
+from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.orc.planner import arrow_schema, has_times
+from pushdown_spark.formats.orc.time_zones import UTC_ZONES
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.data_source import local_listing
+from pushdown_spark.readers.files import InputFile, Task
 from pushdown_spark.readers.storage import LOCAL
 
 FORMAT = "pushdown_orc"
-_OPTIONS = ("path", "where", "partial_reads", "min_seek_size", "push_filters", "case_sensitive")
+_MIN_SEEK_SIZE = 16 << 10
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format in a session."""
     spark.dataSource.register(PushdownOrcSource)
 
 
-class PushdownOrcSource(DataSource):
-    """Local ORC files, read lazily.
-
-    Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `partial_reads` and
-    `min_seek_size` as in `OrcOptions`; `push_filters` (true or false), for which
-    `spark.sql.python.filterPushdown.enabled` must be on as well; `case_sensitive` (true or false), since Spark does not
-    tell such a source its setting of that name. Give a schema with the columns that are needed: others are not read.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return FORMAT
-
-    def schema(self) -> t.StructType:
-        """The schema of the first file that has rows, as Spark would infer it."""
-        files = local_listing(FORMAT, self.options)
-        query = OrcQuery(pa.schema([]), (), None, None, 0, False)
-        for file in files:
-            with opened(file.path, LOCAL, query, OrcCount()) as source:
-                found = spark_schema(source.tail.types)
-                if source.tail.footer.number_of_rows or file is files[-1]:
-                    return found
-        raise MissingPathError(f"path {self.options.get('path')!r} has no ORC files to take a schema from")
-
-    def reader(self, schema: t.StructType) -> DataSourceReader:
-        """A reader of all columns of a schema. Raises BadSpecError for options that are not possible."""
-        known_options(FORMAT, self.options, _OPTIONS)
-        pushes = flag(self.options, "push_filters")
-        return (FilterablePushdownOrcReader if pushes else PushdownOrcReader)(schema, self.options)
-
-
-class PushdownOrcReader(DataSourceReader):
+class PushdownOrcReader(ColumnarSourceReader):
     """Reads the files of one scan."""
 
     def __init__(self, schema: t.StructType, options: Mapping[str, str]) -> None:
-        for field in schema.fields:
-            if unknown := unknown_type(field.dataType):
-                raise BadSpecError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
+        super().__init__(schema, options)
         _check_zone(schema)
-        self._schema = schema
-        self._files = local_listing(FORMAT, options)
-        self._partial_reads = _number(options, "partial_reads")
-        self._min_seek = _number(options, "min_seek_size") or 16 << 10
-        self._case_sensitive = flag(options, "case_sensitive")
-        where = options.get("where")
-        self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=self._case_sensitive)]
+        self._partial_reads = _integer(options, "partial_reads")
+        self._min_seek = _integer(options, "min_seek_size") or _MIN_SEEK_SIZE
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """One for each task."""
-        return [TaskPartition(number) for number in range(len(self._tasks()))]
+    def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
+        return local_listing(FORMAT, options)
 
-    def _tasks(self) -> tuple[Task, ...]:
-        return pack(self._files, Packing(128 << 20, 4 << 20, 2))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
-        assert isinstance(partition, TaskPartition)
+    def _scan_task(self, tasks: tuple[Task, ...], combined: VectorFilter | None) -> ScanCall:
         query = OrcQuery(
-            wanted_schema(self._schema.fields),
+            arrow_schema(self._schema.fields),
             tuple(range(len(self._schema.fields))),
-            all_of(self._filters) if self._filters else None,
+            combined,
             self._partial_reads,
             self._min_seek,
             self._case_sensitive,
         )
-        scan = OrcScan(self._tasks(), query, _unreported)
-        yield from scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))
+        return OrcScanTask(tasks, query, no_report)
 
 
-class FilterablePushdownOrcReader(PushdownOrcReader):
-    """Reads the files of one query, whose conjuncts come through `pushFilters`."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
-        """Take what can be evaluated over columns; give back what Spark must evaluate (again)."""
-        taken, left = take_filters(filters, self._schema)
-        self._filters += taken
-        return left
+class FilterablePushdownOrcReader(PushdownOrcReader, FilterableReader):
+    """Reads the files of one query, with its pushed filters."""
 
 
-def _unreported(number: int, counts: dict[str, OrcCount]) -> None:
-    """Spark has no place for the figures of such a source's tasks."""
+class PushdownOrcSource(ColumnarSource):
+    """Local ORC files, read lazily.
+
+    Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `partial_reads` and
+    `min_seek_size` as in `OrcOptions`; `push_filters` (true or false), which needs
+    `spark.sql.python.filterPushdown.enabled`, too; `case_sensitive` (true or false), because Spark does not pass its
+    setting of that name to such a source. Give a schema with the columns that are needed: other columns are not read.
+    """
+
+    format_name = FORMAT
+    known_options = ("path", "where", "partial_reads", "min_seek_size", "push_filters", "case_sensitive")
+    readers = (PushdownOrcReader, FilterablePushdownOrcReader)
+
+    def schema(self) -> t.StructType:
+        """Return the schema of the first file that has rows, as Spark infers it."""
+        files = local_listing(FORMAT, self.options)
+        query = OrcQuery(pa.schema([]), (), None, None, 0, False)
+        for file in files:
+            with open_orc(file.path, LOCAL, query, OrcMetrics()) as source:
+                schema = spark_schema(source.tail.types)
+                if source.tail.footer.number_of_rows or file is files[-1]:
+                    return schema
+        raise MissingPathError(f"path {self.options.get('path')!r} has no ORC files to take a schema from")
 
 
 def _check_zone(schema: t.StructType) -> None:
-    """Raises UnsafeInputError for timestamps in a worker whose time zone is not UTC."""
+    """Raise UnsafeInputError for timestamps in a worker whose time zone is not UTC."""
     if any(has_times(field.dataType) for field in schema.fields) and time.tzname[0] not in UTC_ZONES:
         raise UnsafeInputError(
             f"timestamps are read lazily only in UTC, here it is {time.tzname[0]}; use format('orc')"
         )
 
 
-def _number(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name, "auto")
-    if text == "auto":
+def _integer(options: Mapping[str, str], name: str) -> int | None:
+    value = options.get(name, "auto")
+    if value == "auto":
         return None
-    if not text.isdecimal():
-        raise BadSpecError(f"option {name}: {text!r} is neither 'auto' nor a number")
-    return int(text)
+    if not value.isdecimal():
+        raise BadSpecError(f"option {name}: {value!r} is neither 'auto' nor a number")
+    return int(value)

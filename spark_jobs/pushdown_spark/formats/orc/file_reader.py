@@ -1,4 +1,4 @@
-"""Run a lazy ORC scan's tasks: called by Spark in Python workers."""
+"""The reader of ORC files. It runs in Python workers, and on the driver over samples."""
 
 from __future__ import annotations
 
@@ -9,30 +9,28 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.formats.orc.coalesced_reads import Purpose, Ranges
-from pushdown_spark.formats.orc.column_mapping import Reading, matched
+from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
+from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
-from pushdown_spark.formats.orc.lazy_reader import LazyStripe, Wanted
-from pushdown_spark.formats.orc.metrics import OrcCount
-from pushdown_spark.formats.orc.pruning import Pruner
+from pushdown_spark.formats.orc.lazy_reader import FileColumns, LazyStripeReader
+from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
+from pushdown_spark.formats.orc.pruning import RowGroupPruner
 from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
+from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.files import Split, Task
+from pushdown_spark.readers.files import Split
 from pushdown_spark.readers.storage import Storage
-from pushdown_spark.readers.worker import spare_the_collector
 
-Report = Callable[[int, dict[str, OrcCount]], None]
-"""Receives a task's number and its figures when the task is done."""
+_REMEDY = "replace the file, or leave it out of `path`"
 
 
 @dataclass(frozen=True)
 class OrcQuery:
-    """What is wanted of every file: the table's columns that are read, and their places in the table.
+    """What a scan wants of every file: the columns to read, and their positions in the table.
 
-    `filter` is what all rows must pass, None for all rows; `partial_reads` as in `plan_reads`; `min_seek` in bytes;
-    `zone` is the JVM's; `declared` as in `matched`.
+    `filter` is the filter that all rows must pass, None for all rows. `partial_reads` is the parameter of `plan_reads`,
+    `min_seek` a number of bytes, `zone` the JVM's time zone, and `declared` the parameter of `match_columns`.
     """
 
     schema: pa.Schema
@@ -49,72 +47,89 @@ class OrcQuery:
         """Top-level columns that the filter needs."""
         return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
 
-    def of(self, tail: FileTail) -> Wanted:
-        """What is wanted of one file."""
-        columns = matched(
+    def columns_of(self, tail: FileTail) -> FileColumns:
+        """Return the wanted columns of one file."""
+        columns = match_columns(
             tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, declared=self.declared
         )
-        return Wanted(tail, columns, self.filter, self.partial_reads, Reading(self.case_sensitive, self.zone))
+        return FileColumns(tail, columns, self.filter, self.partial_reads, ReadOptions(self.case_sensitive, self.zone))
+
+
+@dataclass(frozen=True)
+class StripeSample:
+    """A sampled stripe: its row groups, those not pruned, those sampled, and those of them with a matching row.
+
+    `rows` are the rows of the sampled row groups, `matching` those that pass the filter.
+    """
+
+    groups: int
+    alive: int
+    sampled: int
+    matching_groups: int
+    rows: int
+    matching: int
 
 
 class OrcFile:
-    """One file, opened. Its errors name the file, and the stripe where one is to blame."""
+    """An open file. Its errors name the file and, where possible, the stripe."""
 
-    def __init__(self, path: str, query: OrcQuery, count: OrcCount, read: ReadRange, size: int) -> None:
+    def __init__(self, path: str, query: OrcQuery, metrics: OrcMetrics, read: ReadRange, size: int) -> None:
         self._path = path
-        self._query = query
-        self._count = count
-        self._ranges = Ranges(read, size, query.min_seek)
+        self._metrics = metrics
+        self._reader = CoalescedReader(read, size, query.min_seek)
         try:
-            self.tail = read_tail(self._ranges.one(Purpose.METADATA), size)
-            self._wanted = query.of(self.tail)
+            self.tail = read_tail(self._reader.range_reader(ReadPurpose.METADATA), size)
+            self._columns = query.columns_of(self.tail)
         except PushdownError as problem:
             raise type(problem)(f"{path}: {problem}") from problem
         except (ValueError, OSError) as problem:
             raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem
-        self._pruner = Pruner(self.tail, self._wanted, self._ranges.one(Purpose.METADATA))
+        self._pruner = RowGroupPruner(self.tail, self._columns, self._reader.range_reader(ReadPurpose.METADATA))
 
     def close(self) -> None:
-        """Add up what was read."""
-        self._count.bytes += self._ranges.counted
-        self._count.reads += self._ranges.reads
+        """Add the bytes and reads to the counts."""
+        self._metrics.bytes += self._reader.bytes
+        self._metrics.reads += self._reader.reads
 
     def stripes(self, start: int, end: int) -> list[int]:
-        """Numbers of the stripes that begin in a range of bytes."""
+        """Return the numbers of the stripes that begin in a byte range."""
         return [number for number, stripe in enumerate(self.tail.stripes) if start <= stripe.offset < end]
 
     def batches(self, stripes: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The matching rows of some stripes."""
+        """Yield the matching rows of some stripes."""
         for number in stripes:
-            with self._blamed(number):
-                if not self._pruner.admits(number, self._count):
+            with self._errors_located(number):
+                if not self._pruner.may_match(number, self._metrics):
                     continue
-                stripe = Stripe(self.tail, number, self._ranges.one(Purpose.INDEX))
-                lazy = LazyStripe(stripe, self._wanted, self._ranges, self._count)
-                yield from lazy.batches(self._pruner.groups)
+                yield from self._lazy_stripe(number, self._metrics).batches(self._pruner.row_groups)
 
     def samples(self, stripes: int, groups: int) -> Iterator[StripeSample]:
-        """Judge a few row groups of a few stripes, spread over the file, by the filter alone."""
-        there = range(len(self.tail.stripes))
-        for number in there[:: max(1, len(there) // stripes)][:stripes]:
-            with self._blamed(number):
-                stripe = Stripe(self.tail, number, self._ranges.one(Purpose.INDEX))
-                alive = self._pruner.groups(stripe, OrcCount()) if self._pruner.admits(number, OrcCount()) else []
-                lazy = LazyStripe(stripe, self._wanted, self._ranges, OrcCount())
-                tried = alive[:: max(1, len(alive) // groups)][:groups]
-                judged = lazy.judged(tried)
+        """Evaluate the filter over some row groups of some stripes, spread over the file."""
+        numbers = range(len(self.tail.stripes))
+        for number in numbers[:: max(1, len(numbers) // stripes)][:stripes]:
+            with self._errors_located(number):
+                uncounted = OrcMetrics()
+                lazy = self._lazy_stripe(number, uncounted)
+                may_match = self._pruner.may_match(number, uncounted)
+                alive = self._pruner.row_groups(lazy.stripe, uncounted) if may_match else []
+                sampled = alive[:: max(1, len(alive) // groups)][:groups]
+                counts = lazy.count_matching(sampled)
                 yield StripeSample(
-                    stripe.groups,
+                    lazy.stripe.groups,
                     len(alive),
-                    len(tried),
-                    sum(1 for _, passed in judged if passed),
-                    sum(rows for rows, _ in judged),
-                    sum(passed for _, passed in judged),
+                    len(sampled),
+                    sum(1 for _, matching in counts if matching),
+                    sum(rows for rows, _ in counts),
+                    sum(matching for _, matching in counts),
                 )
 
+    def _lazy_stripe(self, number: int, metrics: OrcMetrics) -> LazyStripeReader:
+        stripe = Stripe(self.tail, number, self._reader.range_reader(ReadPurpose.INDEX))
+        return LazyStripeReader(stripe, self._columns, self._reader, metrics)
+
     @contextmanager
-    def _blamed(self, stripe: int) -> Iterator[None]:
-        """Errors in here are the stripe's."""
+    def _errors_located(self, stripe: int) -> Iterator[None]:
+        """Convert errors to errors that name the file and the stripe."""
         try:
             yield
         except UnsafeInputError as problem:
@@ -127,66 +142,26 @@ class OrcFile:
 
 
 @dataclass(frozen=True)
-class StripeSample:
-    """Of one stripe: row groups in all, alive after pruning, tried, with a matching row; rows tried and matching."""
+class OrcScanTask(FileScanTask[OrcQuery, OrcMetrics]):
+    """The tasks of an ORC scan."""
 
-    groups: int
-    alive: int
-    tried: int
-    hit: int
-    rows: int
-    passed: int
+    def new_metrics(self) -> OrcMetrics:
+        """Return counts of zero."""
+        return OrcMetrics()
 
+    def split_reader(self) -> Callable[[Split, OrcMetrics], Iterator[pa.RecordBatch]]:
+        """Return a function that reads the matching rows of a split."""
 
-_REMEDY = "replace the file, or leave it out of `path`"
+        def read(split: Split, metrics: OrcMetrics) -> Iterator[pa.RecordBatch]:
+            with open_orc(split.path, split.storage, self.query, metrics) as file:
+                yield from file.batches(file.stripes(split.start, split.end))
 
-
-@dataclass(frozen=True)
-class OrcScan:
-    """A scan's task list. Called by Spark with the numbers of the tasks to run.
-
-    `cap` is the number of rows after which a task may stop, None for all.
-    """
-
-    tasks: tuple[Task, ...]
-    query: OrcQuery
-    report: Report
-    cap: int | None = None
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows of the tasks whose numbers come in."""
-        # Spark runs as many tasks as there are cores; decoding in threads of its own would only get in their way.
-        pa.set_cpu_count(1)
-        spare_the_collector()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
-                    yield from self._run(number)
-
-    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        counts: dict[str, OrcCount] = {}
-        left = self.cap
-        for split in self.tasks[number].splits:
-            count = counts.setdefault(split.path, OrcCount())
-            for batch in self._split(split, count):
-                if left is not None:
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                yield batch
-                if left == 0:
-                    break
-            if left == 0:
-                break
-        self.report(number, counts)
-
-    def _split(self, split: Split, count: OrcCount) -> Iterator[pa.RecordBatch]:
-        with opened(split.path, split.storage, self.query, count) as file:
-            yield from file.batches(file.stripes(split.start, split.end))
+        return read
 
 
 @contextmanager
-def opened(path: str, storage: Storage, query: OrcQuery, count: OrcCount) -> Iterator[OrcFile]:
-    """A file to read lazily; what is read of it is added to `count`. Raises typed errors that name the file."""
+def open_orc(path: str, storage: Storage, query: OrcQuery, metrics: OrcMetrics) -> Iterator[OrcFile]:
+    """Open a file, and count what is read in `metrics`. Raises typed errors that name the file."""
     try:
         with storage.open(path, ahead=0) as raw:
 
@@ -194,7 +169,7 @@ def opened(path: str, storage: Storage, query: OrcQuery, count: OrcCount) -> Ite
                 raw.seek(offset)
                 return raw.read(length)
 
-            file = OrcFile(path, query, count, read, raw.size)
+            file = OrcFile(path, query, metrics, read, raw.size)
             try:
                 yield file
             finally:

@@ -1,7 +1,7 @@
-"""Read a stripe lazily: search columns, apply the filter, select columns only where a row survives.
+"""The lazy reader of one stripe: filter columns first, and select columns only where a row passes the filter.
 
-The three states and their names are those of ORC's lazy filter (ORC-577 and what was built upon it). The filter is a
-vector filter over all rows of a batch, and select columns are read for row groups with survivors.
+The three steps (search columns, apply filter, select columns) are named after ORC's lazy filter (ORC-577). Here, the
+filter is a vector filter over all rows of a batch, and select columns are read for row groups with matching rows.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.coalesced_reads import Fetched, Purpose, Ranges, pieces, plan_reads
-from pushdown_spark.formats.orc.column_mapping import Matched, Reading, conformed, has_times
+from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
+from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
 from pushdown_spark.formats.orc.file_tail import FileTail
-from pushdown_spark.formats.orc.metrics import Fate, OrcCount
-from pushdown_spark.formats.orc.row_group_slice import CutFile, Cutting, Groups, Selection, cuttings
-from pushdown_spark.formats.orc.stripe import Stripe
+from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose, UnitOutcome
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, SliceFile, StreamSlice, stream_slices
+from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
 from pushdown_spark.predicates.vector import VectorFilter
 
 _BATCH_VALUES = 2 << 20
-"""Values (rows times columns) that are decoded at a time, so that memory stays bounded."""
+"""Values (rows times columns) that are decoded at a time. It bounds the memory."""
 _BATCH_BYTES = 64 << 20
-"""Bytes of them, as far as the file's statistics tell: texts may be long, and lists too."""
-_SURVIVORS_BYTES = 256 << 20
-"""Bytes of the filter columns of rows that passed, from where on their other columns are read before searching on."""
+"""Bytes that are decoded at a time, estimated from the file's statistics. Strings and lists may be long."""
+_MATCHING_BYTES = 256 << 20
+"""Bytes of filter columns of matching rows after which their select columns are read, before the search continues."""
 _VALUE_BYTES = 8
-"""What a value takes besides its text, about."""
+"""Approximate bytes of a value without its string."""
 
 _RowNumbers = npt.NDArray[np.int64]
 
-Prune = Callable[[Stripe, OrcCount], list[int]]
-"""The row groups of a stripe that may hold a matching row, after counting those that cannot."""
+Prune = Callable[[Stripe, OrcMetrics], list[int]]
+"""Returns the row groups of a stripe that may hold a matching row, and counts the others."""
 
 
 class ColumnSet:
-    """Some wanted columns, and what a file has of them."""
+    """Some wanted columns, and the columns of a file that are read for them."""
 
-    def __init__(self, tail: FileTail, columns: Sequence[Matched]) -> None:
+    def __init__(self, tail: FileTail, columns: Sequence[MatchedColumn]) -> None:
         self.columns = tuple(columns)
         self.schema = pa.schema([column.field for column in columns])
         self.roots = sorted(column.column for column in columns if column.column is not None)
-        self.selection = Selection.of_parts(tail, [column for match in columns for column in match.columns])
+        self.selection = ColumnSelection.of_parts(tail, [column for match in columns for column in match.columns])
         self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
 
     def groups_at_a_time(self, stride: int) -> int:
-        """How many row groups of so many rows to decode at a time."""
+        """Return the number of row groups, of `stride` rows each, that are decoded at a time."""
         rows = _BATCH_VALUES // max(len(self.selection.columns) - 1, 1)
         if self._row_bytes:
             rows = min(rows, int(_BATCH_BYTES / self._row_bytes))
@@ -57,207 +57,207 @@ class ColumnSet:
 
 
 def _row_bytes(tail: FileTail, column: int) -> float:
-    """Bytes that a column's values take per row of the file, as its statistics have it; 0 where it has none."""
+    """Return the bytes of a column per row of the file, from its statistics, or 0 without statistics."""
     if column >= len(tail.statistics) or not tail.footer.number_of_rows:
         return 0
-    of_file = tail.statistics[column]
-    texts = max(0, of_file.string_statistics.sum) + max(0, of_file.binary_statistics.sum)
-    return (_VALUE_BYTES * of_file.number_of_values + texts) / tail.footer.number_of_rows
+    statistics = tail.statistics[column]
+    strings = max(0, statistics.string_statistics.sum) + max(0, statistics.binary_statistics.sum)
+    return (_VALUE_BYTES * statistics.number_of_values + strings) / tail.footer.number_of_rows
 
 
-class Wanted:
-    """What is wanted of every stripe of a file: columns in the order asked, the filter, and which of them it needs."""
+class FileColumns:
+    """The wanted columns of a file in the wanted order, the filter, and the columns that the filter needs."""
 
     def __init__(
         self,
         tail: FileTail,
-        columns: Sequence[Matched],
+        columns: Sequence[MatchedColumn],
         compiled: VectorFilter | None,
         partial_reads: int | None,
-        reading: Reading,
+        options: ReadOptions,
     ) -> None:
         names = frozenset(path[0] for path in compiled.columns) if compiled else frozenset()
         self.filter = compiled
         self.partial_reads = partial_reads
-        self.reading = reading
+        self.options = options
         self.everything = ColumnSet(tail, columns)
         self.search = ColumnSet(tail, [column for column in columns if column.field.name in names])
         self.select = ColumnSet(tail, [column for column in columns if column.field.name not in names])
-        self.has_times = has_times(tail.types, self.everything.selection.columns)
+        self.has_times = has_local_times(tail.types, self.everything.selection.columns)
 
 
 @dataclass(frozen=True)
-class _Survivors:
-    """Rows that passed the filter: their numbers in the stripe, and their filter columns."""
+class _MatchingRows:
+    """Rows that passed the filter: their indexes in the stripe, and their filter columns."""
 
     rows: _RowNumbers
     batch: pa.RecordBatch
 
 
-class LazyStripe:
-    """The rows of one stripe that pass a filter. Raises ValueError for a damaged stripe."""
+class LazyStripeReader:
+    """Reads the rows of one stripe that pass a filter. Raises ValueError for a damaged stripe."""
 
-    def __init__(self, stripe: Stripe, wanted: Wanted, ranges: Ranges, count: OrcCount) -> None:
-        self._stripe = stripe
-        self._wanted = wanted
-        self._ranges = ranges
-        self._count = count
-        self._last: tuple[tuple[tuple[int, ...], Groups], list[Cutting]] | None = None
+    def __init__(self, stripe: Stripe, columns: FileColumns, reader: CoalescedReader, metrics: OrcMetrics) -> None:
+        self.stripe = stripe
+        self._columns = columns
+        self._reader = reader
+        self._metrics = metrics
+        self._last: tuple[tuple[tuple[int, ...], RowGroupRange], list[StreamSlice]] | None = None
         self._check_times()
 
     def batches(self, prune: Prune) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, in the stripe's order, with all wanted columns."""
-        alive = prune(self._stripe, self._count)
+        """Yield the matching rows, in the stripe's order, with all wanted columns."""
+        alive = prune(self.stripe, self._metrics)
         if not alive:
             return
-        if not self._wanted.search.columns:
-            # Without a filter, or with one that is the same for every row, there is nothing to search.
-            if self._wanted.filter is None or len(self.apply_filter(_without_columns(1))):
-                yield from self._everything(alive)
+        if not self._columns.search.columns:
+            # There is no filter, or it has the same value for every row.
+            if self._columns.filter is None or len(self.apply_filter(_without_columns(1))):
+                yield from self._read_all(alive)
             return
-        fate = self._count.stripes[Fate.SELECTED]
-        for survivors, among in self._survivors(alive):
-            self._count.stripes[Fate.SELECTED] = fate + 1
-            yield from self._selected(survivors, among)
+        selected_before = self._metrics.stripes[UnitOutcome.SELECTED]
+        for matching, groups in self._matching_rows(alive):
+            self._metrics.stripes[UnitOutcome.SELECTED] = selected_before + 1
+            yield from self._select(matching, groups)
 
-    def judged(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        """For each of some row groups its rows, and how many of them pass the filter."""
-        runs = [Groups(group, group) for group in groups]
-        fetched = self._fetched(self._wanted.search, runs, Purpose.FILTER)
-        batches = [self.search_columns(run, fetched) for run in runs]
+    def count_matching(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+        """Return, for each of some row groups, its rows and its matching rows."""
+        ranges = [RowGroupRange(group, group) for group in groups]
+        fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
+        batches = [self.search_columns(each, fetched) for each in ranges]
         return [(batch.num_rows, len(self.apply_filter(batch))) for batch in batches]
 
-    def search_columns(self, run: Groups, fetched: Fetched) -> pa.RecordBatch:
-        """State one: only the filter's columns, of a run of row groups that was fetched."""
-        batch = self._read(self._wanted.search, run, fetched)
-        self._count.rows_decoded += batch.num_rows
+    def search_columns(self, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
+        """Step one: decode the filter columns of fetched row groups."""
+        batch = self._decode(self._columns.search, groups, fetched)
+        self._metrics.rows_decoded += batch.num_rows
         return batch
 
     def apply_filter(self, batch: pa.RecordBatch) -> pa.Array:
-        """State two: the numbers of the rows that pass."""
-        assert self._wanted.filter is not None
-        return pc.indices_nonzero(self._wanted.filter.keep(batch))
+        """Step two: return the indexes of the rows that pass."""
+        assert self._columns.filter is not None
+        return pc.indices_nonzero(self._columns.filter.keep(batch))
 
-    def select_columns(self, run: Groups, rows: pa.Array, fetched: Fetched) -> pa.RecordBatch:
-        """State three: the other columns of the rows that passed, out of a run of row groups that was fetched."""
-        return self._read(self._wanted.select, run, fetched).take(rows)
+    def select_columns(self, groups: RowGroupRange, rows: pa.Array, fetched: FetchedRanges) -> pa.RecordBatch:
+        """Step three: decode the select columns of fetched row groups, and return those of some rows."""
+        return self._decode(self._columns.select, groups, fetched).take(rows)
 
-    def _everything(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        self._count.stripes[Fate.SELECTED] += 1
-        self._count.groups[Fate.SELECTED] += len(alive)
-        runs = plan_reads(alive, alive, None).decoded
-        fetched = self._fetched(self._wanted.everything, runs, Purpose.SELECT)
-        for piece in self._pieces(runs, self._wanted.everything):
-            batch = self._read(self._wanted.everything, piece, fetched)
-            self._count.rows_decoded += batch.num_rows
-            self._count.rows_returned += batch.num_rows
+    def _read_all(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        self._metrics.stripes[UnitOutcome.SELECTED] += 1
+        self._metrics.groups[UnitOutcome.SELECTED] += len(alive)
+        ranges = plan_reads(alive, alive, None).decoded
+        fetched = self._fetch(self._columns.everything, ranges, ReadPurpose.SELECT)
+        for piece in self._pieces(ranges, self._columns.everything):
+            batch = self._decode(self._columns.everything, piece, fetched)
+            self._metrics.rows_decoded += batch.num_rows
+            self._metrics.rows_returned += batch.num_rows
             yield batch
 
-    def _survivors(self, alive: Sequence[int]) -> Iterator[tuple[list[_Survivors], list[int]]]:
-        """All survivors of the stripe, and the row groups they are among; in parts where they would fill the memory."""
-        self._count.stripes[Fate.FILTERED] += 1
-        self._count.groups[Fate.FILTERED] += len(alive)
-        runs = plan_reads(alive, alive, None).decoded
-        fetched = self._fetched(self._wanted.search, runs, Purpose.FILTER)
-        found: list[_Survivors] = []
+    def _matching_rows(self, alive: Sequence[int]) -> Iterator[tuple[list[_MatchingRows], list[int]]]:
+        """Yield the matching rows and the row groups that were searched for them, in parts that fit into memory."""
+        self._metrics.stripes[UnitOutcome.FILTERED] += 1
+        self._metrics.groups[UnitOutcome.FILTERED] += len(alive)
+        ranges = plan_reads(alive, alive, None).decoded
+        fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
+        matching: list[_MatchingRows] = []
         begin = 0
-        for piece in self._pieces(runs, self._wanted.search):
+        for piece in self._pieces(ranges, self._columns.search):
             batch = self.search_columns(piece, fetched)
             rows = self.apply_filter(batch)
             if len(rows):
-                numbers = rows.to_numpy().astype(np.int64) + self._stripe.rows_before(piece.first)
-                found.append(_Survivors(numbers, batch.take(rows)))
-            if sum(each.batch.nbytes for each in found) > _SURVIVORS_BYTES:
-                yield found, [group for group in alive if begin <= group <= piece.last]
-                found, begin = [], piece.last + 1
-        if found:
-            yield found, [group for group in alive if begin <= group]
+                numbers = rows.to_numpy().astype(np.int64) + self.stripe.rows_before(piece.first)
+                matching.append(_MatchingRows(numbers, batch.take(rows)))
+            if sum(part.batch.nbytes for part in matching) > _MATCHING_BYTES:
+                yield matching, [group for group in alive if begin <= group <= piece.last]
+                matching, begin = [], piece.last + 1
+        if matching:
+            yield matching, [group for group in alive if begin <= group]
 
-    def _selected(self, survivors: Sequence[_Survivors], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The select columns of some survivors of the stripe, read as planned, joined to their filter columns."""
-        numbers = np.concatenate([each.rows for each in survivors])
-        searched = pa.Table.from_batches([each.batch for each in survivors])
-        hits = self._groups_of(numbers)
-        plan = plan_reads(hits, alive, self._wanted.partial_reads)
-        fetched = self._fetched(self._wanted.select, plan.fetched, Purpose.SELECT)
-        self._count.groups[Fate.SELECTED] += len(hits)
-        for piece in self._pieces(plan.decoded, self._wanted.select, self._wanted.search):
-            first = self._stripe.rows_before(piece.first)
-            start, stop = np.searchsorted(numbers, (first, self._stripe.rows_before(piece.last + 1))).tolist()
+    def _select(self, matching: Sequence[_MatchingRows], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Read the select columns of matching rows, and join them with the filter columns."""
+        numbers = np.concatenate([part.rows for part in matching])
+        searched = pa.Table.from_batches([part.batch for part in matching])
+        groups = self._groups_of(numbers)
+        plan = plan_reads(groups, alive, self._columns.partial_reads)
+        fetched = self._fetch(self._columns.select, plan.fetched, ReadPurpose.SELECT)
+        self._metrics.groups[UnitOutcome.SELECTED] += len(groups)
+        for piece in self._pieces(plan.decoded, self._columns.select, self._columns.search):
+            first = self.stripe.rows_before(piece.first)
+            start, stop = np.searchsorted(numbers, (first, self.stripe.rows_before(piece.last + 1))).tolist()
             if start < stop:
                 selected = self.select_columns(piece, pa.array(numbers[start:stop] - first), fetched)
-                yield self._joined(searched.slice(start, stop - start), selected)
+                yield self._join(searched.slice(start, stop - start), selected)
 
-    def _pieces(self, runs: Sequence[Groups], *columns: ColumnSet) -> Iterator[Groups]:
-        """The runs, cut so that memory stays bounded."""
-        at_most = min(each.groups_at_a_time(self._stripe.tail.stride) for each in columns)
-        for run in runs:
-            yield from pieces(run, at_most)
+    def _pieces(self, ranges: Sequence[RowGroupRange], *columns: ColumnSet) -> Iterator[RowGroupRange]:
+        """Split ranges of row groups so that memory stays bounded."""
+        at_most = min(column_set.groups_at_a_time(self.stripe.tail.stride) for column_set in columns)
+        for groups in ranges:
+            yield from split_range(groups, at_most)
 
-    def _joined(self, searched: pa.Table, selected: pa.RecordBatch) -> pa.RecordBatch:
+    def _join(self, searched: pa.Table, selected: pa.RecordBatch) -> pa.RecordBatch:
         columns = {
             **{name: searched[name].combine_chunks() for name in searched.schema.names},
             **dict(zip(selected.schema.names, selected.columns, strict=True)),
         }
-        self._count.rows_returned += searched.num_rows
+        self._metrics.rows_returned += searched.num_rows
         return pa.RecordBatch.from_arrays(
-            [columns[n] for n in self._wanted.everything.schema.names], schema=self._wanted.everything.schema
+            [columns[n] for n in self._columns.everything.schema.names], schema=self._columns.everything.schema
         )
 
     def _groups_of(self, rows: _RowNumbers) -> list[int]:
-        """Row groups that hold some rows, ascending."""
-        groups: list[int] = np.unique(rows // self._stripe.tail.stride).tolist() if self._stripe.has_index else [0]
+        """Return the row groups of some rows, ascending."""
+        groups: list[int] = np.unique(rows // self.stripe.tail.stride).tolist() if self.stripe.has_index else [0]
         return groups
 
-    def _fetched(self, columns: ColumnSet, runs: Sequence[Groups], purpose: Purpose) -> Fetched:
-        """The stored bytes of some runs of row groups; the indexes that tell where they lie are read on the way."""
-        if any(run.first or run.last + 1 != self._stripe.groups for run in runs):
-            self._stripe.load_indexes(columns.selection.columns)
-        cuts = [cutting for run in runs for cutting in self._cuttings(columns, run)]
-        return self._ranges.fetch([(cutting.begin, cutting.end) for cutting in cuts], purpose)
+    def _fetch(self, columns: ColumnSet, ranges: Sequence[RowGroupRange], purpose: ReadPurpose) -> FetchedRanges:
+        """Fetch the stored bytes of some row groups. Load the row indexes that locate them where necessary."""
+        if any(groups.first or groups.last + 1 != self.stripe.groups for groups in ranges):
+            self.stripe.load_indexes(columns.selection.columns)
+        slices = [part for groups in ranges for part in self._stream_slices(columns, groups)]
+        return self._reader.fetch([(part.begin, part.end) for part in slices], purpose)
 
-    def _cuttings(self, columns: ColumnSet, run: Groups) -> list[Cutting]:
-        """What a run of row groups needs; the last answer is kept, since it is asked for once more to decode it."""
-        asked = (columns.selection.columns, run)
-        if self._last is None or self._last[0] != asked:
-            self._last = (asked, cuttings(self._stripe, columns.selection.columns, run))
+    def _stream_slices(self, columns: ColumnSet, groups: RowGroupRange) -> list[StreamSlice]:
+        """Return the stream slices of some row groups. The last result is cached: decoding needs it after fetching."""
+        key = (columns.selection.columns, groups)
+        if self._last is None or self._last[0] != key:
+            self._last = (key, stream_slices(self.stripe, columns.selection.columns, groups))
         return self._last[1]
 
-    def _read(self, columns: ColumnSet, run: Groups, fetched: Fetched) -> pa.RecordBatch:
-        """Some columns of a run of row groups, decoded."""
-        rows = self._stripe.rows_before(run.last + 1) - self._stripe.rows_before(run.first)
+    def _decode(self, columns: ColumnSet, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
+        """Decode some columns of fetched row groups."""
+        rows = self.stripe.rows_before(groups.last + 1) - self.stripe.rows_before(groups.first)
         if not columns.columns:
             return _without_columns(rows)
         arrays: dict[int, pa.Array] = {}
         if columns.roots:
-            cut = CutFile(self._stripe, columns.selection)
-            cut.add(run, self._cuttings(columns, run), fetched)
-            batch = _decoded(cut)
+            slice_file = SliceFile(self.stripe, columns.selection)
+            slice_file.add(groups, self._stream_slices(columns, groups), fetched)
+            batch = _decode_slice(slice_file)
             if batch.num_rows != rows:
                 raise ValueError(f"{rows} rows were expected, {batch.num_rows} decoded")
             arrays = dict(zip(columns.roots, batch.columns, strict=True))
         values = [
             pa.nulls(rows, c.field.type)
             if c.column is None
-            else conformed(arrays[c.column], c.field.type, self._wanted.reading)
+            else to_wanted_type(arrays[c.column], c.field.type, self._columns.options)
             for c in columns.columns
         ]
         return pa.RecordBatch.from_arrays(values, schema=columns.schema)
 
     def _check_times(self) -> None:
-        """Raises UnsafeInputError where timestamps were written in another time zone than the JVM's."""
-        if self._wanted.has_times:
-            self._wanted.reading.zone.check(bytes(self._stripe.footer.writer_timezone))
+        """Raise UnsafeInputError if timestamps were written in another time zone than the JVM's."""
+        if self._columns.has_times:
+            self._columns.options.zone.check(bytes(self.stripe.footer.writer_timezone))
 
 
 def _without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
 
 
-def _decoded(cut: CutFile) -> pa.RecordBatch:
-    """The rows of a cut. Raises ValueError for damaged streams, UnsafeInputError for times that Arrow cannot hold."""
+def _decode_slice(slice_file: SliceFile) -> pa.RecordBatch:
+    """Decode a slice. Raises ValueError for damaged streams, and UnsafeInputError for times that Arrow cannot hold."""
     try:
-        batch = cut.opened().read_stripe(0)
+        batch = slice_file.open().read_stripe(0)
         for column in batch.columns:
             _check_decimals(column)
         return batch
@@ -272,7 +272,7 @@ def _decoded(cut: CutFile) -> pa.RecordBatch:
 
 
 def _check_decimals(values: pa.Array) -> None:
-    """Raises ArrowInvalid for a number of more digits than its type has: nobody would look again, but Spark fails."""
+    """Raise ArrowInvalid for a decimal with more digits than its type has. Spark fails, too."""
     if pa.types.is_decimal(values.type):
         values.validate(full=True)
     elif pa.types.is_map(values.type):

@@ -1,10 +1,4 @@
-"""Look over lengths before a decoder makes room for what they add up to.
-
-Nothing checks the content of an ORC file, and ORC's C++ library, which decodes it, asks for as much memory as the
-lengths of texts, lists and maps add up to. Where a damaged one makes that more than there is, it writes to nowhere and
-ends the process (its allocator's answer is not looked at), so lengths are added up here first, run by run. Most runs
-have so few bits that nothing of theirs needs to be decoded.
-"""
+"""The length guard: a check of the lengths of strings, lists and maps before they are decoded."""
 
 from __future__ import annotations
 
@@ -12,63 +6,72 @@ import re
 from functools import cache
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.rle_seek import WIDTHS, Coding, run_at, unzigzag, varint
+from pushdown_spark.formats.orc.rle_seek import WIDTHS, StreamCoding, run_at, unzigzag, varint
 
-MOST = (1 << 31) - 1
-"""What the lengths of a run may add up to: Arrow's offsets have 32 bits, so more could not be decoded anyway."""
+# ORC files have no checksums. ORC's C++ library, which decodes them, allocates the sum of all lengths and does not
+# check whether the allocation succeeded: a damaged length ends the process. So the sum of each run of lengths is
+# checked before. The guard reads only the header of most runs (the layout of runs is in `rle_seek`):
+#
+#   - A run has at most 512 values. If its values have at most 22 bits, the sum is below the limit. The bounds for the
+#     other kinds of runs follow from their formulas in the same way.
+#   - A regular expression skips sequences of the most frequent small runs, which is several times faster than Python.
+#   - The values of all other runs are decoded and added.
+
+MAX_SUM = (1 << 31) - 1
+"""The largest sum of a run of lengths. Arrow's offsets have 32 bits, so a larger one cannot be decoded."""
 
 _DIRECT = 22
-"""Bits of values of which 512, a whole run, add up to no more."""
+"""Bits of values of direct runs: 512 of them cannot exceed the sum."""
 _PATCHED = 21
-"""The same above a base of at most two bytes."""
+"""Bits of offsets in patched runs with a base of at most two bytes."""
 _DELTA = 11
-"""Bits of the 510 steps from a value below `_SMALL` for which it is the same."""
+"""Bits of the steps of delta runs with a first value below `_SMALL`."""
 _SMALL = 1 << 20
 
-Run = tuple[int, int, bool]
-"""Where a run ends, how many values it has, and whether they are too small to add up to `MOST`."""
+RunHeader = tuple[int, int, bool]
+"""The end of a run, its number of values, and whether its sum cannot exceed `MAX_SUM`."""
 
 
-def check_lengths(data: bytes, coding: Coding, at_least: int = 0) -> None:
-    """Raises UnsafeInputError where a run of lengths adds up to more than `MOST`, or one of them is negative.
+def check_lengths(data: bytes, coding: StreamCoding, at_least: int = 0) -> None:
+    """Raise UnsafeInputError if the sum of a run of lengths exceeds `MAX_SUM`, or if a length is negative.
 
-    `data` is the stream's uncompressed content from its first value on; its last run may be cut short. Raises
-    ValueError where it has fewer than `at_least` values.
+    `data` is the decompressed stream from its first value on. Its last run may be truncated. Raises ValueError if it
+    has fewer than `at_least` values.
     """
-    look = _run_v1 if coding is Coding.UNSIGNED_V1 else _run_v2
+    read_header = _run_v1 if coding is StreamCoding.UNSIGNED_V1 else _run_v2
     position = values = 0
     try:
         while position < len(data):
-            passed = None if at_least or look is _run_v1 else _small_runs().match(data, position)
-            position = position if passed is None else passed.end()
-            stop, count, small = look(data, position)
+            skipped = None if at_least or read_header is _run_v1 else _small_runs().match(data, position)
+            position = position if skipped is None else skipped.end()
+            stop, count, is_small = read_header(data, position)
             if stop > len(data):
                 break
-            if not small:
-                _add_up(data, position, coding)
+            if not is_small:
+                _check_sum(data, position, coding)
             position = stop
             values += count
     except IndexError:
-        # The last run was cut inside its header; whoever needs more than what is there will say so.
+        # The last run is truncated within its header. A decoder that needs more values will report it.
         pass
     if values < at_least:
         raise ValueError(f"there are {values} lengths, {at_least} were expected")
 
 
-def _add_up(data: bytes, position: int, coding: Coding) -> None:
+def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
     try:
         values = run_at(data, position, coding)[0]
     except IndexError as problem:
-        raise ValueError("a run of lengths has patches behind its end") from problem
+        raise ValueError("a run of lengths has patches after its end") from problem
     total = sum(values.tolist())
-    if total > MOST:
+    if total > MAX_SUM:
         raise UnsafeInputError(
             f"lengths of {len(values)} values add up to {total}, more than can be: if the file is whole, read it with "
             "reader='spark'"
         )
 
 
-def _run_v2(data: bytes, position: int) -> Run:
+def _run_v2(data: bytes, position: int) -> RunHeader:
     header = data[position]
     kind = header >> 6
     if kind == 0:
@@ -83,7 +86,7 @@ def _run_v2(data: bytes, position: int) -> Run:
     return _delta(data, position + 2, width if code else 0, count)
 
 
-def _patched(data: bytes, position: int, width: int, count: int) -> Run:
+def _patched(data: bytes, position: int, width: int, count: int) -> RunHeader:
     third, fourth = data[position + 2], data[position + 3]
     base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31
@@ -93,7 +96,7 @@ def _patched(data: bytes, position: int, width: int, count: int) -> Run:
     return stop, count, base_bytes <= 2 and width + patch_width <= _PATCHED and not negative
 
 
-def _delta(data: bytes, position: int, width: int, count: int) -> Run:
+def _delta(data: bytes, position: int, width: int, count: int) -> RunHeader:
     first, position = varint(data, position)
     step, position = varint(data, position)
     step = unzigzag(step)
@@ -105,9 +108,10 @@ def _delta(data: bytes, position: int, width: int, count: int) -> Run:
 
 @cache
 def _small_runs() -> re.Pattern[bytes]:
-    """Finds any number of the commonest runs that are small, as `_run_v2` does, several times faster.
+    """Return an expression for sequences of the most frequent small runs.
 
-    Repeated values, steps upwards of less than four, whole runs, and up to 32 values of at most 8 bits.
+    They are repeated values, deltas with a step below four, full direct runs, and direct runs of up to 32 values of at
+    most 8 bits.
     """
     kinds = [rb"[\x00-\x07].", rb"[\x08-\x0f]..", rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]"]
     for code, width in enumerate(WIDTHS[:_DIRECT]):
@@ -115,12 +119,12 @@ def _small_runs() -> re.Pattern[bytes]:
         if width <= 8:
             stored = [(width * count + 7) // 8 for count in range(1, 33)]
             counts = ((stored.index(size), 31 - stored[::-1].index(size), size) for size in sorted({*stored}))
-            short = b"|".join(b"[\\x%02x-\\x%02x].{%d}" % each for each in counts)
+            short = b"|".join(b"[\\x%02x-\\x%02x].{%d}" % bounds for bounds in counts)
             kinds.append(b"\\x%02x(?:%s)" % (0x40 | code << 1, short))
     return re.compile(b"(?:%s)*+" % b"|".join(kinds), re.DOTALL)
 
 
-def _run_v1(data: bytes, position: int) -> Run:
+def _run_v1(data: bytes, position: int) -> RunHeader:
     control = data[position]
     if control < 128:
         step = data[position + 1] - 256 if data[position + 1] >= 128 else data[position + 1]
@@ -138,5 +142,5 @@ def _run_v1(data: bytes, position: int) -> Run:
 
 @cache
 def _short(count: int) -> re.Pattern[bytes]:
-    """Finds so many numbers of at most three bytes, 21 bits, each."""
+    """Return an expression for `count` varints of at most three bytes (21 bits)."""
     return re.compile(rb"(?:[\x80-\xff]{0,2}[\x00-\x7f]){%d}" % count, re.DOTALL)

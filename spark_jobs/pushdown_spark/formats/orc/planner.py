@@ -1,4 +1,4 @@
-"""Decide whether an ORC scan is read lazily, and by which reader."""
+"""The planner of ORC scans: it decides which reader reads the files, and prepares our scan."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from pushdown_spark.char_types import is_char
-from pushdown_spark.contract import ConjunctReport, ErrorCode, ReaderChoice
+from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark
 from pushdown_spark.formats.orc.column_mapping import PADDED
-from pushdown_spark.formats.orc.cost import Verdict, estimate
+from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.gateway import java_class
@@ -31,37 +32,30 @@ from pushdown_spark.readers.columnar import (
     read_fields,
     unread_column,
 )
-from pushdown_spark.readers.files import InputFile, input_uris
+from pushdown_spark.readers.files import input_uris
 from pushdown_spark.readers.protocol import Refusal, ScanRequest, Source
 from pushdown_spark.readers.start import waiting
 from pushdown_spark.readers.storage import storage_for
 
-_CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+_SKIPPED_FILES = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
-"""Switches on the lazy filter of Spark's own ORC reader."""
+"""The setting for the lazy filter of Spark's own ORC reader."""
 _USE_SELECTED = "orc.filter.use.selected"
 
 
 @dataclass(frozen=True)
-class OrcPlan:
-    """A lazy scan, ready to run. `exact` says that no row comes out that the predicate would refuse."""
-
-    files: tuple[InputFile, ...]
-    query: OrcQuery
-    reason: str
-    conjuncts: tuple[ConjunctReport, ...]
-    exact: bool
+class OrcPlan(ColumnarPlan[OrcQuery]):
+    """A planned ORC scan."""
 
 
 def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | Refusal:
-    """Choose the reader of an ORC source. Under `auto`, reads a few row groups of the filter's columns."""
+    """Choose the reader of an ORC source. Under `auto`, reads a sample of row groups of the filter columns."""
     source = request.source
     _refuse_use_selected(spark, request)
-    refusal = _refusal(spark, request)
-    if refusal:
-        return Refusal(refusal)
+    if reason := _refusal(spark, request):
+        return Refusal(reason)
     parts = parts_of(spark, request, fold)
     if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
         return Refusal("no conjunct can be evaluated over columns: " + first_reason(parts))
@@ -76,24 +70,24 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
         return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
     if request.predicate is not None and _lists_null(request.predicate):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
-    chosen = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
-    if chosen.verdict is Verdict.LAZY:
-        return OrcPlan(files, query, chosen.reason, reports, exact)
-    return Refusal(chosen.reason, with_filter=chosen.verdict is Verdict.SPARK_WITH_FILTER)
+    choice = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
+    if choice.reader is OrcReader.LAZY:
+        return OrcPlan(files, query, choice.reason, reports, exact)
+    return Refusal(choice.reason, with_filter=choice.reader is OrcReader.SPARK_WITH_FILTER)
 
 
 def filter_switch(source: Source, refused: Refusal) -> bool | None:
-    """How to set `SARG_TO_FILTER` for Spark's reader: as the source says, else on where it pays, else not at all."""
+    """Return the value of `SARG_TO_FILTER` for Spark's reader: the source's, or True if it pays, or None."""
     return source.orc.sarg_to_filter if source.orc.sarg_to_filter is not None else refused.with_filter or None
 
 
 def _lists_null(predicate: exp.Expr) -> bool:
-    """Whether a predicate has a NULL in the list of an IN, where Spark 4.3 pushes a null pointer into ORC's reader."""
+    """Return whether an IN list contains NULL, for which Spark 4.3 pushes a null pointer into ORC's reader."""
     return any(isinstance(item.unnest(), exp.Null) for node in predicate.find_all(exp.In) for item in node.expressions)
 
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
-    """Raises PushdownError where Spark's reader would be made to lose rows."""
+    """Raise PushdownError for a setting with which Spark's reader loses rows."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     if "true" in (str(hadoop.get(_USE_SELECTED)).lower(), request.source.options.get(_USE_SELECTED, "").lower()):
         raise PushdownError(
@@ -104,20 +98,15 @@ def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
 
 
 def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
-    source = request.source
-    if source.reader is ReaderChoice.SPARK:
-        return "asked for with reader='spark'"
-    if not source.filter_pushdown:
-        return "filter_pushdown=False"
-    if request.where is None and source.reader is ReaderChoice.AUTO:
+    if reason := needs_spark(request):
+        return reason
+    if request.where is None and request.source.reader is ReaderChoice.AUTO:
         return "no predicate to push"
-    if request.where is not None and request.predicate is None:
-        return "the predicate is beyond the parser, Spark alone evaluates it"
     return request.spark_only or unread_column(request) or _unsafe_setting(spark, request) or _unpadded(spark, request)
 
 
 def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Why a column of char(n) is left to Spark, None where there is none or Spark pads it."""
+    """Return why Spark must read a column of char(n), or None."""
     pads = conf(spark, "spark.sql.readSideCharPadding", "true") == "true"
     if pads and conf(spark, "spark.sql.legacy.charVarcharAsString", "false") == "false":
         return None
@@ -127,7 +116,7 @@ def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
 
 def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
     options = request.source.options
-    for key in _CORRUPT:
+    for key in _SKIPPED_FILES:
         option = key.rpartition(".")[2].lower()
         if options.get(option, conf(spark, key, "false")).lower() == "true":
             return f"{key} is on, and only Spark's readers skip broken files"
@@ -141,7 +130,7 @@ def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
 
 
 def has_times(kind: t.DataType) -> bool:
-    """Whether a type has timestamps in it, whose values depend on time zones."""
+    """Return whether a type contains timestamps, whose values depend on time zones."""
     if isinstance(kind, t.StructType):
         return any(has_times(f.dataType) for f in kind.fields)
     if isinstance(kind, t.ArrayType):
@@ -151,33 +140,33 @@ def has_times(kind: t.DataType) -> bool:
     return isinstance(kind, t.TimestampType)
 
 
-def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """The Arrow schema in which Spark takes some columns."""
-    return pa.schema([_wanted_field(field) for field in fields])
+def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+    """Return the Arrow schema in which Spark expects some columns."""
+    return pa.schema([_arrow_field(field) for field in fields])
 
 
-def _wanted_field(field: t.StructField) -> pa.Field:
+def _arrow_field(field: t.StructField) -> pa.Field:
     padded = {PADDED: b""} if is_char(field) else None
     return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
 
 
-def _query(spark: SparkSession, request: ScanRequest, filtered: VectorFilter | None) -> OrcQuery:
+def _query(spark: SparkSession, request: ScanRequest, combined_filter: VectorFilter | None) -> OrcQuery:
     fields = read_fields(request)
-    places = {name: place for place, name in enumerate(request.schema.fieldNames())}
+    positions = {name: position for position, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(
-        wanted_schema(fields),
-        tuple(places[field.name] for field in fields),
-        filtered,
+        arrow_schema(fields),
+        tuple(positions[field.name] for field in fields),
+        combined_filter,
         request.source.orc.partial_reads,
         request.source.orc.min_seek_size,
         conf(spark, "spark.sql.caseSensitive", "false") == "true",
         jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
-        len(places),
+        len(positions),
     )
 
 
 def jvm_zone(spark: SparkSession) -> Zone:
-    """The JVM's time zone, as ORC's own reader asks for it."""
+    """Return the JVM's time zone, as ORC's Java library determines it."""
     name = str(java_class(spark, "java.util.TimeZone").getDefault().getID())
-    began = java_class(spark, "java.util.GregorianCalendar")(2015, 0, 1).getTimeInMillis()
-    return Zone(name, int(began) // 1000)
+    start = java_class(spark, "java.util.GregorianCalendar")(2015, 0, 1).getTimeInMillis()
+    return Zone(name, int(start) // 1000)

@@ -1,9 +1,4 @@
-"""Begin a run-length encoded stream at any of its values.
-
-A row group may begin inside a run. Readers that decode a stream from its start need a stream that starts with the row
-group's first value, so the run it begins in is written anew from there; what follows stays as it is. The encodings are
-those of the ORC v1 specification.
-"""
+"""Seeking in run-length encoded streams: rewriting a stream so that it begins with a given value."""
 
 from __future__ import annotations
 
@@ -13,20 +8,39 @@ from enum import Enum, auto
 import numpy as np
 import numpy.typing as npt
 
+# A row group may begin inside a run of values. Decoders start at the first value of a stream, so the run is decoded,
+# and its remaining values are written as new runs. The runs after it are copied. Encodings (ORC v1 specification):
+#
+#   BYTES        A control byte c. c < 128: the next byte, c + 3 times. c >= 128: 256 - c literal bytes.
+#   BITS         BYTES, whose bytes hold 8 values each, the first in the highest bit. After a seek to a bit within a
+#                byte, all later bits are shifted, so the whole rest of the stream is rewritten.
+#   SIGNED_V1,   A control byte c. c < 128: c + 3 values from a base (varint) with a step (signed byte).
+#   UNSIGNED_V1  c >= 128: 256 - c literal varints.
+#   SIGNED,      The two highest bits of the first byte are the kind of the run:
+#   UNSIGNED       0 short repeat  width (3 bits), count - 3 (3 bits), one value
+#                  1 direct        width code (5 bits), count - 1 (9 bits), packed values
+#                  2 patched base  as direct, then base width, patch width, gap width and number of patches; the base,
+#                                  packed offsets to the base, and packed patches: the high bits of few large offsets
+#                  3 delta         as direct, then the first value, the first step, and packed sizes of further steps
+#
+# Signed values are zigzag-encoded. Rewritten runs use literals (BYTES, V1) or direct runs of 64 bits.
+
 MAX_PENDING_BYTES = 2 * (4 + 512 * 8 + 8 + 31 * 8)
-"""A row group's last values lie within this many bytes behind the next one's entry: writers hold back 512 values, and
-a run of them has at most a header, a base, 8 bytes per value and 31 patches; twice that where they are several runs."""
+"""Bytes after a row group's entry that may hold the last values of the previous row group.
+
+Writers buffer up to 512 values. A run of them has at most a header, a base, 8 bytes for each value and 31 patches. The
+values may be split into several runs, hence the factor."""
 
 Values = npt.NDArray[np.uint64]
 
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
-"""Bits of a value by the code in a run's header."""
+"""Bits of a value, by the width code in the header of a run."""
 _SIXTY_FOUR = len(WIDTHS) - 1
 _MASK = (1 << 64) - 1
 
 
-class Coding(Enum):
-    """How a stream encodes its values."""
+class StreamCoding(Enum):
+    """The encoding of a stream's values."""
 
     RAW = auto()
     BITS = auto()
@@ -37,28 +51,28 @@ class Coding(Enum):
     UNSIGNED_V1 = auto()
 
 
-_VERSION_1 = frozenset({Coding.SIGNED_V1, Coding.UNSIGNED_V1})
+_VERSION_1 = frozenset({StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1})
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a row group begins in an uncompressed stream: values (and for bits, bits of the next byte) to skip."""
+class SeekPosition:
+    """Where a row group begins in a decompressed stream: values to skip, and for BITS, bits of the next byte."""
 
     values: int = 0
     bits: int = 0
 
 
-def realigned(data: bytes, coding: Coding, start: Start) -> bytes:
-    """The stream from its value number `start` on. Bits are re-written to the end of `data`.
+def seek_values(data: bytes, coding: StreamCoding, start: SeekPosition) -> bytes:
+    """Return the stream from a value on. BITS are rewritten up to the end of `data`.
 
-    Raises ValueError where the data is too short or no such stream.
+    Raises ValueError for data that is too short or damaged.
     """
-    if coding is Coding.RAW or not (start.values or start.bits):
+    if coding is StreamCoding.RAW or not (start.values or start.bits):
         return data
     try:
-        if coding is Coding.BITS:
+        if coding is StreamCoding.BITS:
             return _bits_from(data, start)
-        if coding is Coding.BYTES:
+        if coding is StreamCoding.BYTES:
             return _bytes_from(data, start.values)
         return _integers_from(data, start.values, coding)
     except IndexError as problem:
@@ -88,7 +102,7 @@ def _literal_bytes(values: bytes) -> bytes:
     return b"".join(bytes([256 - len(piece)]) + piece for piece in pieces)
 
 
-def _bits_from(data: bytes, start: Start) -> bytes:
+def _bits_from(data: bytes, start: SeekPosition) -> bytes:
     if start.bits == 0:
         return _bytes_from(data, start.values)
     unpacked = np.unpackbits(np.frombuffer(_all_bytes(data)[start.values :], np.uint8))
@@ -96,7 +110,7 @@ def _bits_from(data: bytes, start: Start) -> bytes:
 
 
 def _all_bytes(data: bytes) -> bytes:
-    """Every complete value of a byte run-length encoded stream; a cut last run is left out."""
+    """Decode a stream of BYTES. A truncated last run is dropped."""
     pieces = []
     position = 0
     while position < len(data):
@@ -108,7 +122,7 @@ def _all_bytes(data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _integers_from(data: bytes, skip: int, coding: Coding) -> bytes:
+def _integers_from(data: bytes, skip: int, coding: StreamCoding) -> bytes:
     position = 0
     while skip:
         values, position = run_at(data, position, coding)
@@ -119,17 +133,17 @@ def _integers_from(data: bytes, skip: int, coding: Coding) -> bytes:
     return data[position:]
 
 
-def run_at(data: bytes, position: int, coding: Coding) -> tuple[Values, int]:
-    """The stored values (signed ones zigzagged) of the run of integers at a position, and the position behind it.
+def run_at(data: bytes, position: int, coding: StreamCoding) -> tuple[Values, int]:
+    """Return the stored values of the run of integers at a position, and the position after it.
 
-    Raises ValueError or IndexError where there is no such run.
+    Stored signed values are zigzag-encoded. Raises ValueError or IndexError for a damaged run.
     """
-    signed = coding in (Coding.SIGNED, Coding.SIGNED_V1)
+    signed = coding in (StreamCoding.SIGNED, StreamCoding.SIGNED_V1)
     return _run_v1(data, position, signed) if coding in _VERSION_1 else _run(data, position, signed)
 
 
 def _direct(values: Values) -> bytes:
-    """One run of 64-bit values, as they are stored (signed ones zigzagged)."""
+    """Encode stored values as one direct run of 64 bits."""
     header = (1 << 14) | (_SIXTY_FOUR << 9) | (len(values) - 1)
     return header.to_bytes(2, "big") + values.astype(">u8").tobytes()
 
@@ -159,7 +173,7 @@ def _slice(data: bytes, start: int, stop: int) -> bytes:
 
 
 def _unpacked(data: bytes, width: int, count: int) -> Values:
-    """`count` big-endian values of `width` bits."""
+    """Unpack `count` big-endian values of `width` bits."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8))[: width * count].reshape(count, width)
     padded = np.zeros((count, 64), np.uint8)
     padded[:, 64 - width :] = bits
@@ -167,14 +181,14 @@ def _unpacked(data: bytes, width: int, count: int) -> Values:
 
 
 def _stored(values: list[int], signed: bool) -> Values:
-    """Values as a stream stores them: zigzagged where they are signed, in 64 bits."""
+    """Return values as a stream stores them: in 64 bits, zigzag-encoded if they are signed."""
     if signed:
         values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_wrapped, values)]
     return np.array([v & _MASK for v in values], np.uint64)
 
 
 def _wrapped(value: int) -> int:
-    """The value as a signed 64-bit integer."""
+    """Return a value as a signed 64-bit integer."""
     value &= _MASK
     return value - (1 << 64) if value >> 63 else value
 
@@ -198,7 +212,7 @@ def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -
     index = 0
     for patch in _unpacked(_slice(data, stop, end), entry, patches).tolist():
         index += patch >> patch_width
-        # A patch of zero only bridges a gap that is too long for one entry.
+        # A patch of zero bridges a gap that is too long for one entry.
         values[index] |= (patch & ((1 << patch_width) - 1)) << width
     return _stored([base + value for value in values], signed), end
 
@@ -222,7 +236,7 @@ def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> 
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number of seven bits a byte at a position, and the position behind it. Raises IndexError at the end."""
+    """Return the varint at a position, and the position after it. Raises IndexError at the end of the data."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -234,7 +248,7 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def unzigzag(value: int) -> int:
-    """The number that a zigzagged one stands for."""
+    """Decode a zigzag-encoded number."""
     return (value >> 1) ^ -(value & 1)
 
 

@@ -1,8 +1,4 @@
-"""Cut row groups out of a stripe: a small ORC file, in memory, of just those rows and columns.
-
-A decoder that reads whole stripes then decodes just these row groups. Streams are copied as they are stored; only the
-chunk in which a row group begins is unpacked, and the run in which it begins is written anew from its first value.
-"""
+"""Row group slices: small ORC files, in memory, with some row groups and some columns of a stripe."""
 
 from __future__ import annotations
 
@@ -17,84 +13,99 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import Compression, spans
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.length_guard import check_lengths
-from pushdown_spark.formats.orc.messages import Type, footer_bytes, post_script_bytes, stripe_footer_bytes, type_like
-from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, Coding, Start, realigned
-from pushdown_spark.formats.orc.stripe import Entry, StreamKind, StreamPlace, Stripe
+from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes, type_with_children
+from pushdown_spark.formats.orc.orc_proto_pb2 import Type
+from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, SeekPosition, StreamCoding, seek_values
+from pushdown_spark.formats.orc.stripe import RowGroupRange, RowGroupStart, StreamKind, StreamLocation, Stripe
 from pushdown_spark.formats.orc.time_zones import DECODED_IN
 
-Pieces = Callable[[int, int], bytes]
-"""Gives the bytes from one offset of the file to another; they must have been fetched."""
+# pyarrow decodes whole stripes only. To decode some row groups, their streams are cut out of the stripe and written as
+# a file with one stripe, which pyarrow then reads:
+#
+#   file         "ORC", stripe, footer, postscript. The footer has the types of the selected columns, renumbered.
+#   stripe       The slices of all streams, and a stripe footer. There are no row indexes and no statistics.
+#   stream       Without compression: one run-length encoded sequence. With compression: a sequence of chunks, each a
+#                3-byte header and at most `block_size` decompressed bytes.
+#
+# A row index has, for each row group and stream, an entry (chunk, byte, values): the offset of the chunk in which the
+# row group begins, the byte in this chunk, and the values to skip after this byte. A slice of a stream from one row
+# group to another consists of:
+#
+#   1. The first chunk, decompressed. The bytes before the entry are dropped, and the run that contains the first value
+#      is rewritten to begin with it (see rle_seek). The result is stored as an uncompressed chunk.
+#   2. The chunks after it, copied without decompressing them.
+#   3. Some bytes after the entry of the next row group. Writers buffer up to 512 values, so the last values of a row
+#      group may be stored after this entry. The decoder stops after the number of rows in the footer.
+#
+# Dictionaries are copied whole. Streams of lengths are decompressed and checked by `length_guard`.
 
-_BEGINNING = Entry(0, 0, Start())
+FetchedBytes = Callable[[int, int], bytes]
+"""Returns the bytes between two offsets of the file. They must have been fetched."""
+
+_BEGINNING = RowGroupStart(0, 0, SeekPosition())
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Row groups first .. last of a stripe."""
+class StreamSlice:
+    """The slice of one stream: its stored bytes in the file, and where its row groups begin and end in them.
 
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """A stream's share in a cut: which stored bytes of the file, and what to do about their beginning and end.
-
-    `entry` is where the first row group begins, `next_entry` where the one behind the last does, None at the stream's
-    end.
+    `entry` is the start of the first row group. `next_entry` is the start of the row group after the last one, None at
+    the end of the stream.
     """
 
-    place: StreamPlace
+    location: StreamLocation
     begin: int
     end: int
-    coding: Coding
-    entry: Entry
-    next_entry: Entry | None
+    coding: StreamCoding
+    entry: RowGroupStart
+    next_entry: RowGroupStart | None
 
     def needed(self, start: int) -> int | None:
-        """How many bytes are needed of the content of the chunk stored at `begin + start`; None for all of them."""
-        behind = self.next_entry
-        if behind is None or self.place.offset + behind.chunk != self.begin + start:
+        """Return how many decompressed bytes of the chunk at `begin + start` are needed, or None for all of them."""
+        following = self.next_entry
+        if following is None or self.location.offset + following.chunk != self.begin + start:
             return None
-        return behind.byte + (0 if self.coding is Coding.RAW else MAX_PENDING_BYTES)
+        return following.byte + (0 if self.coding is StreamCoding.RAW else MAX_PENDING_BYTES)
 
 
-def cuttings(stripe: Stripe, columns: Iterable[int], groups: Groups) -> list[Cutting]:
-    """What a cut needs of each stream of some columns."""
+def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange) -> list[StreamSlice]:
+    """Return the slices of all streams of some columns."""
     whole = groups.first == 0 and groups.last + 1 == stripe.groups
-    found = []
+    slices = []
     for column in columns:
         indexes = {} if whole else stripe.stream_indexes(column)
-        for place in stripe.data_streams(column):
-            index = indexes.get(place.kind)
+        for location in stripe.data_streams(column):
+            index = indexes.get(location.kind)
             if index is None:
-                whole_stream = (place.offset, place.offset + place.length)
-                found.append(Cutting(place, *whole_stream, Coding.RAW, _BEGINNING, None))
+                whole_stream = (location.offset, location.offset + location.length)
+                slices.append(StreamSlice(location, *whole_stream, StreamCoding.RAW, _BEGINNING, None))
                 continue
-            begin, end = index.extent(groups.first, groups.last, place.length, stripe.tail.codec.block_size)
-            if not begin <= end <= place.length:
+            begin, end = index.extent(groups.first, groups.last, location.length, stripe.tail.codec.block_size)
+            if not begin <= end <= location.length:
                 raise ValueError(f"column {column} has index entries that lie outside its stream")
             entry = index.entry(groups.first)
-            behind = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
-            found.append(Cutting(place, place.offset + begin, place.offset + end, index.coding, entry, behind))
-    return found
+            following = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
+            slices.append(
+                StreamSlice(location, location.offset + begin, location.offset + end, index.coding, entry, following)
+            )
+    return slices
 
 
-def cut_stream(stripe: Stripe, cutting: Cutting, stored: bytes) -> bytes:
-    """A stream that begins with its row group's first value, from the stored bytes of a cutting."""
-    codec, entry = stripe.tail.codec, cutting.entry
+def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
+    """Return the content of a slice, which begins with the first value of its first row group."""
+    codec, entry = stripe.tail.codec, part.entry
     if codec.compression is Compression.NONE:
-        return realigned(stored, cutting.coding, entry.start)
-    aligned = entry.byte == 0 and entry.start == Start()
-    if aligned and cutting.next_entry is None:
+        return seek_values(stored, part.coding, entry.start)
+    aligned = entry.byte == 0 and entry.start == SeekPosition()
+    if aligned and part.next_entry is None:
         return stored
-    # Bits are shifted to the end of the stream; a run may go on in the next chunk.
-    shifted = cutting.coding is Coding.BITS and entry.start.bits
+    # Bits are shifted up to the end of the stream. Other runs may continue in the next chunk.
+    shifted = part.coding is StreamCoding.BITS and entry.start.bits
     enough = 0 if aligned else None if shifted else entry.byte + MAX_PENDING_BYTES
     head = b""
     rest = []
     for start, stop in spans(stored):
-        needed = cutting.needed(start)
+        needed = part.needed(start)
         if needed is None and enough is not None and len(head) >= enough:
             rest.append(stored[start:stop])
             continue
@@ -102,45 +113,45 @@ def cut_stream(stripe: Stripe, cutting: Cutting, stored: bytes) -> bytes:
         if enough is None or len(head) < enough:
             head += content
         else:
-            rest.append(codec.packed(content))
+            rest.append(codec.store_uncompressed(content))
         if needed is not None and len(content) >= needed:
             break
     if len(head) < entry.byte:
-        raise ValueError(f"column {cutting.place.column} has an index entry beyond its stream")
-    return b"".join([codec.packed(realigned(head[entry.byte :], cutting.coding, entry.start)), *rest])
+        raise ValueError(f"column {part.location.column} has an index entry beyond its stream")
+    return b"".join([codec.store_uncompressed(seek_values(head[entry.byte :], part.coding, entry.start)), *rest])
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Some columns of a file and the root, in the file's order; `types` is their own, smaller type tree."""
+class ColumnSelection:
+    """The root and some columns of a file, in the file's order. `types` is the type tree of the selected columns."""
 
     columns: tuple[int, ...]
     types: tuple[Type, ...]
 
     @classmethod
-    def of(cls, tail: FileTail, top_level: Iterable[int]) -> Selection:
-        """Some top-level columns, whole."""
+    def of(cls, tail: FileTail, top_level: Iterable[int]) -> ColumnSelection:
+        """Select whole top-level columns."""
         return cls.of_parts(tail, [column for root in top_level for column in tail.descendants(root)])
 
     @classmethod
-    def of_parts(cls, tail: FileTail, wanted: Iterable[int]) -> Selection:
-        """Some columns; whatever holds one of them must be among them. Structs are left with the members given."""
+    def of_parts(cls, tail: FileTail, wanted: Iterable[int]) -> ColumnSelection:
+        """Select some columns. Their parents must be among them. Structs keep only the selected members."""
         columns = (0, *sorted(wanted))
         new = {column: number for number, column in enumerate(columns)}
         return cls(columns, tuple(_with_children(tail.types[column], new) for column in columns))
 
 
 def _with_children(node: Type, new: Mapping[int, int]) -> Type:
-    """A type under its new numbers, a struct with just the members that have one."""
-    kept = [place for place, child in enumerate(node.subtypes) if child in new]
-    names = [node.field_names[place] for place in kept] if node.field_names else node.field_names
-    return type_like(node, [new[node.subtypes[place]] for place in kept], names)
+    """Return a type node with renumbered children. A struct keeps only the children in `new`."""
+    selected = [index for index, child in enumerate(node.subtypes) if child in new]
+    names = [node.field_names[index] for index in selected] if node.field_names else node.field_names
+    return type_with_children(node, [new[node.subtypes[index]] for index in selected], names)
 
 
-class CutFile:
-    """An ORC file of some columns, in memory, put together stripe by stripe."""
+class SliceFile:
+    """An ORC file in memory with some columns and some row groups."""
 
-    def __init__(self, stripe: Stripe, selection: Selection) -> None:
+    def __init__(self, stripe: Stripe, selection: ColumnSelection) -> None:
         self._stripe = stripe
         self._selection = selection
         self._numbers = {column: number for number, column in enumerate(selection.columns)}
@@ -148,38 +159,38 @@ class CutFile:
         self._out.write(b"ORC")
         self._stripes: list[tuple[int, int, int, int]] = []
 
-    def add(self, groups: Groups, cut: Sequence[Cutting], pieces: Pieces) -> None:
+    def add(self, groups: RowGroupRange, slices: Sequence[StreamSlice], fetched: FetchedBytes) -> None:
         """Add some row groups as a stripe."""
         stripe = self._stripe
         offset = self._out.tell()
         streams = []
-        for cutting in cut:
-            data = cut_stream(stripe, cutting, pieces(cutting.begin, cutting.end))
-            if cutting.place.kind == StreamKind.LENGTH:
-                data = self._checked(cutting.place.column, data)
+        for part in slices:
+            data = slice_stream(stripe, part, fetched(part.begin, part.end))
+            if part.location.kind == StreamKind.LENGTH:
+                data = self._checked(part.location.column, data)
             self._out.write(data)
-            streams.append((cutting.place.kind, self._numbers[cutting.place.column], len(data)))
+            streams.append((part.location.kind, self._numbers[part.location.column], len(data)))
         length = self._out.tell() - offset
         encodings = [stripe.footer.columns[column] for column in self._selection.columns]
         footer = stripe_footer_bytes(streams, encodings, DECODED_IN)
-        footer = stripe.tail.codec.packed(footer)
+        footer = stripe.tail.codec.store_uncompressed(footer)
         self._out.write(footer)
         rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)
         self._stripes.append((offset, length, len(footer), rows))
 
     def _checked(self, column: int, data: bytes) -> bytes:
-        """Lengths that were looked at, uncompressed as that has them."""
-        content = self._stripe.tail.codec.unpacked(data)
+        """Return a stream of lengths, decompressed, after checking it."""
+        content = self._stripe.tail.codec.decompress(data)
         try:
             check_lengths(content, self._stripe.lengths_coding(column), self._stripe.dictionary_size(column))
         except (ValueError, UnsafeInputError) as problem:
             raise type(problem)(f"column {column}: {problem}") from problem
-        return self._stripe.tail.codec.packed(content)
+        return self._stripe.tail.codec.store_uncompressed(content)
 
-    def opened(self) -> orc.ORCFile:
-        """The file, ready to be read by pyarrow."""
+    def open(self) -> orc.ORCFile:
+        """Complete the file and open it."""
         tail = self._stripe.tail
-        footer = tail.codec.packed(footer_bytes(tail.footer, self._selection.types, self._stripes))
+        footer = tail.codec.store_uncompressed(footer_bytes(tail.footer, self._selection.types, self._stripes))
         script = post_script_bytes(tail.post_script, len(footer))
         self._out.write(footer + script + bytes([len(script)]))
         return orc.ORCFile(pa.BufferReader(self._out.getbuffer()))

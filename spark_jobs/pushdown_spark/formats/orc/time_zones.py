@@ -1,8 +1,8 @@
-"""Times that are stored without a time zone, as Spark reads them: in the JVM's zone, where they were written in that.
+"""Times that are stored without a time zone. Spark reads them in the JVM's zone if they were written in this zone.
 
-ORC stores such a time as seconds since midnight of 2015-01-01 in its writer's time zone. Where the reader's zone is the
-same, the instant is that midnight and these seconds; no rules of time zones are needed but where midnight was. Java's
-reader (`TimestampTreeReader` of ORC) is what is followed here, with what it does about fractions before 1970.
+ORC stores such a time as seconds since midnight of 2015-01-01 in the writer's time zone. If the reader has the same
+zone, the instant is that midnight plus these seconds, so the only fact needed about the zone is the instant of this
+midnight. Fractions before 1970 are treated as in the `TimestampTreeReader` of ORC's Java library.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from pushdown_spark.errors import UnsafeInputError
 
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 DECODED_IN = b"GMT"
-"""The zone that decoders are told for every stripe, whichever it was written in."""
+"""The writer's zone in the footers of slices, whatever zone the stripe was written in."""
 _UTC_EPOCH = 1_420_070_400
 _NANOS = 1_000_000_000
 _MILLI = 999_999
-"""Up to so many nanoseconds Java's writer does not count a second too many before 1970."""
+"""Nanoseconds above which Java's writer stores one second too many before 1970."""
 _CALENDARS_AGREE = -2_208_988_800
-"""1900 in UTC: Spark takes earlier times of some zones for others, whose clocks followed the sun."""
+"""1900 in UTC. Before, some zones used local solar time, and Spark may read other times."""
 _LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Zone:
-    """The JVM's time zone: its name, and when 2015 began in it, in seconds since 1970."""
+    """The JVM's time zone: its name, and the start of 2015 in it, in seconds since 1970."""
 
     name: str = "UTC"
     epoch: int = _UTC_EPOCH
 
     @property
     def is_utc(self) -> bool:
-        """Whether all its times are those of UTC."""
+        """Whether the zone is UTC under any of its names."""
         return self.name in UTC_ZONES
 
     def check(self, written_in: bytes) -> None:
-        """Raises UnsafeInputError where times of a stripe cannot be read here: its writer's zone is another one.
+        """Raise UnsafeInputError if a stripe was written in another zone.
 
-        Writers that tell no zone are taken for ones in the reader's own, as by Spark.
+        As in Spark, a stripe without a zone counts as written in the reader's zone.
         """
         name = written_in.decode("utf-8", "replace")
         if name and name != self.name and not (self.is_utc and name in UTC_ZONES):
@@ -52,9 +52,10 @@ class Zone:
             )
 
     def instants(self, values: pa.Array) -> pa.Array:
-        """Times that were decoded as if their writer's zone were UTC, of a stripe that was checked.
+        """Return the instants of times that were decoded as if their writer's zone were UTC.
 
-        `values` are nanoseconds without a zone. Raises UnsafeInputError for times before 1900 in other zones than UTC.
+        `values` are nanoseconds without a zone, of a checked stripe. Raises UnsafeInputError for times before 1900 in
+        other zones than UTC.
         """
         if self.is_utc:
             return values
@@ -68,17 +69,17 @@ class Zone:
             raise UnsafeInputError("there are timestamps after 2262; read it with reader='spark'")
         if ends["min"] + min(shift, 0) * _NANOS >= 0:
             return pc.add(values, pa.scalar(shift * _NANOS, pa.duration("ns")))
-        return _moved(values, shift)
+        return _shift(values, shift)
 
 
 UTC = Zone()
 
 
-def _moved(values: pa.Array, shift: int) -> pa.Array:
-    """Times moved by some seconds, where some are before 1970.
+def _shift(values: pa.Array, shift: int) -> pa.Array:
+    """Shift times by some seconds, if some of them are before 1970.
 
-    Of seconds before 1970 with a fraction readers take off one, because writers round towards 1970. Which seconds are
-    before 1970 depends on the zone, so what was taken off is added, and taken off again after the move.
+    Readers subtract a second from times before 1970 with a fraction, because writers round towards 1970. Whether a time
+    is before 1970 depends on the zone, so this second is added before the shift and subtracted after it.
     """
     missing = values.is_null().to_numpy(zero_copy_only=False)
     seconds, fractions = np.divmod(values.cast(pa.int64()).fill_null(0).to_numpy(), _NANOS)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.file_reader import Decoders, opened
-from pushdown_spark.formats.avro.metrics import AvroCount
+from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
+from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.predicates.varint import zigzag
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.storage import LOCAL
@@ -79,11 +79,11 @@ def read(
     end: int = 1 << 40,
     texts_are_valid: bool = True,
     **settings: object,
-) -> tuple[pa.Table, AvroCount]:
+) -> tuple[pa.Table, AvroMetrics]:
     """What a scan of a range of a file gives, and what it counted."""
-    count = AvroCount()
-    settings = {"takes_ancient": True, **settings}
-    with opened(str(path), LOCAL, Decoders(AvroQuery(schema, only, **settings)), count) as file:  # type: ignore[arg-type]
+    count = AvroMetrics()
+    settings = {"corrected_calendar": True, **settings}
+    with open_avro(str(path), LOCAL, DecoderCache(AvroQuery(schema, only, **settings)), count) as file:  # type: ignore[arg-type]
         batches = list(file.batches(start, end))
     for batch in batches:
         batch.validate(full=texts_are_valid)

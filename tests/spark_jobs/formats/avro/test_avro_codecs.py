@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushdown_spark.formats.avro.block_search import BlockSearch
-from pushdown_spark.formats.avro.container_file import AvroCodec, Unpacker
+from pushdown_spark.formats.avro.container_file import AvroCodec, BlockDecompressor
 from pushdown_spark.predicates.avro_bytes import BlockPattern
 
 CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda size: b"0123456789" * (size // 10)))
@@ -17,20 +17,20 @@ CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda
 @pytest.mark.parametrize("codec", [AvroCodec.NULL, AvroCodec.SNAPPY, AvroCodec.DEFLATE])
 @given(blocks=st.lists(st.tuples(CONTENTS, st.booleans(), st.sampled_from(["before", "behind", "no"])), max_size=12))
 def test_kept_blocks_lie_one_behind_the_other(codec: AvroCodec, blocks: list[tuple[bytes, bool, str]]) -> None:
-    unpacker = Unpacker(codec)
+    decompressor = BlockDecompressor(codec)
     expected = b""
     for content, is_kept, taken in blocks:
-        assert bytes(unpacker.unpack(packed(codec, content))) == content
+        assert bytes(decompressor.decompress(packed(codec, content))) == content
         if taken == "before":
-            assert bytes(unpacker.kept()) == expected
+            assert bytes(decompressor.take_retained()) == expected
             expected = b""
         if is_kept:
-            unpacker.keep()
+            decompressor.retain()
             expected += content
         if taken == "behind":
-            assert bytes(unpacker.kept()) == expected
+            assert bytes(decompressor.take_retained()) == expected
             expected = b""
-    assert bytes(unpacker.kept()) == expected
+    assert bytes(decompressor.take_retained()) == expected
 
 
 def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from pushdown_spark.formats.avro.cost import MARGIN, Sample, Seconds, costs_of
+from pushdown_spark.formats.avro.cost import MARGIN, AvroSample, ReaderSeconds, reader_seconds
 
 SIZE, ROWS, BLOCKS = 672_000_000, 6_001_215, 10_500
 WORKERS = 2
@@ -35,12 +35,12 @@ CASES = (
 )
 
 
-def sample(case: Case) -> Sample:
-    return Sample(SIZE, ROWS, case.found / BLOCKS, case.matching / ROWS, 12, flat=True)
+def sample(case: Case) -> AvroSample:
+    return AvroSample(SIZE, ROWS, case.found / BLOCKS, case.matching / ROWS, 12, is_flat=True)
 
 
-def priced(seen: Sample, case: Case) -> Seconds:
-    return costs_of(seen, case.columns, WORKERS, filtered=case.filtered)
+def priced(seen: AvroSample, case: Case) -> ReaderSeconds:
+    return reader_seconds(seen, case.columns, WORKERS, has_filter=case.filtered)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -62,21 +62,23 @@ def test_more_work_costs_more() -> None:
     seen = sample(needle)
     cost = priced(seen, needle).ours
     assert priced(replace(seen, size=2 * seen.size), needle).ours > cost
-    assert priced(replace(seen, found_share=10 * seen.found_share), needle).ours > cost
+    assert priced(replace(seen, candidate_share=10 * seen.candidate_share), needle).ours > cost
     assert priced(replace(seen, matching_share=10_000 * seen.matching_share), needle).ours > cost
-    everything = replace(seen, found_share=1.0, matching_share=1.0)
+    everything = replace(seen, candidate_share=1.0, matching_share=1.0)
     assert priced(everything, replace(needle, columns=16)).ours > priced(everything, replace(needle, columns=2)).ours
 
 
 def test_workers_that_decode_nothing_load_nothing() -> None:
     """Machine code is loaded by each worker that has enough to decode, so a needle costs the same by many."""
     needle, everything = CASES[0], CASES[-1]
-    assert costs_of(sample(needle), 16, 2, filtered=True) == costs_of(sample(needle), 16, 64, filtered=True)
-    few, many = (costs_of(sample(everything), 2, workers, filtered=False).ours for workers in (2, 8))
+    assert reader_seconds(sample(needle), 16, 2, has_filter=True) == reader_seconds(
+        sample(needle), 16, 64, has_filter=True
+    )
+    few, many = (reader_seconds(sample(everything), 2, workers, has_filter=False).ours for workers in (2, 8))
     assert few < many
 
 
 def test_few_records_are_dearer_where_python_decodes_them_one_by_one() -> None:
     clustered = CASES[1]
     seen = sample(clustered)
-    assert priced(replace(seen, flat=False), clustered).ours > priced(seen, clustered).ours
+    assert priced(replace(seen, is_flat=False), clustered).ours > priced(seen, clustered).ours

@@ -12,8 +12,8 @@ from s3_server import ObjectStore
 
 from pushdown_spark.errors import MissingPathError, UnreadableFileError
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.file_reader import Decoders, opened
-from pushdown_spark.formats.avro.metrics import AvroCount, Fate
+from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
+from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFilter
 from pushdown_spark.readers.storage import Storage
 
@@ -39,9 +39,9 @@ def content(tmp_path: Path) -> bytes:
 
 def _read(
     path: str, storage: Storage, query: AvroQuery, start: int, end: int
-) -> tuple[list[dict[str, object]], AvroCount]:
-    count = AvroCount()
-    with opened(path, storage, Decoders(query), count, end) as file:
+) -> tuple[list[dict[str, object]], AvroMetrics]:
+    count = AvroMetrics()
+    with open_avro(path, storage, DecoderCache(query), count, end) as file:
         batches = list(file.batches(start, end))
     return pa.Table.from_batches(batches, ARROW).to_pylist(), count
 
@@ -59,7 +59,7 @@ def test_blocks_of_objects_are_skipped_by_their_bytes(store: ObjectStore, conten
     path, storage = store.put(bucket, "rows.avro", content), store.storage(bucket)
     found, count = _read(path, storage, AvroQuery(ARROW, NEEDLE), 0, len(content))
     assert found == [rows()[3_210]]
-    assert count.blocks[Fate.SKIPPED] >= ROWS // EACH - 3
+    assert count.blocks[BlockOutcome.SKIPPED] >= ROWS // EACH - 3
     assert count.bytes_read == len(content)
 
 

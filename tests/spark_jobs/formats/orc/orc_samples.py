@@ -12,9 +12,9 @@ from pyarrow import orc
 
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
-from pushdown_spark.formats.orc.messages import footer_bytes, post_script_bytes, stripe_footer_bytes
-from pushdown_spark.formats.orc.metrics import OrcCount
-from pushdown_spark.formats.orc.row_group_slice import CutFile, Groups, Selection, cuttings
+from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
+from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, SliceFile, stream_slices
 from pushdown_spark.formats.orc.stripe import Stripe
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
@@ -45,9 +45,9 @@ class Sample:
         """One of its stripes."""
         return Stripe(self.tail, number, self.read)
 
-    def file(self, query: OrcQuery, count: OrcCount | None = None) -> OrcFile:
+    def file(self, query: OrcQuery, count: OrcMetrics | None = None) -> OrcFile:
         """The file as the reader opens it."""
-        return OrcFile("f.orc", query, OrcCount() if count is None else count, self.read, len(self.content))
+        return OrcFile("f.orc", query, OrcMetrics() if count is None else count, self.read, len(self.content))
 
 
 SparkFile = Callable[..., Sample]
@@ -66,18 +66,18 @@ def loaded(path: Path | str) -> Sample:
     return Sample(Path(path).read_bytes())
 
 
-def cut(sample: Sample, groups: Groups, columns: Sequence[int] | None = None, stripe: int = 0) -> pa.RecordBatch:
+def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = None, stripe: int = 0) -> pa.RecordBatch:
     """Some row groups of some top-level columns (all if none are told), cut out and decoded."""
     source = sample.stripe(stripe)
     chosen = list(sample.tail.types[0].subtypes) if columns is None else columns
-    selection = Selection.of(sample.tail, chosen)
-    made = CutFile(source, selection)
+    selection = ColumnSelection.of(sample.tail, chosen)
+    made = SliceFile(source, selection)
     made.add(
         groups,
-        cuttings(source, selection.columns, groups),
+        stream_slices(source, selection.columns, groups),
         lambda begin, end: sample.content[begin:end],
     )
-    return made.opened().read_stripe(0)
+    return made.open().read_stripe(0)
 
 
 def of_streams(template: Sample, streams: Sequence[tuple[int, int, bytes]], rows: int) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from pushdown_spark.formats.orc.cost import Sample, Verdict, costs_of
+from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
 from pushdown_spark.predicates.vector import And, Column, Compare, Kind, Not, OneOf, Op, VectorFilter
 
 
@@ -22,10 +22,10 @@ class Case:
     columns: int
     filters: int
     lists: tuple[int, ...]
-    ranking: tuple[Verdict, ...]
+    ranking: tuple[OrcReader, ...]
 
 
-OURS, FILTERED, SPARK = Verdict.LAZY, Verdict.SPARK_WITH_FILTER, Verdict.SPARK
+OURS, FILTERED, SPARK = OrcReader.LAZY, OrcReader.SPARK_WITH_FILTER, OrcReader.SPARK
 CASES = (
     Case("wide, 16 columns", 4_000_000, 6, 6, 16, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
     Case("wide, all columns", 4_000_000, 6, 6, 120, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
@@ -37,23 +37,23 @@ CASES = (
 )
 
 
-def sample(case: Case) -> Sample:
-    return Sample(case.rows, case.rows / 10_000, case.matching / case.rows, case.hit * 10_000 / case.rows, 1.0, 12)
+def sample(case: Case) -> OrcSample:
+    return OrcSample(case.rows, case.rows / 10_000, case.matching / case.rows, case.hit * 10_000 / case.rows, 1.0, 12)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_ranking(case: Case) -> None:
-    costs = costs_of(sample(case), case.columns, case.filters, case.lists)
+    costs = reader_seconds(sample(case), case.columns, case.filters, case.lists)
     assert tuple(sorted(costs, key=lambda verdict: costs[verdict])) == case.ranking, costs
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_pruned_costs_nothing(case: Case) -> None:
     seen = sample(case)
-    whole = costs_of(seen, case.columns, case.filters, case.lists)
-    pruned = costs_of(replace(seen, alive_share=0.0), case.columns, case.filters, case.lists)
+    whole = reader_seconds(seen, case.columns, case.filters, case.lists)
+    pruned = reader_seconds(replace(seen, alive_share=0.0), case.columns, case.filters, case.lists)
     assert pruned[SPARK] == pruned[FILTERED] == 0 < pruned[OURS]
-    assert all(pruned[verdict] < whole[verdict] for verdict in Verdict)
+    assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
 
 
 def test_lists_of_a_filter_are_found_wherever_they_are() -> None:

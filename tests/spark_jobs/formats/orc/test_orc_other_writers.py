@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import ErrorCode
 from pushdown_spark.failures import classify
-from pushdown_spark.formats.orc.messages import RowIndex, footer_bytes, post_script_bytes, stripe_footer_bytes
+from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
+from pushdown_spark.formats.orc.orc_proto_pb2 import RowIndex
 from pushdown_spark.formats.orc.stripe import StreamKind
 from pushdown_spark.session import PushdownSession
 
@@ -46,7 +47,9 @@ def _with_postscript(content: bytes, old: bytes, new: bytes) -> bytes:
 def _as_lzo(content: bytes) -> bytes:
     """A file without compression as one of LZO chunks that are stored as they are, with nothing to unpack."""
     sample = Sample(content)
-    streams = [(place.kind, place.column, content[place.offset :][: place.length]) for place in sample.stripe().places]
+    streams = [
+        (place.kind, place.column, content[place.offset :][: place.length]) for place in sample.stripe().locations
+    ]
     body = b"".join(_stored(data) for *_, data in streams)
     lengths = [(kind, column, len(_stored(data))) for kind, column, data in streams]
     directory = _stored(stripe_footer_bytes(lengths, list(sample.stripe().footer.columns), b""))
@@ -99,7 +102,7 @@ def test_the_first_row_group_needs_no_positions(spark: SparkSession, tmp_path: P
     content = _written(path, compression=pyorc.CompressionKind.NONE, row_index_stride=1_000)
     changed = bytearray(content)
     indexes = [
-        place for place in Sample(content).stripe().places if place.kind == StreamKind.ROW_INDEX and place.column
+        place for place in Sample(content).stripe().locations if place.kind == StreamKind.ROW_INDEX and place.column
     ]
     assert len(indexes) == 2
     for place in indexes:

@@ -11,16 +11,16 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
-from orc_runs import short_repeat
 from orc_samples import Sample, written
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
+from rle_samples import short_repeat
 
 from pushdown_spark.errors import PushdownError, SchemaConflictError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.formats.orc import lazy_reader
-from pushdown_spark.formats.orc.coalesced_reads import Purpose
+from pushdown_spark.formats.orc.coalesced_reads import ReadPurpose
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.metrics import Fate, OrcCount, total
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
 from pushdown_spark.formats.orc.stripe import StreamKind
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
@@ -65,9 +65,9 @@ def query(
     return OrcQuery(schema, tuple(range(len(schema))), found, partial, min_seek, case_sensitive=False)
 
 
-def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcCount]:
+def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
     """The rows of all stripes, and the figures."""
-    count = OrcCount()
+    count = OrcMetrics()
     file = sample.file(asked, count)
     batches = list(file.batches(file.stripes(0, len(sample.content))))
     file.close()
@@ -121,7 +121,7 @@ def test_survivors_that_would_fill_the_memory_are_completed_in_parts(
     asked = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
     whole, figures = scanned(SAMPLE, asked)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 16 * STRIDE)
-    monkeypatch.setattr(lazy_reader, "_SURVIVORS_BYTES", 20_000)
+    monkeypatch.setattr(lazy_reader, "_MATCHING_BYTES", 20_000)
     found, count = scanned(SAMPLE, asked)
     assert found.equals(whole)
     assert found.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
@@ -145,9 +145,9 @@ def test_lengths_that_claim_more_than_can_be_are_refused() -> None:
 def test_a_file_is_pruned_by_its_statistics_alone() -> None:
     found, count = scanned(SAMPLE, query("n > 20000"))
     assert found.num_rows == 0
-    assert count.stripes == {Fate.TOTAL: 1, Fate.BY_STATISTICS: 1}
-    assert count.groups == {Fate.TOTAL: 10, Fate.BY_STATISTICS: 10}
-    assert set(count.bytes) == {Purpose.METADATA}
+    assert count.stripes == {UnitOutcome.TOTAL: 1, UnitOutcome.BY_STATISTICS: 1}
+    assert count.groups == {UnitOutcome.TOTAL: 10, UnitOutcome.BY_STATISTICS: 10}
+    assert set(count.bytes) == {ReadPurpose.METADATA}
     assert count.rows_decoded == 0
 
 
@@ -157,29 +157,34 @@ def test_stripes_are_pruned_by_theirs() -> None:
     assert stripes > 3
     found, count = scanned(many, query("n = 9999"))
     assert found["n"].to_pylist() == [9999]
-    assert count.stripes[Fate.TOTAL] == stripes
-    assert count.stripes[Fate.BY_STATISTICS] == stripes - 1
-    assert count.groups[Fate.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
+    assert count.stripes[UnitOutcome.TOTAL] == stripes
+    assert count.stripes[UnitOutcome.BY_STATISTICS] == stripes - 1
+    assert count.groups[UnitOutcome.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
 
 
 def test_row_groups_are_pruned_by_theirs_and_only_the_rest_is_read() -> None:
     plain = written(TABLE, row_index_stride=STRIDE)
     found, count = scanned(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
     assert found["n"].to_pylist() == [2999, 3000]
-    assert +count.groups == {Fate.TOTAL: 10, Fate.BY_STATISTICS: 8, Fate.FILTERED: 2, Fate.SELECTED: 2}
+    assert +count.groups == {
+        UnitOutcome.TOTAL: 10,
+        UnitOutcome.BY_STATISTICS: 8,
+        UnitOutcome.FILTERED: 2,
+        UnitOutcome.SELECTED: 2,
+    }
     assert count.rows_decoded == 2 * STRIDE
-    assert count.bytes[Purpose.SELECT] < len(plain.content) / 5
+    assert count.bytes[ReadPurpose.SELECT] < len(plain.content) / 5
 
 
 def test_row_groups_are_pruned_by_bloom_filters() -> None:
     odd = TABLE["odd"].to_pylist()
     found, count = scanned(bloomed(), query(f"odd IN ({odd[7777]}, 8, 10)"))
     assert found["n"].to_pylist() == [7777]
-    assert count.groups[Fate.BY_BLOOM_FILTER] >= 7
-    assert count.groups[Fate.BY_BLOOM_FILTER] + count.groups[Fate.FILTERED] == 10
+    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] >= 7
+    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] + count.groups[UnitOutcome.FILTERED] == 10
     nothing, count = scanned(bloomed(), query("odd = 500000"))
     assert nothing.num_rows == 0
-    assert count.groups[Fate.BY_BLOOM_FILTER] >= 8
+    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] >= 8
 
 
 def bloomed() -> Sample:
@@ -197,8 +202,8 @@ def test_filter_columns_are_never_read_twice() -> None:
     plain = written(TABLE, row_index_stride=STRIDE)
     _, whole = scanned(plain, query(None))
     _, lazy = scanned(plain, query("odd > 5 OR n >= 0"))
-    assert lazy.bytes[Purpose.FILTER] + lazy.bytes[Purpose.SELECT] <= whole.bytes[Purpose.SELECT]
-    assert lazy.groups[Fate.SELECTED] == whole.groups[Fate.SELECTED] == 10
+    assert lazy.bytes[ReadPurpose.FILTER] + lazy.bytes[ReadPurpose.SELECT] <= whole.bytes[ReadPurpose.SELECT]
+    assert lazy.groups[UnitOutcome.SELECTED] == whole.groups[UnitOutcome.SELECTED] == 10
 
 
 def test_reads_become_fewer_with_partial_reads_and_seeks() -> None:
@@ -208,7 +213,7 @@ def test_reads_become_fewer_with_partial_reads_and_seeks() -> None:
         rows.set_column(2, "s", pa.array([f"text {row // 100}" for row in range(6 * ROWS)])), row_index_stride=STRIDE
     )
     alone, once = (scanned(sample, query(where, partial=partial))[1] for partial in (4, 0))
-    assert alone.bytes[Purpose.SELECT] < once.bytes[Purpose.SELECT]
+    assert alone.bytes[ReadPurpose.SELECT] < once.bytes[ReadPurpose.SELECT]
     wide = scanned(sample, query(where, partial=4, min_seek=1 << 20))[1]
     assert wide.reads < alone.reads
 
@@ -217,7 +222,7 @@ def test_without_a_filter_everything_is_read_once() -> None:
     found, count = scanned(SAMPLE, query(None))
     assert found.equals(TABLE)
     assert count.rows_decoded == count.rows_returned == ROWS
-    assert count.groups == {Fate.TOTAL: 10, Fate.SELECTED: 10}
+    assert count.groups == {UnitOutcome.TOTAL: 10, UnitOutcome.SELECTED: 10}
 
 
 @pytest.mark.parametrize(("value", "rows"), [(True, ROWS), (False, 0), (None, 0)])
@@ -235,7 +240,7 @@ def test_a_column_that_the_file_lacks_is_null() -> None:
     assert found.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
     nothing, count = scanned(SAMPLE, query("m = 5", schema))
     assert nothing.num_rows == 0
-    assert count.stripes[Fate.BY_STATISTICS] == 1
+    assert count.stripes[UnitOutcome.BY_STATISTICS] == 1
 
 
 def test_only_columns_that_the_file_lacks() -> None:
@@ -324,7 +329,7 @@ def test_errors_name_the_file_and_the_stripe() -> None:
 
 def test_figures_of_tasks_add_up() -> None:
     counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
-    both = total(counts)
-    assert both.stripes[Fate.TOTAL] == 2
+    both = sum_metrics(counts)
+    assert both.stripes[UnitOutcome.TOTAL] == 2
     assert both.bytes_read == counts[0].bytes_read + counts[1].bytes_read
     assert both.reads == counts[0].reads + counts[1].reads

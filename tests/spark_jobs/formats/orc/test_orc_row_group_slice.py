@@ -15,8 +15,8 @@ from orc_samples import CODECS, Sample, SparkFile, cut, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pushdown_spark.formats.orc.file_tail import Kind
-from pushdown_spark.formats.orc.row_group_slice import Groups, Selection, cuttings
+from pushdown_spark.formats.orc.file_tail import OrcTypeKind
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, stream_slices
 from pushdown_spark.formats.orc.stripe import StreamKind
 
 ROWS = 1200
@@ -74,12 +74,12 @@ def columns(rng: random.Random, nulls: float) -> pa.Table:
     return pa.table({name: pa.array(values, kind) for name, (values, kind) in made.items()})
 
 
-def runs(rng: random.Random, groups: int) -> Iterator[Groups]:
+def runs(rng: random.Random, groups: int) -> Iterator[RowGroupRange]:
     """Some runs of row groups: the first, the last, all, and others."""
-    yield from (Groups(0, 0), Groups(groups - 1, groups - 1), Groups(0, groups - 1))
+    yield from (RowGroupRange(0, 0), RowGroupRange(groups - 1, groups - 1), RowGroupRange(0, groups - 1))
     for _ in range(12):
         first = rng.randrange(groups)
-        yield Groups(first, rng.randrange(first, groups))
+        yield RowGroupRange(first, rng.randrange(first, groups))
 
 
 def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
@@ -156,7 +156,7 @@ def test_without_a_row_index_a_stripe_is_one_group(spark: SparkSession, by_spark
     sample = by_spark(frame, orc_row_index_stride=0, orc_create_index="false")
     stripe = sample.stripe()
     assert (stripe.groups, stripe.has_index, stripe.rows_before(1)) == (1, False, 3000)
-    assert cut(sample, Groups(0, 0)).num_rows == 3000
+    assert cut(sample, RowGroupRange(0, 0)).num_rows == 3000
 
 
 def test_only_what_the_groups_need_is_read() -> None:
@@ -167,8 +167,8 @@ def test_only_what_the_groups_need_is_read() -> None:
     (whole,) = data
     (begin, end) = next(
         (cutting.begin, cutting.end)
-        for cutting in cuttings(stripe, [2], Groups(5, 5))
-        if cutting.place.kind == StreamKind.DATA
+        for cutting in stream_slices(stripe, [2], RowGroupRange(5, 5))
+        if cutting.location.kind == StreamKind.DATA
     )
     assert (begin, end) == (whole.offset + 5 * 8000, whole.offset + 6 * 8000)
 
@@ -177,9 +177,16 @@ def test_a_selection_numbers_its_columns_anew() -> None:
     table = columns(random.Random(1), 0.0)
     tail = written(table).tail
     deep = tail.top_level["deep"]
-    chosen = Selection.of(tail, [deep, tail.top_level["int"]])
+    chosen = ColumnSelection.of(tail, [deep, tail.top_level["int"]])
     assert chosen.columns == (0, tail.top_level["int"], *tail.descendants(deep))
-    assert [Kind(node.kind).name for node in chosen.types] == ["STRUCT", "INT", "LIST", "STRUCT", "LIST", "STRING"]
+    assert [OrcTypeKind(node.kind).name for node in chosen.types] == [
+        "STRUCT",
+        "INT",
+        "LIST",
+        "STRUCT",
+        "LIST",
+        "STRING",
+    ]
     assert list(chosen.types[0].subtypes) == [1, 2]
     assert [name.decode() for name in chosen.types[0].field_names] == ["int", "deep"]
 
@@ -191,7 +198,7 @@ def test_an_index_that_points_outside_its_stream_is_refused() -> None:
     assert index is not None
     index.entry[3].positions[0] = 1 << 40  # type: ignore[index]
     with pytest.raises(ValueError, match="outside"):
-        cuttings(stripe, [1], Groups(3, 4))
+        stream_slices(stripe, [1], RowGroupRange(3, 4))
     del index.entry[3].positions[:]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="too few positions"):
-        cuttings(stripe, [1], Groups(3, 4))
+        stream_slices(stripe, [1], RowGroupRange(3, 4))

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pushdown_spark.formats.avro import executor
-from pushdown_spark.formats.avro.bytecode import Program, compile_program
-from pushdown_spark.formats.avro.executor import Machine, Runs, WalkError
-from pushdown_spark.formats.avro.regex_decoder import stretches, walk_flat
-from pushdown_spark.formats.avro.resolution import Names
+from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
+from pushdown_spark.formats.avro.executor import DamagedRecordError, Executor, RecordRuns
+from pushdown_spark.formats.avro.regex_decoder import compile_segments, decode_flat
+from pushdown_spark.formats.avro.resolution import NameMatcher
 from pushdown_spark.formats.avro.schema import parse_schema
 
 TEXT = {"type": "record", "name": "T", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
@@ -24,16 +24,16 @@ LONG = "x" * 9_000
 """A text whose length takes three bytes."""
 
 
-def program_of(schema: object, wanted: list[pa.Field], *, whole: bool = True) -> Program:
-    return compile_program(parse_schema(json.dumps(schema)), None, wanted, Names(True), whole=whole)
+def program_of(schema: object, wanted: list[pa.Field], *, whole: bool = True) -> Bytecode:
+    return compile_bytecode(parse_schema(json.dumps(schema)), None, wanted, NameMatcher(True), whole=whole)
 
 
-def by_instructions(program: Program, data: bytes, runs: Runs) -> tuple[list[list[int]], ...]:
+def by_instructions(program: Bytecode, data: bytes, runs: RecordRuns) -> tuple[list[list[int]], ...]:
     """What `walk` leaves in the slots."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executor, "is_loaded", lambda: False)
-        patch.setattr(executor, "stretches", lambda _code: None)
-        filled = Machine(program).run(data, runs)
+        patch.setattr(executor, "is_compiled", lambda: False)
+        patch.setattr(executor, "compile_segments", lambda _code: None)
+        filled = Executor(program).run(data, runs)
     return (
         [values.tolist() for values in filled.values[: len(program.slots)]],
         [valid.tolist() for valid in filled.valid[: len(program.slots)]],
@@ -81,10 +81,10 @@ def test_expressions_find_what_instructions_find(
     data = b"".join(pieces)
     program = program_of(schema, wanted, whole=whole)
     ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-    runs = Runs.of_blocks([(0, len(data), len(records))]) if whole else Runs.of_records(ends[:-1], ends[1:])
-    parts = stretches(program.code)
+    runs = RecordRuns.of_blocks([(0, len(data), len(records))]) if whole else RecordRuns.of_records(ends[:-1], ends[1:])
+    parts = compile_segments(program.code)
     assert parts is not None
-    found = walk_flat(parts, data, runs.numbers.tolist(), len(program.slots))
+    found = decode_flat(parts, data, runs.numbers.tolist(), len(program.slots))
     assert found is not None
     assert (list(found.values), list(found.valid), [found.starts, [found.end]]) == by_instructions(program, data, runs)
 
@@ -93,9 +93,9 @@ def test_long_texts_are_stepped_over() -> None:
     records = [{"n": 1, "s": LONG}, {"n": 2, "s": ""}, {"n": 3, "s": LONG[:64]}]
     data = encoded(TEXT, records)
     program = program_of(TEXT, [pa.field("n", pa.int64()), pa.field("s", pa.string())])
-    parts = stretches(program.code)
+    parts = compile_segments(program.code)
     assert parts is not None
-    found = walk_flat(parts, data, Runs.of_blocks([(0, len(data), 3)]).numbers.tolist(), len(program.slots))
+    found = decode_flat(parts, data, RecordRuns.of_blocks([(0, len(data), 3)]).numbers.tolist(), len(program.slots))
     assert found is not None
     numbers, texts = found.values
     assert numbers == [1, 2, 3]
@@ -115,9 +115,9 @@ def test_other_records_are_left_to_the_instructions(kind: object, value: object)
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}, {"name": "k", "type": kind}]}
     fastavro.parse_schema(schema)
     program = program_of(schema, [pa.field("n", pa.int64())])
-    assert stretches(program.code) is None
+    assert compile_segments(program.code) is None
     data = encoded(schema, [{"n": 7, "k": value}])
-    assert Machine(program).run(data, Runs.of_blocks([(0, len(data), 1)])).values[0].tolist() == [7]
+    assert Executor(program).run(data, RecordRuns.of_blocks([(0, len(data), 1)])).values[0].tolist() == [7]
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_other_records_are_left_to_the_instructions(kind: object, value: object)
 )
 def test_damaged_records_are_left_to_the_instructions(data: bytes, records: int) -> None:
     program = program_of(TEXT, [pa.field("s", pa.string())])
-    runs = Runs.of_blocks([(0, len(data), records)])
-    parts = stretches(program.code)
+    runs = RecordRuns.of_blocks([(0, len(data), records)])
+    parts = compile_segments(program.code)
     assert parts is not None
-    assert walk_flat(parts, data, runs.numbers.tolist(), len(program.slots)) is None
-    with pytest.raises(WalkError):
-        Machine(program).run(data, runs)
+    assert decode_flat(parts, data, runs.numbers.tolist(), len(program.slots)) is None
+    with pytest.raises(DamagedRecordError):
+        Executor(program).run(data, runs)
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_numbers_of_more_bits_than_their_type_has_are_damage(
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": kind}, {"name": "t", "type": "boolean"}]}
     arrow = pa.int32() if kind == "int" else pa.int64()
     program = program_of(schema, [pa.field("n", arrow) if is_wanted else pa.field("t", pa.bool_())])
-    monkeypatch.setattr(executor, "is_loaded", lambda: is_compiled)
-    runs = Runs.of_blocks([(0, len(data) + 1, 1)])
+    monkeypatch.setattr(executor, "is_compiled", lambda: is_compiled)
+    runs = RecordRuns.of_blocks([(0, len(data) + 1, 1)])
     if value is None:
-        with pytest.raises(WalkError, match="a number is longer than its type allows"):
-            Machine(program).run(data + b"\x01", runs)
+        with pytest.raises(DamagedRecordError, match="a number is longer than its type allows"):
+            Executor(program).run(data + b"\x01", runs)
     else:
-        assert Machine(program).run(data + b"\x01", runs).values[0].tolist() == [value if is_wanted else 1]
+        assert Executor(program).run(data + b"\x01", runs).values[0].tolist() == [value if is_wanted else 1]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from orc_runs import varint
 from orc_samples import CODECS, Sample, written
+from rle_samples import varint
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import LARGEST_BLOCK
-from pushdown_spark.formats.orc.file_tail import Kind, read_tail
-from pushdown_spark.formats.orc.messages import footer_bytes
+from pushdown_spark.formats.orc.file_tail import OrcTypeKind, read_tail
+from pushdown_spark.formats.orc.metadata import footer_bytes
 from pushdown_spark.formats.orc.stripe import StreamKind
 
 TABLE = pa.table(
@@ -38,7 +38,7 @@ def reads(sample: Sample) -> list[tuple[int, int]]:
 def test_types_rows_and_statistics(codec: str) -> None:
     sample = written(TABLE, compression=codec)
     tail = sample.tail
-    kinds = [Kind(node.kind).name for node in tail.types]
+    kinds = [OrcTypeKind(node.kind).name for node in tail.types]
     assert kinds == ["STRUCT", "LONG", "STRUCT", "LONG", "LIST", "STRING", "MAP", "STRING", "DOUBLE"]
     assert tail.top_level == {"a": 1, "s": 2, "m": 6}
     assert (list(tail.descendants(2)), list(tail.descendants(1)), list(tail.descendants(0))) == (
@@ -176,6 +176,6 @@ def test_stripe_directories_that_cannot_be_are_refused(before: StreamKind, after
     footer = sample.content[start:stop].replace(bytes([8, before, 16, column]), bytes([8, after, 16, column]))
     damaged = Sample(sample.content[:start] + footer + sample.content[stop:])
     assert damaged.content != sample.content
-    assert sample.stripe().places
+    assert sample.stripe().locations
     with pytest.raises(ValueError, match=message):
-        damaged.stripe().places  # noqa: B018
+        damaged.stripe().locations  # noqa: B018

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from orc_runs import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint
+from rle_samples import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.length_guard import MOST, check_lengths
-from pushdown_spark.formats.orc.rle_seek import Coding
+from pushdown_spark.formats.orc.length_guard import MAX_SUM, check_lengths
+from pushdown_spark.formats.orc.rle_seek import StreamCoding
 
 Run = tuple[bytes, list[int]]
 """A run's bytes and its values, as the file means them: negative ones too."""
@@ -70,17 +70,17 @@ def repeated_run(rng: random.Random) -> Run:
     return stream, [first + step * number for number in range(count)]
 
 
-MAKERS: dict[Coding, Sequence[Callable[[random.Random], Run]]] = {
-    Coding.UNSIGNED: (short_run, direct_run, patched_run, steady_run, delta_run),
-    Coding.UNSIGNED_V1: (literal_run, repeated_run),
+MAKERS: dict[StreamCoding, Sequence[Callable[[random.Random], Run]]] = {
+    StreamCoding.UNSIGNED: (short_run, direct_run, patched_run, steady_run, delta_run),
+    StreamCoding.UNSIGNED_V1: (literal_run, repeated_run),
 }
 
 
 def is_too_much(values: Sequence[int]) -> bool:
-    return min(values) < 0 or sum(values) > MOST
+    return min(values) < 0 or sum(values) > MAX_SUM
 
 
-def is_refused(data: bytes, coding: Coding, at_least: int = 0) -> bool:
+def is_refused(data: bytes, coding: StreamCoding, at_least: int = 0) -> bool:
     try:
         check_lengths(data, coding, at_least)
     except UnsafeInputError:
@@ -89,7 +89,7 @@ def is_refused(data: bytes, coding: Coding, at_least: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_one_run(coding: Coding) -> None:
+def test_one_run(coding: StreamCoding) -> None:
     rng = random.Random(1)
     refused = 0
     for make in MAKERS[coding]:
@@ -101,7 +101,7 @@ def test_one_run(coding: Coding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_runs_behind_each_other(coding: Coding) -> None:
+def test_runs_behind_each_other(coding: StreamCoding) -> None:
     """Whether or not their number is asked for: that decides how they are looked at."""
     rng = random.Random(2)
     for _ in range(300):
@@ -117,7 +117,7 @@ def test_runs_behind_each_other(coding: Coding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_a_cut_last_run_is_no_error(coding: Coding) -> None:
+def test_a_cut_last_run_is_no_error(coding: StreamCoding) -> None:
     rng = random.Random(3)
     for make in MAKERS[coding]:
         for _ in range(40):
@@ -128,7 +128,7 @@ def test_a_cut_last_run_is_no_error(coding: Coding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_no_damage_does_more_than_raise_what_is_expected(coding: Coding) -> None:
+def test_no_damage_does_more_than_raise_what_is_expected(coding: StreamCoding) -> None:
     rng = random.Random(4)
     raised = 0
     for _ in range(3_000):

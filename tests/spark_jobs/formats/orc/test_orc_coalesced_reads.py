@@ -7,26 +7,26 @@ from itertools import pairwise
 
 import pytest
 
-from pushdown_spark.formats.orc.coalesced_reads import Purpose, Ranges
+from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, ReadPurpose
 
 CONTENT = bytes(random.Random(1).randbytes(10_000))
 
 
-def ranges(min_seek: int) -> tuple[Ranges, list[tuple[int, int]]]:
+def ranges(min_seek: int) -> tuple[CoalescedReader, list[tuple[int, int]]]:
     asked: list[tuple[int, int]] = []
 
     def read(offset: int, length: int) -> bytes:
         asked.append((offset, length))
         return CONTENT[offset : offset + length]
 
-    return Ranges(read, len(CONTENT), min_seek), asked
+    return CoalescedReader(read, len(CONTENT), min_seek), asked
 
 
 def test_ranges_that_are_near_are_read_at_once() -> None:
     found, asked = ranges(10)
-    fetched = found.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], Purpose.SELECT)
+    fetched = found.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
     assert asked == [(100, 200), (311, 9), (500, 100)]
-    assert found.counted == {Purpose.SELECT: 309}
+    assert found.bytes == {ReadPurpose.SELECT: 309}
     assert found.reads == 3
     assert fetched(100, 200) == CONTENT[100:200]
     assert fetched(205, 260) == CONTENT[205:260]
@@ -40,9 +40,9 @@ def test_what_was_fetched_is_there(min_seek: int) -> None:
     for _ in range(100):
         wanted = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
         found, asked = ranges(min_seek)
-        fetched = found.fetch(wanted, Purpose.FILTER)
+        fetched = found.fetch(wanted, ReadPurpose.FILTER)
         assert all(fetched(begin, end) == CONTENT[begin:end] for begin, end in wanted)
-        assert found.counted[Purpose.FILTER] == sum(length for _, length in asked)
+        assert found.bytes[ReadPurpose.FILTER] == sum(length for _, length in asked)
         assert len(asked) == found.reads
         gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(asked)]
         assert all(gap > min_seek for gap in gaps)
@@ -50,23 +50,23 @@ def test_what_was_fetched_is_there(min_seek: int) -> None:
 
 def test_purposes_are_counted_apart() -> None:
     found, _ = ranges(0)
-    found.one(Purpose.INDEX)(10, 20)
-    found.one(Purpose.INDEX)(50, 5)
-    found.one(Purpose.FILTER)(0, 1)
-    assert found.counted == {Purpose.INDEX: 25, Purpose.FILTER: 1}
+    found.range_reader(ReadPurpose.INDEX)(10, 20)
+    found.range_reader(ReadPurpose.INDEX)(50, 5)
+    found.range_reader(ReadPurpose.FILTER)(0, 1)
+    assert found.bytes == {ReadPurpose.INDEX: 25, ReadPurpose.FILTER: 1}
     assert found.reads == 3
 
 
 def test_the_end_of_a_file_is_read_once() -> None:
     found, asked = ranges(0)
-    found.one(Purpose.METADATA)(9_000, 1_000)
-    assert found.one(Purpose.METADATA)(9_500, 100) == CONTENT[9_500:9_600]
-    assert found.fetch([(9_900, 10_000)], Purpose.SELECT)(9_900, 10_000) == CONTENT[9_900:]
+    found.range_reader(ReadPurpose.METADATA)(9_000, 1_000)
+    assert found.range_reader(ReadPurpose.METADATA)(9_500, 100) == CONTENT[9_500:9_600]
+    assert found.fetch([(9_900, 10_000)], ReadPurpose.SELECT)(9_900, 10_000) == CONTENT[9_900:]
     assert asked == [(9_000, 1_000)]
-    assert found.counted == {Purpose.METADATA: 1_000}
+    assert found.bytes == {ReadPurpose.METADATA: 1_000}
 
 
 def test_a_read_that_comes_short_is_an_error() -> None:
     found, _ = ranges(0)
     with pytest.raises(ValueError, match="100 bytes were wanted at byte 9950, there are 50"):
-        found.one(Purpose.SELECT)(9_950, 100)
+        found.range_reader(ReadPurpose.SELECT)(9_950, 100)

@@ -38,7 +38,7 @@ def test_chunks_are_unpacked(compression: Compression) -> None:
     codec = Codec(compression, BLOCK)
     plain = (5 << 1 | 1).to_bytes(HEADER, "little") + b"plain"
     data = stored(compression, TEXT[:3000]) + plain + stored(compression, TEXT[:100])
-    assert codec.unpacked(data) == TEXT[:3000] + b"plain" + TEXT[:100]
+    assert codec.decompress(data) == TEXT[:3000] + b"plain" + TEXT[:100]
     assert len(list(spans(data))) == 3
 
 
@@ -50,8 +50,8 @@ def test_chunks_of_any_content_are_unpacked(compression: Compression) -> None:
     likely = bytes(5) + b"\x80" * 14
     for _ in range(400):
         content = bytes(rng.choices(range(rng.choice((1, 2, 3, 256))), k=rng.randint(1, 4000)))
-        assert codec.unpacked(stored(compression, content)) == content
-    assert codec.unpacked(stored(compression, likely)) == likely
+        assert codec.decompress(stored(compression, content)) == content
+    assert codec.decompress(stored(compression, likely)) == likely
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
@@ -64,8 +64,8 @@ def test_the_beginning_of_a_chunk_can_be_had_alone(compression: Compression, mos
 @pytest.mark.parametrize("compression", Compression)
 def test_what_is_packed_here_is_unpacked_again(compression: Compression) -> None:
     codec = Codec(compression, 100)
-    packed = codec.packed(TEXT)
-    assert codec.unpacked(packed) == TEXT
+    packed = codec.store_uncompressed(TEXT)
+    assert codec.decompress(packed) == TEXT
     assert (packed == TEXT) is (compression is Compression.NONE)
 
 
@@ -73,13 +73,13 @@ def test_what_is_packed_here_is_unpacked_again(compression: Compression) -> None
 def test_a_chunk_that_holds_more_than_a_block_is_refused(compression: Compression) -> None:
     bomb = stored(compression, bytes(1_000_000))
     with pytest.raises(ValueError, match="chunk"):
-        Codec(compression, BLOCK).unpacked(bomb)
+        Codec(compression, BLOCK).decompress(bomb)
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\x01\x00", b"\x0b\x00\x00abcd", b"\x0a\x00\x00"])
 def test_chunks_that_are_cut_short_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="cut short"):
-        Codec(Compression.ZLIB, BLOCK).unpacked(data)
+        Codec(Compression.ZLIB, BLOCK).decompress(data)
 
 
 def test_deflated_data_that_ends_early_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_deflated_data_that_ends_early_is_refused() -> None:
     for length in range(1, len(whole) - 1, 50):
         data = (length << 1).to_bytes(HEADER, "little") + whole[:length]
         with pytest.raises(ValueError, match="chunk"):
-            Codec(Compression.ZLIB, BLOCK).unpacked(data)
+            Codec(Compression.ZLIB, BLOCK).decompress(data)
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
@@ -100,7 +100,7 @@ def test_no_damage_does_more_than_raise_a_value_error(compression: Compression) 
         spoilt = bytearray(data)
         spoilt[rng.randrange(HEADER, len(data))] ^= 1 << rng.randrange(8)
         try:
-            assert len(codec.unpacked(bytes(spoilt))) <= BLOCK
+            assert len(codec.decompress(bytes(spoilt))) <= BLOCK
         except ValueError:
             failed += 1
     assert failed > 20

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from orc_runs import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint, zigzag
 from orc_samples import of_streams, written
+from rle_samples import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint, zigzag
 
-from pushdown_spark.formats.orc.rle_seek import Coding, Start, realigned
+from pushdown_spark.formats.orc.rle_seek import SeekPosition, StreamCoding, seek_values
 from pushdown_spark.formats.orc.stripe import StreamKind
 
 V1, V2 = "0.11", "0.12"
@@ -23,21 +23,21 @@ BYTES = written(pa.table({"x": pa.array([1], pa.int8())}))
 BOOLEANS = written(pa.table({"x": pa.array([True])}))
 
 
-def decoded(stream: bytes, coding: Coding, count: int) -> list[int]:
+def decoded(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
     """What pyarrow reads from a stream; unsigned integers are read as the lengths of texts."""
-    version = V1 if coding in (Coding.SIGNED_V1, Coding.UNSIGNED_V1) else V2
-    if coding in (Coding.UNSIGNED, Coding.UNSIGNED_V1):
+    version = V1 if coding in (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1) else V2
+    if coding in (StreamCoding.UNSIGNED, StreamCoding.UNSIGNED_V1):
         room = b"a" * (1 << 20)
         streams = [(StreamKind.DATA, 1, room), (StreamKind.LENGTH, 1, stream)]
         return [len(text) for text in of_streams(TEXTS[version], streams, count).column(0).to_pylist()]
-    template = {Coding.BYTES: BYTES, Coding.BITS: BOOLEANS}.get(coding, LONGS[version])
+    template = {StreamCoding.BYTES: BYTES, StreamCoding.BITS: BOOLEANS}.get(coding, LONGS[version])
     return of_streams(template, [(StreamKind.DATA, 1, stream)], count).column(0).to_pylist()
 
 
-def check_every_start(stream: bytes, coding: Coding, values: Sequence[int]) -> None:
+def check_every_start(stream: bytes, coding: StreamCoding, values: Sequence[int]) -> None:
     assert decoded(stream, coding, len(values)) == values, "the test's own encoder is wrong"
     for start in range(len(values)):
-        moved = realigned(stream, coding, Start(start))
+        moved = seek_values(stream, coding, SeekPosition(start))
         assert decoded(moved, coding, len(values) - start) == values[start:], start
 
 
@@ -92,7 +92,7 @@ RUNS = [*plain_runs(), *patched_runs(), *delta_runs()]
 
 @pytest.mark.parametrize(("stream", "values"), [run[1:] for run in RUNS], ids=[run[0] for run in RUNS])
 def test_a_run_of_version_2_begins_at_any_value(stream: bytes, values: list[int]) -> None:
-    check_every_start(stream, Coding.SIGNED, values)
+    check_every_start(stream, StreamCoding.SIGNED, values)
 
 
 def test_runs_behind_each_other_begin_at_any_value() -> None:
@@ -101,7 +101,9 @@ def test_runs_behind_each_other_begin_at_any_value() -> None:
     values = [value for run in chosen for value in run[2]]
     for start in range(0, len(values), 5):
         assert (
-            decoded(realigned(stream, Coding.SIGNED, Start(start)), Coding.SIGNED, len(values) - start)
+            decoded(
+                seek_values(stream, StreamCoding.SIGNED, SeekPosition(start)), StreamCoding.SIGNED, len(values) - start
+            )
             == values[start:]
         )
 
@@ -114,13 +116,15 @@ def test_unsigned_runs_begin_at_any_value() -> None:
         (delta(9, 2, [], 0, 6, signed=False), [9, 11, 13, 15, 17, 19]),
         (delta(90, -1, [3, 0, 2], 2, 5, signed=False), [90, 89, 86, 86, 84]),
     ]
-    check_every_start(b"".join(run for run, _ in runs), Coding.UNSIGNED, [value for _, part in runs for value in part])
+    check_every_start(
+        b"".join(run for run, _ in runs), StreamCoding.UNSIGNED, [value for _, part in runs for value in part]
+    )
 
 
-@pytest.mark.parametrize("coding", [Coding.SIGNED_V1, Coding.UNSIGNED_V1])
-def test_runs_of_version_1_begin_at_any_value(coding: Coding) -> None:
-    store: Callable[[int], int] = zigzag if coding is Coding.SIGNED_V1 else int
-    literal = [3, 0, 250, 77, 1] if coding is Coding.UNSIGNED_V1 else [3, -1, 2**40, -(2**62), 1]
+@pytest.mark.parametrize("coding", [StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1])
+def test_runs_of_version_1_begin_at_any_value(coding: StreamCoding) -> None:
+    store: Callable[[int], int] = zigzag if coding is StreamCoding.SIGNED_V1 else int
+    literal = [3, 0, 250, 77, 1] if coding is StreamCoding.UNSIGNED_V1 else [3, -1, 2**40, -(2**62), 1]
     many = [number % 50 for number in range(128)]
     stream = b"".join(
         (
@@ -140,35 +144,37 @@ BYTE_VALUES = [9] * 100 + [1, 255, 7] + [0] * 130 + list(range(128)) + [5] * 3
 
 
 def test_bytes_begin_at_any_value() -> None:
-    check_every_start(BYTE_STREAM, Coding.BYTES, [value - 256 if value > 127 else value for value in BYTE_VALUES])
+    check_every_start(BYTE_STREAM, StreamCoding.BYTES, [value - 256 if value > 127 else value for value in BYTE_VALUES])
 
 
 def test_bits_begin_at_any_value() -> None:
     bits = np.unpackbits(np.array(BYTE_VALUES, np.uint8)).astype(bool).tolist()
     for start in range(0, len(bits), 3):
-        moved = realigned(BYTE_STREAM, Coding.BITS, Start(start // 8, start % 8))
-        assert decoded(moved, Coding.BITS, len(bits) - start) == bits[start:], start
+        moved = seek_values(BYTE_STREAM, StreamCoding.BITS, SeekPosition(start // 8, start % 8))
+        assert decoded(moved, StreamCoding.BITS, len(bits) - start) == bits[start:], start
 
 
 def test_a_stream_that_is_cut_short_behind_the_start_keeps_what_is_there() -> None:
     stream = direct(list(range(32)), 5) + direct(list(range(32)), 5)
-    moved = realigned(stream[:-4], Coding.UNSIGNED, Start(3))
+    moved = seek_values(stream[:-4], StreamCoding.UNSIGNED, SeekPosition(3))
     assert moved.endswith(stream[len(stream) // 2 : -4])
 
 
-@pytest.mark.parametrize("coding", [coding for coding in Coding if coding is not Coding.RAW])
-def test_no_damage_does_more_than_raise_a_value_error(coding: Coding) -> None:
+@pytest.mark.parametrize("coding", [coding for coding in StreamCoding if coding is not StreamCoding.RAW])
+def test_no_damage_does_more_than_raise_a_value_error(coding: StreamCoding) -> None:
     rng = random.Random(11)
     raised = 0
     for _ in range(3_000):
         data = rng.randbytes(rng.randint(0, 60))
         try:
-            realigned(data, coding, Start(rng.randint(0, 600), rng.randint(0, 7) if coding is Coding.BITS else 0))
+            seek_values(
+                data, coding, SeekPosition(rng.randint(0, 600), rng.randint(0, 7) if coding is StreamCoding.BITS else 0)
+            )
         except ValueError:
             raised += 1
     assert raised > 100
 
 
 def test_raw_streams_and_starts_at_a_run_stay_as_they_are() -> None:
-    assert realigned(b"abc", Coding.RAW, Start(2)) == b"abc"
-    assert realigned(BYTE_STREAM, Coding.BYTES, Start()) == BYTE_STREAM
+    assert seek_values(b"abc", StreamCoding.RAW, SeekPosition(2)) == b"abc"
+    assert seek_values(BYTE_STREAM, StreamCoding.BYTES, SeekPosition()) == BYTE_STREAM

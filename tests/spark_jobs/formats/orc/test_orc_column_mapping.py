@@ -11,16 +11,22 @@ import pytest
 from orc_samples import Sample, written
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.formats.orc.column_mapping import PADDED, Reading, conformed, has_times, matched
+from pushdown_spark.formats.orc.column_mapping import (
+    PADDED,
+    ReadOptions,
+    has_local_times,
+    match_columns,
+    to_wanted_type,
+)
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
-ANY_CASE, EXACT = Reading(case_sensitive=False), Reading(case_sensitive=True)
+ANY_CASE, EXACT = ReadOptions(case_sensitive=False), ReadOptions(case_sensitive=True)
 
 
 def columns(sample: Sample, wanted: dict[str, pa.DataType], *, case_sensitive: bool = False) -> list[int | None]:
     """Column ids of the wanted columns."""
     fields = [pa.field(name, kind) for name, kind in wanted.items()]
-    found = matched(sample.tail, fields, range(len(fields)), case_sensitive=case_sensitive)
+    found = match_columns(sample.tail, fields, range(len(fields)), case_sensitive=case_sensitive)
     return [column.column for column in found]
 
 
@@ -48,7 +54,7 @@ def test_a_name_that_fits_two_columns_is_a_conflict() -> None:
 def test_files_of_hive_are_read_by_position() -> None:
     sample = of("struct<_col0:int,_col1:struct<p:int>,_col2:string>")
     fields = [pa.field("third", TEXT), pa.field("first", INT), pa.field("fourth", INT)]
-    found = matched(sample.tail, fields, (2, 0, 3), case_sensitive=False)
+    found = match_columns(sample.tail, fields, (2, 0, 3), case_sensitive=False)
     assert [column.column for column in found] == [4, 1, None]
 
 
@@ -56,8 +62,8 @@ def test_files_of_hive_with_more_columns_than_the_schema_are_left_to_spark() -> 
     sample = of("struct<_col0:int,_col1:int>")
     field = pa.field("first", INT)
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
-        matched(sample.tail, [field], (0,), case_sensitive=False, declared=1)
-    found = matched(sample.tail, [field], (0,), case_sensitive=False, declared=2)
+        match_columns(sample.tail, [field], (0,), case_sensitive=False, declared=1)
+    found = match_columns(sample.tail, [field], (0,), case_sensitive=False, declared=2)
     assert [column.column for column in found] == [1]
 
 
@@ -133,7 +139,7 @@ def test_padded_texts_fit_where_padding_is_wanted() -> None:
     sample = of("struct<c:char(3),a:array<char(3)>>")
     padded = {PADDED: b""}
     fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
-    assert [column.column for column in matched(sample.tail, fields, (0, 1), case_sensitive=False)] == [1, 2]
+    assert [column.column for column in match_columns(sample.tail, fields, (0, 1), case_sensitive=False)] == [1, 2]
     for name, kind in (("c", TEXT), ("a", pa.list_(TEXT))):
         with pytest.raises(UnsafeInputError, match="stored as char"):
             columns(sample, {name: kind})
@@ -141,14 +147,14 @@ def test_padded_texts_fit_where_padding_is_wanted() -> None:
 
 def test_times_are_found_wherever_they_are() -> None:
     types = of("struct<a:array<struct<t:timestamp>>,b:timestamp with local time zone>").tail.types
-    assert has_times(types, range(len(types)))
-    assert not has_times(types, [0, 4])
+    assert has_local_times(types, range(len(types)))
+    assert not has_local_times(types, [0, 4])
 
 
 def test_nested_members_are_filled_in_and_reordered() -> None:
     values = pa.array([{"B": 1, "x": [{"p": "q"}]}, None, {"B": None, "x": None}])
     wanted = pa.struct([("new", TEXT), ("x", pa.list_(pa.struct([("p", TEXT), ("r", INT)]))), ("b", LONG)])
-    assert conformed(values, wanted, ANY_CASE).to_pylist() == [
+    assert to_wanted_type(values, wanted, ANY_CASE).to_pylist() == [
         {"new": None, "x": [{"p": "q", "r": None}], "b": 1},
         None,
         {"new": None, "x": None, "b": None},
@@ -158,22 +164,22 @@ def test_nested_members_are_filled_in_and_reordered() -> None:
 def test_members_are_kept_apart_by_case_where_it_counts() -> None:
     values = pa.array([{"a": 1, "A": 2}])
     wanted = pa.struct([("A", LONG), ("a", LONG)])
-    assert conformed(values, wanted, EXACT).to_pylist() == [{"A": 2, "a": 1}]
-    assert conformed(values, pa.struct([("b", LONG)]), EXACT).to_pylist() == [{"b": None}]
+    assert to_wanted_type(values, wanted, EXACT).to_pylist() == [{"A": 2, "a": 1}]
+    assert to_wanted_type(values, pa.struct([("b", LONG)]), EXACT).to_pylist() == [{"b": None}]
     with pytest.raises(UnsafeInputError, match="fits 2 members"):
-        conformed(values, wanted, ANY_CASE)
+        to_wanted_type(values, wanted, ANY_CASE)
 
 
 def test_null_lists_and_maps_stay_null() -> None:
     lists = pa.array([[1], None, []], pa.list_(INT))
-    assert conformed(lists, pa.list_(LONG), ANY_CASE).to_pylist() == [[1], None, []]
+    assert to_wanted_type(lists, pa.list_(LONG), ANY_CASE).to_pylist() == [[1], None, []]
     maps = pa.array([[("a", 1)], None, []], pa.map_(TEXT, INT))
-    assert conformed(maps, pa.map_(TEXT, LONG), ANY_CASE).to_pylist() == [[("a", 1)], None, []]
+    assert to_wanted_type(maps, pa.map_(TEXT, LONG), ANY_CASE).to_pylist() == [[("a", 1)], None, []]
 
 
 def test_times_are_cut_to_microseconds_downwards() -> None:
     values = pa.array([1_999, -1, -1_000, None], pa.timestamp("ns", "UTC"))
-    found = conformed(values, pa.timestamp("us", "UTC"), ANY_CASE)
+    found = to_wanted_type(values, pa.timestamp("us", "UTC"), ANY_CASE)
     assert found.cast(LONG).to_pylist() == [1, -1, -1, None]
 
 
@@ -181,10 +187,10 @@ def test_times_are_cut_to_microseconds_downwards() -> None:
 def test_dates_of_the_old_calendar_are_left_to_spark(wrap: object) -> None:
     assert callable(wrap)
     good = wrap(pa.array([-141_427, None], INT).cast(pa.date32()))
-    assert conformed(good, good.type, ANY_CASE).equals(good)
+    assert to_wanted_type(good, good.type, ANY_CASE).equals(good)
     bad = wrap(pa.array([0, -141_428], INT).cast(pa.date32()))
     with pytest.raises(UnsafeInputError, match="1582"):
-        conformed(bad, bad.type, ANY_CASE)
+        to_wanted_type(bad, bad.type, ANY_CASE)
 
 
 def test_a_sample_of_pyarrow_has_its_columns() -> None:

@@ -6,34 +6,39 @@ import random
 
 import pytest
 
-from pushdown_spark.formats.orc.coalesced_reads import BRIDGED_GROUPS, pieces, plan_reads
-from pushdown_spark.formats.orc.row_group_slice import Groups
+from pushdown_spark.formats.orc.coalesced_reads import BRIDGED_GROUPS, plan_reads, split_range
+from pushdown_spark.formats.orc.row_group_slice import RowGroupRange
 
 
-def spread(runs: tuple[Groups, ...]) -> list[int]:
+def spread(runs: tuple[RowGroupRange, ...]) -> list[int]:
     return [group for run in runs for group in range(run.first, run.last + 1)]
 
 
 @pytest.mark.parametrize(
     ("partial", "fetched"),
     [
-        (0, [Groups(2, 3), Groups(5, 9)]),
-        (1, [Groups(2, 3), Groups(5, 9)]),
-        (2, [Groups(2, 3), Groups(6, 6), Groups(9, 9)]),
-        (3, [Groups(2, 3), Groups(6, 6), Groups(9, 9)]),
+        (0, [RowGroupRange(2, 3), RowGroupRange(5, 9)]),
+        (1, [RowGroupRange(2, 3), RowGroupRange(5, 9)]),
+        (2, [RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9)]),
+        (3, [RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9)]),
     ],
 )
-def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetched: list[Groups]) -> None:
+def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetched: list[RowGroupRange]) -> None:
     """Group 4 is excluded by statistics; up to so many runs are read alone, then all that is alive."""
     plan = plan_reads([2, 3, 6, 9], [1, 2, 3, 5, 6, 7, 8, 9], partial)
-    expected = {0: [Groups(2, 3), Groups(5, 9)], 1: [Groups(2, 3), Groups(6, 9)]}.get(partial, fetched)
+    expected = {0: [RowGroupRange(2, 3), RowGroupRange(5, 9)], 1: [RowGroupRange(2, 3), RowGroupRange(6, 9)]}.get(
+        partial, fetched
+    )
     assert list(plan.fetched) == expected
-    assert plan.decoded == (Groups(2, 3), Groups(6, 6), Groups(9, 9))
+    assert plan.decoded == (RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9))
 
 
 def test_without_a_limit_small_gaps_are_bridged() -> None:
     plan = plan_reads([0, BRIDGED_GROUPS + 1, 2 * BRIDGED_GROUPS + 3], range(20), None)
-    assert plan.fetched == (Groups(0, BRIDGED_GROUPS + 1), Groups(2 * BRIDGED_GROUPS + 3, 2 * BRIDGED_GROUPS + 3))
+    assert plan.fetched == (
+        RowGroupRange(0, BRIDGED_GROUPS + 1),
+        RowGroupRange(2 * BRIDGED_GROUPS + 3, 2 * BRIDGED_GROUPS + 3),
+    )
     assert plan.decoded == plan.fetched
 
 
@@ -54,5 +59,5 @@ def test_every_hit_is_decoded_and_all_that_is_decoded_is_fetched(partial: int | 
 
 
 def test_pieces_cover_a_run() -> None:
-    assert pieces(Groups(3, 9), 3) == [Groups(3, 5), Groups(6, 8), Groups(9, 9)]
-    assert pieces(Groups(3, 3), 100) == [Groups(3, 3)]
+    assert split_range(RowGroupRange(3, 9), 3) == [RowGroupRange(3, 5), RowGroupRange(6, 8), RowGroupRange(9, 9)]
+    assert split_range(RowGroupRange(3, 3), 100) == [RowGroupRange(3, 3)]

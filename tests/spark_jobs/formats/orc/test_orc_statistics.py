@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.formats.orc.file_tail import FileTail
-from pushdown_spark.formats.orc.messages import ColumnStatistics
-from pushdown_spark.formats.orc.statistics import are_consistent, are_merged_rightly, column_bounds
+from pushdown_spark.formats.orc.orc_proto_pb2 import ColumnStatistics
+from pushdown_spark.formats.orc.statistics import are_consistent, column_bounds, has_correct_merges
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.predicates.statistics import ColumnBounds
 
@@ -136,8 +136,8 @@ def old(tail: FileTail, version: int, writer: int = 0) -> FileTail:
 
 def test_statistics_of_the_first_writer_are_not_merged_rightly() -> None:
     tail = written(pa.table({"x": [1]})).tail
-    assert [are_merged_rightly(old(tail, version)) for version in (0, 1, 9)] == [False, True, True]
-    assert are_merged_rightly(old(tail, 0, writer=1))
+    assert [has_correct_merges(old(tail, version)) for version in (0, 1, 9)] == [False, True, True]
+    assert has_correct_merges(old(tail, 0, writer=1))
 
 
 @pytest.mark.parametrize(("precision", "version", "is_known"), [(18, 6, False), (18, 7, True), (19, 6, True)])

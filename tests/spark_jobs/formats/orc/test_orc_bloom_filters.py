@@ -13,9 +13,10 @@ import pytest
 from orc_samples import Sample, SparkFile
 from pyspark.sql import SparkSession
 
-from pushdown_spark.formats.orc.bloom_filters import Hashed, trustworthy
-from pushdown_spark.formats.orc.file_tail import Kind
-from pushdown_spark.formats.orc.messages import parse_bloom_filters, parse_footer
+from pushdown_spark.formats.orc.bloom_filters import HashedValues, are_filters_reliable
+from pushdown_spark.formats.orc.file_tail import OrcTypeKind
+from pushdown_spark.formats.orc.metadata import parse_message
+from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilterIndex, Footer
 from pushdown_spark.predicates.vector import Value
 
 ROWS = 2000
@@ -55,7 +56,7 @@ def stored(value: object) -> Value:
 
 
 def trusted(sample: Sample, column: int) -> bool:
-    return trustworthy(sample.tail.footer, Kind(sample.tail.types[column].kind))
+    return are_filters_reliable(sample.tail.footer, OrcTypeKind(sample.tail.types[column].kind))
 
 
 def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> None:
@@ -65,27 +66,27 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
         index = stripe.bloom_filters(column)
         assert index is not None
         assert len(index.bloom_filter) == stripe.groups
-        kind = Kind(sample.tail.types[column].kind)
+        kind = OrcTypeKind(sample.tail.types[column].kind)
         if not trusted(sample, column):
-            assert kind is Kind.BYTE
+            assert kind is OrcTypeKind.BYTE
             continue
         for group, bloom in enumerate(index.bloom_filter):
             there = [stored(row[column - 1]) for row in made[group * stride : (group + 1) * stride]]
             asked = list(dict.fromkeys(there))
-            assert Hashed(asked, kind).possible(bloom) == frozenset(asked), kind
+            assert HashedValues(asked, kind).possible(bloom) == frozenset(asked), kind
             absent = [value for value in others(rng, kind) if value not in set(there)]
-            assert len(Hashed(absent, kind).possible(bloom)) < len(absent) * 0.2, kind
+            assert len(HashedValues(absent, kind).possible(bloom)) < len(absent) * 0.2, kind
 
 
-def others(rng: random.Random, kind: Kind) -> list[Value]:
+def others(rng: random.Random, kind: OrcTypeKind) -> list[Value]:
     """Values that are not in the data, but now and then."""
-    if kind in (Kind.STRING, Kind.VARCHAR):
+    if kind in (OrcTypeKind.STRING, OrcTypeKind.VARCHAR):
         return [f"other {rng.random()}" for _ in range(300)]
-    if kind in (Kind.FLOAT, Kind.DOUBLE):
+    if kind in (OrcTypeKind.FLOAT, OrcTypeKind.DOUBLE):
         return [rng.random() + 2e6 for _ in range(300)]
-    if kind is Kind.BYTE:
+    if kind is OrcTypeKind.BYTE:
         return list(range(100))
-    if kind is Kind.DATE:
+    if kind is OrcTypeKind.DATE:
         return [rng.randint(200_000, 300_000) for _ in range(300)]
     return [rng.randint(-(2**15), 2**15 - 1) for _ in range(300)]
 
@@ -95,7 +96,7 @@ def test_of_spark(spark: SparkSession, by_spark: SparkFile) -> None:
     frame = spark.createDataFrame(made, TYPES)
     names = ",".join(frame.columns)
     sample = by_spark(frame, orc_bloom_filter_columns=names, orc_bloom_filter_fpp=0.01, orc_row_index_stride=STRIDE)
-    assert all(trustworthy(sample.tail.footer, kind) for kind in Kind)
+    assert all(are_filters_reliable(sample.tail.footer, kind) for kind in OrcTypeKind)
     check(sample, made, STRIDE)
 
 
@@ -116,32 +117,34 @@ def test_both_zeros_are_asked_for(spark: SparkSession, by_spark: SparkFile) -> N
     sample = by_spark(frame, orc_bloom_filter_columns="x")
     index = sample.stripe().bloom_filters(1)
     assert index is not None
-    assert Hashed([0.0, 7.0], Kind.DOUBLE).possible(index.bloom_filter[0]) == {0.0}
-    assert Hashed([-0.0], Kind.DOUBLE).possible(index.bloom_filter[0]) == {0.0}
+    assert HashedValues([0.0, 7.0], OrcTypeKind.DOUBLE).possible(index.bloom_filter[0]) == {0.0}
+    assert HashedValues([-0.0], OrcTypeKind.DOUBLE).possible(index.bloom_filter[0]) == {0.0}
 
 
-@pytest.mark.parametrize("kind", [Kind.CHAR, Kind.DECIMAL, Kind.TIMESTAMP, Kind.BINARY, Kind.BOOLEAN])
-def test_kinds_that_are_hashed_otherwise_are_not_asked(kind: Kind) -> None:
-    with pytest.raises(ValueError, match="not asked"):
-        Hashed([1], kind)
+@pytest.mark.parametrize(
+    "kind", [OrcTypeKind.CHAR, OrcTypeKind.DECIMAL, OrcTypeKind.TIMESTAMP, OrcTypeKind.BINARY, OrcTypeKind.BOOLEAN]
+)
+def test_kinds_that_are_hashed_otherwise_are_rejected(kind: OrcTypeKind) -> None:
+    with pytest.raises(ValueError, match="not used"):
+        HashedValues([1], kind)
 
 
-def test_values_of_another_kind_are_not_asked() -> None:
+def test_values_of_another_kind_are_rejected() -> None:
     with pytest.raises(ValueError, match="not of kind"):
-        Hashed(["a", b"b"], Kind.STRING)
+        HashedValues(["a", b"b"], OrcTypeKind.STRING)
     with pytest.raises((ValueError, OverflowError)):
-        Hashed([2**70], Kind.LONG)
+        HashedValues([2**70], OrcTypeKind.LONG)
 
 
-def test_dates_of_the_old_calendar_are_not_asked() -> None:
-    assert Hashed([-141_427], Kind.DATE)
+def test_dates_of_the_old_calendar_are_rejected() -> None:
+    assert HashedValues([-141_427], OrcTypeKind.DATE)
     with pytest.raises(ValueError, match="calendar"):
-        Hashed([0, -141_428], Kind.DATE)
+        HashedValues([0, -141_428], OrcTypeKind.DATE)
 
 
 def test_an_empty_filter_excludes_nothing() -> None:
-    (bloom,) = parse_bloom_filters(b"\x0a\x02\x08\x04").bloom_filter
-    assert Hashed([1, 2], Kind.LONG).possible(bloom) == {1, 2}
+    (bloom,) = parse_message(BloomFilterIndex, b"\x0a\x02\x08\x04").bloom_filter
+    assert HashedValues([1, 2], OrcTypeKind.LONG).possible(bloom) == {1, 2}
     assert math.isfinite(bloom.num_hash_functions)
 
 
@@ -151,5 +154,5 @@ def test_an_empty_filter_excludes_nothing() -> None:
 )
 def test_only_filters_of_writers_that_hash_rightly_are_trusted(footer: bytes, is_trusted: bool) -> None:
     """Number 9 is the writer, 12 the version of its software."""
-    assert trustworthy(parse_footer(footer), Kind.LONG) is is_trusted
-    assert trustworthy(parse_footer(footer), Kind.BYTE) is (footer == b"")
+    assert are_filters_reliable(parse_message(Footer, footer), OrcTypeKind.LONG) is is_trusted
+    assert are_filters_reliable(parse_message(Footer, footer), OrcTypeKind.BYTE) is (footer == b"")

@@ -10,7 +10,7 @@ from avro_samples import CODECS, Namer, block, encoded, header, read, records, w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pushdown_spark.formats.avro.metrics import Fate
+from pushdown_spark.formats.avro.metrics import BlockOutcome
 from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFilter
 
 ID = Column(("id",), Kind.INTEGER, pa.int64())
@@ -72,12 +72,12 @@ def test_each_codec(codec: str, tmp_path: Path, way: str) -> None:
     path = write(tmp_path / "coded.avro", ROWS, blocks, codec)
     found, count = read(path, SCHEMA)
     assert found.to_pylist() == rows
-    assert count.blocks == {Fate.TOTAL: 15, Fate.SELECTED: 15}
+    assert count.blocks == {BlockOutcome.TOTAL: 15, BlockOutcome.SELECTED: 15}
     assert count.bytes_read == path.stat().st_size
     found, count = read(path, SCHEMA, VectorFilter(Compare(ID, Op.EQ, 1234)))
     assert found.to_pylist() == [rows[1234]]
-    assert count.blocks[Fate.SKIPPED] >= 12
-    assert count.blocks[Fate.SKIPPED] + count.blocks[Fate.FILTERED] == 15
+    assert count.blocks[BlockOutcome.SKIPPED] >= 12
+    assert count.blocks[BlockOutcome.SKIPPED] + count.blocks[BlockOutcome.FILTERED] == 15
     assert (count.records, count.records_returned) == (3000, 1)
     assert count.bytes_searched == sum(len(encoded(ROWS, each)) for each in blocks)
 
