@@ -1,4 +1,4 @@
-"""Avro container files, block by block, and random typed values with what Arrow should hold of them."""
+"""Avro container files, written block by block, and random typed values with their Arrow equivalents."""
 
 from __future__ import annotations
 

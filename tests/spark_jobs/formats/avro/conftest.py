@@ -1,4 +1,4 @@
-"""All ways of walking encoded records."""
+"""The ways to decode encoded records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that are kept lie one behind the other, whatever is unpacked and dropped between them."""
+"""The block decompressor retains blocks in one buffer, and the block search pauses where it skips nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda
 
 @pytest.mark.parametrize("codec", [AvroCodec.NULL, AvroCodec.SNAPPY, AvroCodec.DEFLATE])
 @given(blocks=st.lists(st.tuples(CONTENTS, st.booleans(), st.sampled_from(["before", "behind", "no"])), max_size=12))
-def test_kept_blocks_lie_one_behind_the_other(codec: AvroCodec, blocks: list[tuple[bytes, bool, str]]) -> None:
+def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[bytes, bool, str]]) -> None:
     decompressor = BlockDecompressor(codec)
     expected = b""
     for content, is_kept, taken in blocks:
@@ -43,7 +43,7 @@ def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
     return found
 
 
-def test_a_search_that_skips_nothing_rests_ever_longer() -> None:
+def test_a_search_that_skips_nothing_pauses_longer_each_time() -> None:
     search = BlockSearch([BlockPattern(("needle",), 48.0, "needle")])
     found = searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
     rests = [len(run) for run in "".join("x" if tried else "." for tried in found).split("x" * 32)[1:]]

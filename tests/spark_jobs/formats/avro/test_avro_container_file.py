@@ -1,4 +1,4 @@
-"""Ranges of bytes that tile a file tile its blocks, and damaged files are refused by name, block and offset."""
+"""Byte ranges that tile a file tile its blocks, and errors name the damaged file, block and offset."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ranges_that_tile_a_file_tile_its_records(
     assert found == rows(0, start)
 
 
-def test_a_range_has_the_blocks_whose_preceding_marker_begins_in_it(tmp_path: Path) -> None:
+def test_a_byte_range_has_the_blocks_after_its_markers(tmp_path: Path) -> None:
     """As in Avro's DataFileReader: sync(start) finds a marker at or behind start, pastSync(end) is 16 bytes late."""
     path = write(tmp_path / "two.avro", SCHEMA, [rows(0, 3), rows(3, 4)])
     content = path.read_bytes()
@@ -67,7 +67,7 @@ def test_a_range_has_the_blocks_whose_preceding_marker_begins_in_it(tmp_path: Pa
         assert read(path, ARROW, start=start, end=end)[0]["id"].to_pylist() == ids
 
 
-def test_the_head_tells_schema_codec_and_metadata(tmp_path: Path) -> None:
+def test_the_header_has_schema_codec_and_metadata(tmp_path: Path) -> None:
     path = tmp_path / "head.avro"
     path.write_bytes(header(SCHEMA, "snappy", **{"org.apache.spark.version": b"4.3.0"}))
     head = read_header(str(path), LOCAL)
@@ -76,7 +76,7 @@ def test_the_head_tells_schema_codec_and_metadata(tmp_path: Path) -> None:
     assert '"Row"' in head.schema
 
 
-def test_what_is_no_avro_file(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "none.avro"
     for content, problem in [
         (b"", "head at byte 0"),
@@ -115,7 +115,7 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_snappy_that_tells_a_size_it_cannot_have_is_refused_before_memory_is_taken(tmp_path: Path) -> None:
+def test_an_impossible_snappy_size_is_rejected_before_allocation(tmp_path: Path) -> None:
     """The size is the first number of a block; snappy makes at most 64 bytes of three."""
     path = tmp_path / "vast.avro"
     stored = b"\xff\xff\xff\xff\x0f" + bytes(60)
@@ -142,7 +142,7 @@ def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, way: str) -> None
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_every_truncation_is_noticed_or_ends_with_a_block(codec: str, tmp_path: Path) -> None:
+def test_truncated_files_are_rejected_unless_they_end_with_a_block(codec: str, tmp_path: Path) -> None:
     path = write(tmp_path / "cut.avro", SCHEMA, [rows(0, 6), rows(6, 6)], codec)
     content = path.read_bytes()
     whole = {content.index(SYNC) + 16, content.index(SYNC, content.index(SYNC) + 1) + 16, len(content)}

@@ -1,4 +1,4 @@
-"""The estimate ranks the two readers as they were measured on lineitem at scale 1, and prices what they do."""
+"""The estimate ranks the two readers as measured on lineitem at scale 1."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def priced(seen: AvroSample, case: Case) -> ReaderSeconds:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_cheaper_reader_is_the_one_that_was_measured_to_be(case: Case) -> None:
+def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
     found = priced(sample(case), case)
     assert (found.ours < MARGIN * found.spark, found.search) == (case.ours, case.search), found
 
@@ -68,7 +68,7 @@ def test_more_work_costs_more() -> None:
     assert priced(everything, replace(needle, columns=16)).ours > priced(everything, replace(needle, columns=2)).ours
 
 
-def test_workers_that_decode_nothing_load_nothing() -> None:
+def test_only_workers_with_enough_work_load_machine_code() -> None:
     """Machine code is loaded by each worker that has enough to decode, so a needle costs the same by many."""
     needle, everything = CASES[0], CASES[-1]
     assert reader_seconds(sample(needle), 16, 2, has_filter=True) == reader_seconds(
@@ -78,7 +78,7 @@ def test_workers_that_decode_nothing_load_nothing() -> None:
     assert few < many
 
 
-def test_few_records_are_dearer_where_python_decodes_them_one_by_one() -> None:
+def test_records_that_are_not_flat_cost_more() -> None:
     clustered = CASES[1]
     seen = sample(clustered)
     assert priced(replace(seen, is_flat=False), clustered).ours > priced(seen, clustered).ours

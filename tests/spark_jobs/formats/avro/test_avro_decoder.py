@@ -1,4 +1,4 @@
-"""Records of random types, decoded by both ways of walking them, against what was encoded."""
+"""Records of random types are decoded correctly by every executor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def row(number: int) -> dict[str, object]:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_any_type_arrives_as_arrow(data: st.DataObject, tmp_path: Path, way: str) -> None:
+def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, way: str) -> None:
     sample = data.draw(records(Namer()))
     values = data.draw(st.lists(sample.values, max_size=6))
     cut = data.draw(st.integers(0, len(values)))
@@ -48,7 +48,7 @@ def test_any_type_arrives_as_arrow(data: st.DataObject, tmp_path: Path, way: str
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_survivors_are_the_rows_that_pass(data: st.DataObject, tmp_path: Path, way: str) -> None:
+def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Path, way: str) -> None:
     inner = data.draw(records(Namer(), 2))
     position = data.draw(st.integers(0, len(inner.avro["fields"])))
     schema = {**inner.avro, "fields": list(inner.avro["fields"])}
@@ -66,7 +66,7 @@ def test_survivors_are_the_rows_that_pass(data: st.DataObject, tmp_path: Path, w
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_each_codec(codec: str, tmp_path: Path, way: str) -> None:
+def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, way: str) -> None:
     rows = [row(number) for number in range(3000)]
     blocks = [rows[start : start + 200] for start in range(0, 3000, 200)]
     path = write(tmp_path / "coded.avro", ROWS, blocks, codec)
@@ -82,13 +82,13 @@ def test_each_codec(codec: str, tmp_path: Path, way: str) -> None:
     assert count.bytes_searched == sum(len(encoded(ROWS, each)) for each in blocks)
 
 
-def test_no_columns_are_counted_all_the_same(tmp_path: Path) -> None:
+def test_rows_are_counted_without_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro", ROWS, [[row(n) for n in range(10)], [row(n) for n in range(5)]])
     found, _ = read(path, pa.schema([]))
     assert found.num_rows == 15
 
 
-def test_a_column_that_the_file_lacks_is_null(tmp_path: Path) -> None:
+def test_missing_columns_are_null(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro", ROWS, [[row(1), row(2)]])
     found, _ = read(path, pa.schema([("missing", pa.int32()), ("TEXT", pa.string())]))
     assert found.to_pylist() == [{"missing": None, "TEXT": "row 1"}, {"missing": None, "TEXT": "row 2"}]

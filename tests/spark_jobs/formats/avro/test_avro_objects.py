@@ -1,4 +1,4 @@
-"""Avro files in an S3 store give the records of local files, whatever ranges they are cut into."""
+"""Avro files in an S3 store yield the same records as local files, however they are split."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_blocks_of_objects_are_skipped_by_their_bytes(store: ObjectStore, conten
     assert count.bytes_read == len(content)
 
 
-def test_objects_that_are_damaged_or_not_there_are_named(store: ObjectStore, content: bytes) -> None:
+def test_errors_name_damaged_and_missing_objects(store: ObjectStore, content: bytes) -> None:
     bucket = store.bucket()
     path, storage = store.put(bucket, "cut.avro", content[:-5]), store.storage(bucket)
     with pytest.raises(UnreadableFileError, match=r"cut\.avro, block 39 at byte \d+: "):

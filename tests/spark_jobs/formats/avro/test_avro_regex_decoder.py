@@ -1,4 +1,4 @@
-"""Flat records are walked by expressions as the instructions have it, and damaged ones are left to these."""
+"""The regex decoder agrees with the interpreter on flat records, and leaves damaged ones to it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _type(avro: object, null: int | None) -> object:
 
 @settings(max_examples=300, deadline=None)
 @given(table=flat_tables(), whole=st.booleans())
-def test_expressions_find_what_instructions_find(
+def test_the_regex_decoder_agrees_with_the_interpreter(
     table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], whole: bool
 ) -> None:
     schema, wanted, records = table
@@ -89,7 +89,7 @@ def test_expressions_find_what_instructions_find(
     assert (list(found.values), list(found.valid), [found.starts, [found.end]]) == by_instructions(program, data, runs)
 
 
-def test_long_texts_are_stepped_over() -> None:
+def test_long_strings_are_skipped() -> None:
     records = [{"n": 1, "s": LONG}, {"n": 2, "s": ""}, {"n": 3, "s": LONG[:64]}]
     data = encoded(TEXT, records)
     program = program_of(TEXT, [pa.field("n", pa.int64()), pa.field("s", pa.string())])
@@ -111,7 +111,7 @@ def test_long_texts_are_stepped_over() -> None:
         (["int", "string", "null"], "text"),
     ],
 )
-def test_other_records_are_left_to_the_instructions(kind: object, value: object) -> None:
+def test_other_records_use_the_interpreter(kind: object, value: object) -> None:
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}, {"name": "k", "type": kind}]}
     fastavro.parse_schema(schema)
     program = program_of(schema, [pa.field("n", pa.int64())])
@@ -143,7 +143,7 @@ def test_other_records_are_left_to_the_instructions(kind: object, value: object)
         "length of 65 bits",
     ],
 )
-def test_damaged_records_are_left_to_the_instructions(data: bytes, records: int) -> None:
+def test_damaged_records_use_the_interpreter(data: bytes, records: int) -> None:
     program = program_of(TEXT, [pa.field("s", pa.string())])
     runs = RecordRuns.of_blocks([(0, len(data), records)])
     parts = compile_segments(program.code)
@@ -164,7 +164,7 @@ def test_damaged_records_are_left_to_the_instructions(data: bytes, records: int)
 )
 @pytest.mark.parametrize("is_wanted", [True, False])
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_numbers_of_more_bits_than_their_type_has_are_damage(
+def test_numbers_with_too_many_bits_are_damaged(
     monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, value: int | None, is_wanted: bool, is_compiled: bool
 ) -> None:
     """Spark drops the bits and gives another number."""

@@ -1,4 +1,4 @@
-"""Schemas are refused where Avro's own library refuses them, and annotations that it passes over count for nothing."""
+"""The parser accepts and rejects the same schemas and annotations as Avro's Java library."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def takes(spark: SparkSession, schema: str) -> bool:
 
 
 @pytest.mark.parametrize("types", REFUSED.values(), ids=REFUSED)
-def test_what_avro_refuses_is_refused(spark: SparkSession, types: list[object]) -> None:
+def test_schemas_that_java_rejects_are_rejected(spark: SparkSession, types: list[object]) -> None:
     schema = schema_of(types)
     assert not takes(spark, schema)
     with pytest.raises(BadSchemaError):
@@ -79,13 +79,13 @@ def test_what_avro_refuses_is_refused(spark: SparkSession, types: list[object]) 
 
 
 @pytest.mark.parametrize("types", TAKEN.values(), ids=TAKEN)
-def test_what_avro_takes_is_taken(spark: SparkSession, types: list[object]) -> None:
+def test_schemas_that_java_accepts_are_accepted(spark: SparkSession, types: list[object]) -> None:
     schema = schema_of(types)
     assert takes(spark, schema)
     assert len(parse_schema(schema).fields) == len(types)
 
 
-def test_a_field_may_be_there_once(spark: SparkSession) -> None:
+def test_repeated_fields_are_rejected(spark: SparkSession) -> None:
     field = {"name": "x", "type": "int"}
     schema = json.dumps({"type": "record", "name": "top", "fields": [field, field]})
     assert not takes(spark, schema)
@@ -94,7 +94,7 @@ def test_a_field_may_be_there_once(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("type_", ANNOTATED, ids=json.dumps)
-def test_decimals_that_avro_takes_for_none_are_none(spark: SparkSession, type_: dict[str, object]) -> None:
+def test_invalid_decimal_annotations_are_ignored(spark: SparkSession, type_: dict[str, object]) -> None:
     schema = json.dumps({**type_, "logicalType": "decimal"})
     theirs = spark.sparkContext._jvm.org.apache.avro.Schema.Parser().parse(schema).getLogicalType()
     found = parse_schema(schema)

@@ -1,4 +1,4 @@
-"""Avro scans through a whole session: blocks skipped, options, evolution, damage, and when Spark takes over."""
+"""Avro scans in a session: skipped blocks, options, schema changes, damage, and the fallback to Spark."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def by_spark(spark: SparkSession, path: Path, where: str | None = None, **option
     return (frame if where is None else frame.where(where)).collect()
 
 
-def test_blocks_without_the_bytes_are_skipped(spark: SparkSession, table: Path) -> None:
+def test_blocks_without_the_pattern_are_skipped(spark: SparkSession, table: Path) -> None:
     rows, report = rows_and_report(scan(spark, table, "k = 4321000"))
     assert rows == by_spark(spark, table, "k = 4321000")
     assert report.reader == "pushdown"
@@ -103,13 +103,13 @@ def test_every_row_is_read_without_a_predicate(spark: SparkSession, table: Path)
     assert (report.rows_returned, report.rows_decoded) == (ROWS + 100, ROWS + 100)
 
 
-def test_no_column_at_all_is_only_counted(spark: SparkSession, table: Path) -> None:
+def test_rows_are_counted_without_any_column(spark: SparkSession, table: Path) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=str(table), format="avro", reader="pushdown")
     assert session.sql("SELECT count(*) AS n FROM t").df.collect() == [Row(n=ROWS + 100)]
 
 
-def test_members_and_file_names_come_with_the_rows(spark: SparkSession, table: Path) -> None:
+def test_struct_members_and_implicit_columns_are_read(spark: SparkSession, table: Path) -> None:
     rows, report = rows_and_report(
         scan(spark, table, "part.n = 3 AND v IS NULL", columns=["k", "part.n", "filename"], limit=1_000)
     )
@@ -126,7 +126,7 @@ def test_a_limit_stops_the_scan(spark: SparkSession, table: Path) -> None:
     assert report.rows_decoded == ROWS
 
 
-def test_auto_leaves_little_to_spark_and_says_why(spark: SparkSession, table: Path) -> None:
+def test_auto_explains_why_spark_reads_small_files(spark: SparkSession, table: Path) -> None:
     rows, report = rows_and_report(scan(spark, table, "k = 4321000", reader="auto"))
     assert [row.k for row in rows] == [4_321_000]
     assert report.reader == "spark"
@@ -144,7 +144,7 @@ def test_auto_leaves_little_to_spark_and_says_why(spark: SparkSession, table: Pa
         ({"enableStableIdentifiersForUnionType": "true"}, "enableStableIdentifiersForUnionType"),
     ],
 )
-def test_what_only_spark_honours_goes_to_spark(
+def test_options_that_only_spark_supports_use_spark(
     spark: SparkSession, table: Path, options: dict[str, str], reason: str
 ) -> None:
     rows, report = rows_and_report(scan(spark, table, "k = 4321000", **options))
@@ -153,7 +153,7 @@ def test_what_only_spark_honours_goes_to_spark(
     assert reason in report.reason
 
 
-def test_a_schema_by_url_goes_to_spark(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_a_schema_url_uses_spark(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.avsc").write_text(EVOLVED)
     rows, report = rows_and_report(scan(spark, table, "k = 4321000", avroSchemaUrl=(tmp_path / "schema.avsc").as_uri()))
     assert rows == [Row(k=4_321_000, added="none")]
@@ -195,7 +195,7 @@ def test_partition_directories_are_columns(spark: SparkSession, tmp_path: Path) 
     assert report.conjuncts[0].pushed_as == "choice of directories"
 
 
-def test_files_that_lack_a_column_give_null(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_that_a_file_lacks_are_null(spark: SparkSession, tmp_path: Path) -> None:
     less = {**SCHEMA, "fields": SCHEMA["fields"][:1]}  # type: ignore[index]
     write(tmp_path / "a.avro", range(5))
     write(tmp_path / "b.avro", range(5, 10), schema=less)
@@ -227,7 +227,7 @@ def test_files_of_narrower_integers_are_searched_as_they_are(
             assert report.reader == "pushdown", report.reason
 
 
-def test_a_file_of_other_types_is_left_to_spark_while_the_scan_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path: Path) -> None:
     """What Spark makes of a file whose key is a boolean is Spark's business: here, an error of its own."""
     other = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "boolean"}]}
     write(tmp_path / "a.avro", range(5))
@@ -265,7 +265,7 @@ def test_the_option_mode_makes_no_difference_to_files(spark: SparkSession, damag
         scan(spark, damaged, "k >= 0", mode=mode).run(lambda frame: frame.collect())
 
 
-def test_a_file_that_is_none_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_names_a_file_of_another_format(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "a.avro", range(5))
     (tmp_path / "b.avro").write_bytes(b"no container")
     with pytest.raises(Exception, match=r"b\.avro") as raised:
@@ -273,7 +273,7 @@ def test_a_file_that_is_none_is_an_error_that_names_it(spark: SparkSession, tmp_
     assert classify(raised.value).code is ErrorCode.UNREADABLE_FILE
 
 
-def test_no_avro_file_is_an_error_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_without_avro_files_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PushdownError, match="source 't'"):
         scan(spark, tmp_path / "nowhere", "k >= 0")
 
@@ -288,6 +288,6 @@ def test_avro_is_written_without_the_jar(spark: SparkSession, tmp_path: Path) ->
     assert report.reader == "pushdown"
 
 
-def test_a_spark_without_the_source_is_told_which_jar_to_give(spark: SparkSession) -> None:
+def test_the_error_names_the_missing_jar(spark: SparkSession) -> None:
     with pytest.raises(BadSpecError, match=rf"packages=org\.apache\.spark:spark-avro_2\.13:{spark.version}"):
         format_name(spark, names=("no_such_avro", "org.example.NoSuchFormat"))

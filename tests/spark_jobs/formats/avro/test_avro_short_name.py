@@ -1,4 +1,4 @@
-"""Where the short name `avro` is registered, as Spark's jar does, it and our readers are the same source."""
+"""With the short name `avro` registered, as by Spark's jar, our readers use the same source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "long"
 
 
 @pytest.mark.nightly
-def test_both_readers_find_the_source_beside_its_short_name(project: Path, tmp_path: Path) -> None:
+def test_both_readers_find_the_source_with_a_registered_short_name(project: Path, tmp_path: Path) -> None:
     """A jar that registers nothing but the name, so that the test needs no network."""
     jar = tmp_path / "spark-avro.jar"
     with zipfile.ZipFile(jar, "w") as archive:

@@ -1,4 +1,4 @@
-"""Spark's types for Avro schemas are those that Spark's own source infers."""
+"""The Spark types of Avro schemas are those that Spark's own source infers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_files_without_records_have_no_columns(schema: str) -> None:
 
 
 @pytest.mark.parametrize("logical", ["time-micros", "timestamp-nanos", "local-timestamp-nanos"])
-def test_types_that_spark_refuses_are_refused(spark: SparkSession, logical: str) -> None:
+def test_types_that_spark_rejects_are_rejected(spark: SparkSession, logical: str) -> None:
     field = {"name": "x", "type": {"type": "long", "logicalType": logical}}
     schema = json.dumps({"type": "record", "name": "t", "fields": [field]})
     with pytest.raises((PySparkException, Py4JJavaError)):
@@ -83,7 +83,7 @@ def test_types_that_spark_refuses_are_refused(spark: SparkSession, logical: str)
         spark_schema(parse_schema(schema))
 
 
-def test_a_decimal_that_spark_has_not_is_named() -> None:
+def test_the_error_names_a_decimal_with_too_many_digits() -> None:
     field = {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 39}}
     with pytest.raises(BadSchemaError, match="39 digits"):
         spark_schema(parse_schema(json.dumps({"type": "record", "name": "t", "fields": [field]})))

@@ -1,4 +1,4 @@
-"""Files by Java's ORC writer, which is Spark's."""
+"""Files written by ORC's Java writer, which Spark uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC files in memory: written by pyarrow, opened as the reader opens them, cut, or made of bare streams."""
+"""ORC files in memory: written by pyarrow, sliced, or built from single streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of integers as ORC stores them, encoded as a test wants them."""
+"""Runs of integers in ORC's encodings."""
 
 from __future__ import annotations
 

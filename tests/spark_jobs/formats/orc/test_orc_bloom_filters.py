@@ -1,4 +1,4 @@
-"""Every value that a writer put into a bloom filter is possible there, and most others are not."""
+"""Bloom filters contain every value that a writer added, and few others."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_of_pyorc() -> None:
     check(sample, made, 500)
 
 
-def test_both_zeros_are_asked_for(spark: SparkSession, by_spark: SparkFile) -> None:
+def test_both_zeros_are_looked_up(spark: SparkSession, by_spark: SparkFile) -> None:
     frame = spark.createDataFrame([(-0.0,), (-0.0,)], "x double")
     sample = by_spark(frame, orc_bloom_filter_columns="x")
     index = sample.stripe().bloom_filters(1)
@@ -124,7 +124,7 @@ def test_both_zeros_are_asked_for(spark: SparkSession, by_spark: SparkFile) -> N
 @pytest.mark.parametrize(
     "kind", [OrcTypeKind.CHAR, OrcTypeKind.DECIMAL, OrcTypeKind.TIMESTAMP, OrcTypeKind.BINARY, OrcTypeKind.BOOLEAN]
 )
-def test_kinds_that_are_hashed_otherwise_are_rejected(kind: OrcTypeKind) -> None:
+def test_kinds_without_a_hash_are_rejected(kind: OrcTypeKind) -> None:
     with pytest.raises(ValueError, match="not used"):
         HashedValues([1], kind)
 
@@ -136,7 +136,7 @@ def test_values_of_another_kind_are_rejected() -> None:
         HashedValues([2**70], OrcTypeKind.LONG)
 
 
-def test_dates_of_the_old_calendar_are_rejected() -> None:
+def test_julian_dates_are_rejected() -> None:
     assert HashedValues([-141_427], OrcTypeKind.DATE)
     with pytest.raises(ValueError, match="calendar"):
         HashedValues([0, -141_428], OrcTypeKind.DATE)
@@ -152,7 +152,7 @@ def test_an_empty_filter_excludes_nothing() -> None:
     ("footer", "is_trusted"),
     [(b"", True), (b"\x48\x01", False), (b"\x48\x01\x62\x052.0.1", True), (b"\x48\x01\x62\x051.9.0", False)],
 )
-def test_only_filters_of_writers_that_hash_rightly_are_trusted(footer: bytes, is_trusted: bool) -> None:
+def test_only_filters_of_correct_writers_are_used(footer: bytes, is_trusted: bool) -> None:
     """Number 9 is the writer, 12 the version of its software."""
     assert are_filters_reliable(parse_message(Footer, footer), OrcTypeKind.LONG) is is_trusted
     assert are_filters_reliable(parse_message(Footer, footer), OrcTypeKind.BYTE) is (footer == b"")

@@ -1,4 +1,4 @@
-"""Neighbouring ranges are read at once, everything read is counted, and short reads are found out."""
+"""Adjacent ranges are read at once, all reads are counted, and short reads are errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_ranges_that_are_near_are_read_at_once() -> None:
 
 
 @pytest.mark.parametrize("min_seek", [0, 50, 100_000])
-def test_what_was_fetched_is_there(min_seek: int) -> None:
+def test_fetched_bytes_are_those_of_the_file(min_seek: int) -> None:
     rng = random.Random(min_seek)
     for _ in range(100):
         wanted = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
@@ -48,7 +48,7 @@ def test_what_was_fetched_is_there(min_seek: int) -> None:
         assert all(gap > min_seek for gap in gaps)
 
 
-def test_purposes_are_counted_apart() -> None:
+def test_bytes_are_counted_by_purpose() -> None:
     found, _ = ranges(0)
     found.range_reader(ReadPurpose.INDEX)(10, 20)
     found.range_reader(ReadPurpose.INDEX)(50, 5)
@@ -66,7 +66,7 @@ def test_the_end_of_a_file_is_read_once() -> None:
     assert found.bytes == {ReadPurpose.METADATA: 1_000}
 
 
-def test_a_read_that_comes_short_is_an_error() -> None:
+def test_a_short_read_is_an_error() -> None:
     found, _ = ranges(0)
     with pytest.raises(ValueError, match="100 bytes were wanted at byte 9950, there are 50"):
         found.range_reader(ReadPurpose.SELECT)(9_950, 100)

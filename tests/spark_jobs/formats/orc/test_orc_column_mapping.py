@@ -1,4 +1,4 @@
-"""Wanted columns are found as Spark finds them, and the file's values take the wanted types without any loss."""
+"""Columns are matched as in Spark, and values are converted without loss."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_a_name_that_fits_two_columns_is_a_conflict() -> None:
     assert columns(sample, {"a": INT, "A": INT}, case_sensitive=True) == [1, 2]
 
 
-def test_files_of_hive_are_read_by_position() -> None:
+def test_hive_files_are_read_by_position() -> None:
     sample = of("struct<_col0:int,_col1:struct<p:int>,_col2:string>")
     fields = [pa.field("third", TEXT), pa.field("first", INT), pa.field("fourth", INT)]
     found = match_columns(sample.tail, fields, (2, 0, 3), case_sensitive=False)
     assert [column.column for column in found] == [4, 1, None]
 
 
-def test_files_of_hive_with_more_columns_than_the_schema_are_left_to_spark() -> None:
+def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
     sample = of("struct<_col0:int,_col1:int>")
     field = pa.field("first", INT)
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
@@ -68,16 +68,16 @@ def test_files_of_hive_with_more_columns_than_the_schema_are_left_to_spark() -> 
 
 
 @pytest.mark.parametrize("schema", ["struct<_color:int>", "struct<_col0:int,_col1x:int>"])
-def test_names_that_may_be_positions_are_left_to_spark(schema: str) -> None:
+def test_names_that_may_be_positions_use_spark(schema: str) -> None:
     with pytest.raises(UnsafeInputError, match="_col"):
         columns(of(schema), {"a": INT})
 
 
-def test_some_names_of_hive_among_others_are_names() -> None:
+def test_hive_names_among_other_names_are_names() -> None:
     assert columns(of("struct<_col0:int,b:int>"), {"b": INT, "_col0": INT}) == [2, 1]
 
 
-def test_a_file_without_columns_is_left_to_spark() -> None:
+def test_a_file_without_columns_uses_spark() -> None:
     with pytest.raises(UnsafeInputError, match="no columns"):
         columns(of("struct<>"), {"a": INT})
 
@@ -102,7 +102,7 @@ def test_a_file_without_columns_is_left_to_spark() -> None:
         ("struct<X:int,z:int>", pa.struct([("y", TEXT), ("x", LONG)])),
     ],
 )
-def test_types_that_lose_nothing_fit(stored: str, wanted: pa.DataType) -> None:
+def test_lossless_conversions_are_accepted(stored: str, wanted: pa.DataType) -> None:
     assert columns(of(f"struct<a:{stored}>"), {"a": wanted}) == [1]
 
 
@@ -130,12 +130,12 @@ def test_types_that_lose_nothing_fit(stored: str, wanted: pa.DataType) -> None:
         ("uniontype<int,string>", INT),
     ],
 )
-def test_other_types_are_left_to_spark(stored: str, wanted: pa.DataType) -> None:
+def test_other_conversions_use_spark(stored: str, wanted: pa.DataType) -> None:
     with pytest.raises(UnsafeInputError):
         columns(of(f"struct<a:{stored}>"), {"a": wanted})
 
 
-def test_padded_texts_fit_where_padding_is_wanted() -> None:
+def test_padded_strings_are_read_where_padding_is_wanted() -> None:
     sample = of("struct<c:char(3),a:array<char(3)>>")
     padded = {PADDED: b""}
     fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
@@ -145,7 +145,7 @@ def test_padded_texts_fit_where_padding_is_wanted() -> None:
             columns(sample, {name: kind})
 
 
-def test_times_are_found_wherever_they_are() -> None:
+def test_nested_timestamps_are_detected() -> None:
     types = of("struct<a:array<struct<t:timestamp>>,b:timestamp with local time zone>").tail.types
     assert has_local_times(types, range(len(types)))
     assert not has_local_times(types, [0, 4])
@@ -161,7 +161,7 @@ def test_nested_members_are_filled_in_and_reordered() -> None:
     ]
 
 
-def test_members_are_kept_apart_by_case_where_it_counts() -> None:
+def test_members_are_matched_by_case_if_case_sensitive() -> None:
     values = pa.array([{"a": 1, "A": 2}])
     wanted = pa.struct([("A", LONG), ("a", LONG)])
     assert to_wanted_type(values, wanted, EXACT).to_pylist() == [{"A": 2, "a": 1}]
@@ -177,14 +177,14 @@ def test_null_lists_and_maps_stay_null() -> None:
     assert to_wanted_type(maps, pa.map_(TEXT, LONG), ANY_CASE).to_pylist() == [[("a", 1)], None, []]
 
 
-def test_times_are_cut_to_microseconds_downwards() -> None:
+def test_times_are_rounded_down_to_microseconds() -> None:
     values = pa.array([1_999, -1, -1_000, None], pa.timestamp("ns", "UTC"))
     found = to_wanted_type(values, pa.timestamp("us", "UTC"), ANY_CASE)
     assert found.cast(LONG).to_pylist() == [1, -1, -1, None]
 
 
 @pytest.mark.parametrize("wrap", [lambda days: days, lambda days: pa.array([days.to_pylist()])])
-def test_dates_of_the_old_calendar_are_left_to_spark(wrap: object) -> None:
+def test_julian_dates_use_spark(wrap: object) -> None:
     assert callable(wrap)
     good = wrap(pa.array([-141_427, None], INT).cast(pa.date32()))
     assert to_wanted_type(good, good.type, ANY_CASE).equals(good)

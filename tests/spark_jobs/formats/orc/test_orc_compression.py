@@ -1,4 +1,4 @@
-"""Chunks of every codec are unpacked as they were packed, and damaged ones never take more memory than a block."""
+"""Chunks of every codec are decompressed, and damaged chunks never take more memory than a block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stored(compression: Compression, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_chunks_are_unpacked(compression: Compression) -> None:
+def test_chunks_are_decompressed(compression: Compression) -> None:
     codec = Codec(compression, BLOCK)
     plain = (5 << 1 | 1).to_bytes(HEADER, "little") + b"plain"
     data = stored(compression, TEXT[:3000]) + plain + stored(compression, TEXT[:100])
@@ -43,7 +43,7 @@ def test_chunks_are_unpacked(compression: Compression) -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_chunks_of_any_content_are_unpacked(compression: Compression) -> None:
+def test_chunks_of_any_content_are_decompressed(compression: Compression) -> None:
     """LZ4 blocks among them that begin with what might be their own length."""
     rng = random.Random(1)
     codec = Codec(compression, 1 << 18)
@@ -56,13 +56,13 @@ def test_chunks_of_any_content_are_unpacked(compression: Compression) -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize("most", [0, 1, 999, 3000, 5000])
-def test_the_beginning_of_a_chunk_can_be_had_alone(compression: Compression, most: int) -> None:
+def test_the_beginning_of_a_chunk_is_decompressed_alone(compression: Compression, most: int) -> None:
     data = stored(compression, TEXT[:3000])
     assert Codec(compression, BLOCK).chunk(data, 0, len(data), most)[:most] == TEXT[: min(most, 3000)]
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_what_is_packed_here_is_unpacked_again(compression: Compression) -> None:
+def test_stored_chunks_are_read_back(compression: Compression) -> None:
     codec = Codec(compression, 100)
     packed = codec.store_uncompressed(TEXT)
     assert codec.decompress(packed) == TEXT
@@ -70,19 +70,19 @@ def test_what_is_packed_here_is_unpacked_again(compression: Compression) -> None
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_a_chunk_that_holds_more_than_a_block_is_refused(compression: Compression) -> None:
+def test_a_chunk_larger_than_a_block_is_rejected(compression: Compression) -> None:
     bomb = stored(compression, bytes(1_000_000))
     with pytest.raises(ValueError, match="chunk"):
         Codec(compression, BLOCK).decompress(bomb)
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\x01\x00", b"\x0b\x00\x00abcd", b"\x0a\x00\x00"])
-def test_chunks_that_are_cut_short_are_refused(data: bytes) -> None:
+def test_truncated_chunks_are_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match="cut short"):
         Codec(Compression.ZLIB, BLOCK).decompress(data)
 
 
-def test_deflated_data_that_ends_early_is_refused() -> None:
+def test_truncated_deflate_data_is_rejected() -> None:
     whole = deflated(TEXT)
     for length in range(1, len(whole) - 1, 50):
         data = (length << 1).to_bytes(HEADER, "little") + whole[:length]
@@ -91,7 +91,7 @@ def test_deflated_data_that_ends_early_is_refused() -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_no_damage_does_more_than_raise_a_value_error(compression: Compression) -> None:
+def test_damage_only_raises_value_errors(compression: Compression) -> None:
     rng = random.Random(5)
     data = stored(compression, TEXT[:3000])
     codec = Codec(compression, BLOCK)

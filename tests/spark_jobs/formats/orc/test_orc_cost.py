@@ -1,4 +1,4 @@
-"""The estimate ranks the readers as they were measured: on lineitem at two scales, and on a table of 120 columns."""
+"""The estimate ranks the readers as measured on lineitem at two scales and on a table of 120 columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_pruned_costs_nothing(case: Case) -> None:
     assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
 
 
-def test_lists_of_a_filter_are_found_wherever_they_are() -> None:
+def test_nested_lists_of_a_filter_are_counted() -> None:
     column = Column(("a",), Kind.INTEGER, pa.int64())
     both = And((Not(OneOf(column, (1, 2, 3))), Compare(column, Op.GT, 1), OneOf(column, (4, 5))))
     assert VectorFilter(both).lists == (3, 2)

@@ -1,4 +1,4 @@
-"""A file's tail is read in one read, and what cannot be an ORC file is told from what only Spark reads."""
+"""A tail is read in one read, and invalid files are told apart from files that only Spark reads."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_many_stripes() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"O", b"ORC", b"ORC\x00", b"\x00" * 100, b"PAR1" * 50, bytes(range(256))])
-def test_other_files_are_none(content: bytes) -> None:
+def test_files_of_other_formats_are_rejected(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"^(it|its|no valid) "):
         Sample(content).tail  # noqa: B018
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zlib"])
-def test_a_file_that_is_cut_short_is_none_at_any_length(codec: str) -> None:
+def test_truncated_files_are_rejected(codec: str) -> None:
     content = written(TABLE, compression=codec).content
     for length in range(len(content)):
         with pytest.raises((ValueError, UnsafeInputError)):
@@ -96,17 +96,17 @@ def with_script(sample: Sample, number: int, value: bytes) -> Sample:
 
 
 @pytest.mark.parametrize("number", [3, 6])
-def test_codecs_of_java_alone_are_left_to_spark(number: int) -> None:
+def test_codecs_of_the_java_library_use_spark(number: int) -> None:
     with pytest.raises(UnsafeInputError, match="reader='spark'"):
         with_script(written(TABLE), 2, bytes([number])).tail  # noqa: B018
 
 
-def test_codecs_that_nobody_knows_are_refused() -> None:
+def test_unknown_codecs_are_rejected() -> None:
     with pytest.raises(ValueError, match="compression"):
         with_script(written(TABLE), 2, b"\x09").tail  # noqa: B018
 
 
-def test_block_sizes_that_no_chunk_can_have_are_refused() -> None:
+def test_impossible_block_sizes_are_rejected() -> None:
     sample = written(TABLE, compression="lz4")
     assert with_script(sample, 3, varint(LARGEST_BLOCK)).tail.codec.block_size == LARGEST_BLOCK
     for size in (LARGEST_BLOCK + 1, 1 << 40, (1 << 64) - 1):
@@ -114,12 +114,12 @@ def test_block_sizes_that_no_chunk_can_have_are_refused() -> None:
             with_script(sample, 3, varint(size)).tail  # noqa: B018
 
 
-def test_later_versions_are_left_to_spark() -> None:
+def test_later_versions_use_spark() -> None:
     with pytest.raises(UnsafeInputError, match="version"):
         with_script(written(TABLE), 4, varint(1) + bytes([4 << 3]) + varint(9999)).tail  # noqa: B018
 
 
-def test_a_footer_longer_than_the_file_is_refused() -> None:
+def test_a_footer_longer_than_the_file_is_rejected() -> None:
     with pytest.raises(ValueError, match="footer claims"):
         with_script(written(TABLE), 1, varint(1 << 50)).tail  # noqa: B018
 
@@ -143,18 +143,18 @@ def with_footer(sample: Sample, addition: bytes = b"", *, children: tuple[int, l
     ("column", "children"),
     [(0, [1, 2, 7]), (0, [1, 2]), (0, [2, 1, 6]), (2, [2, 4]), (4, []), (4, [5, 5]), (6, [7]), (1, [2]), (6, [7, 9])],
 )
-def test_broken_type_trees_are_refused(column: int, children: list[int]) -> None:
+def test_broken_type_trees_are_rejected(column: int, children: list[int]) -> None:
     assert with_footer(written(TABLE)).tail.top_level == {"a": 1, "s": 2, "m": 6}
     with pytest.raises(ValueError, match="type tree"):
         with_footer(written(TABLE), children=(column, children)).tail  # noqa: B018
 
 
-def test_encrypted_files_are_left_to_spark() -> None:
+def test_encrypted_files_use_spark() -> None:
     with pytest.raises(UnsafeInputError, match="encrypted"):
         with_footer(written(TABLE), b"\x52\x00").tail  # noqa: B018
 
 
-def test_stripes_that_cannot_be_are_refused() -> None:
+def test_impossible_stripes_are_rejected() -> None:
     for field, message in ((b"\x30\x05", "rows"), (b"\x1a\x06\x08\x03\x18\x80\x80\x40", "beyond")):
         with pytest.raises(ValueError, match=message):
             with_footer(written(TABLE), field).tail  # noqa: B018
@@ -167,7 +167,7 @@ def test_stripes_that_cannot_be_are_refused() -> None:
         (StreamKind.PRESENT, StreamKind.DATA, "two streams of one kind"),
     ],
 )
-def test_stripe_directories_that_cannot_be_are_refused(before: StreamKind, after: StreamKind, message: str) -> None:
+def test_impossible_stripe_directories_are_rejected(before: StreamKind, after: StreamKind, message: str) -> None:
     sample = written(pa.table({"a": pa.array([1, None, 3]), "b": pa.array([4, 5, 6])}))
     info = sample.stripe().info
     start = info.offset + info.index_length + info.data_length

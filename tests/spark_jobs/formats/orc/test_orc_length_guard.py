@@ -1,4 +1,4 @@
-"""Lengths are refused where a run of them adds up to more than Arrow's offsets hold, and in no other case."""
+"""Lengths are rejected exactly if the sum of a run exceeds Arrow's offsets."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_one_run(coding: StreamCoding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_runs_behind_each_other(coding: StreamCoding) -> None:
+def test_consecutive_runs(coding: StreamCoding) -> None:
     """Whether or not their number is asked for: that decides how they are looked at."""
     rng = random.Random(2)
     for _ in range(300):
@@ -117,7 +117,7 @@ def test_runs_behind_each_other(coding: StreamCoding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_a_cut_last_run_is_no_error(coding: StreamCoding) -> None:
+def test_a_truncated_last_run_is_accepted(coding: StreamCoding) -> None:
     rng = random.Random(3)
     for make in MAKERS[coding]:
         for _ in range(40):
@@ -128,7 +128,7 @@ def test_a_cut_last_run_is_no_error(coding: StreamCoding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_no_damage_does_more_than_raise_what_is_expected(coding: StreamCoding) -> None:
+def test_damage_only_raises_expected_errors(coding: StreamCoding) -> None:
     rng = random.Random(4)
     raised = 0
     for _ in range(3_000):

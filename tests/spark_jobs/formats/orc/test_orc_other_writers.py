@@ -1,4 +1,4 @@
-"""ORC files of unusual writers: they are read as Spark reads them, by our reader where it knows how."""
+"""ORC files of unusual writers are read as by Spark."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _all_agree(spark: SparkSession, path: Path, where: str | None = None) -> dic
 
 
 @pytest.mark.parametrize("files", [1, 2])
-def test_lzo_is_left_to_spark(spark: SparkSession, tmp_path: Path, files: int) -> None:
+def test_lzo_uses_spark(spark: SparkSession, tmp_path: Path, files: int) -> None:
     for number in range(files):
         path = tmp_path / f"{number}.orc"
         path.write_bytes(_as_lzo(_written(path, rows=20, compression=pyorc.CompressionKind.NONE, row_index_stride=0)))
@@ -90,7 +90,7 @@ def test_lzo_is_left_to_spark(spark: SparkSession, tmp_path: Path, files: int) -
     assert set(_all_agree(spark, tmp_path, "n = 0").values()) == {"spark"}
 
 
-def test_the_magic_may_be_at_the_start_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_magic_may_be_only_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "old.orc"
     path.write_bytes(_with_postscript(_written(path), MAGIC, b""))
     assert _all_agree(spark, path, "n < 50")["pushdown"] == "pushdown"
@@ -115,7 +115,7 @@ def test_the_first_row_group_needs_no_positions(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("where", [None, "n < 50"])
-def test_spark_reads_what_we_do_not_understand(
+def test_spark_reads_what_our_reader_rejects(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
 ) -> None:
     for name in ("a.orc", "b.orc"):
@@ -129,7 +129,7 @@ def test_spark_reads_what_we_do_not_understand(
     assert _all_agree(spark, tmp_path, where)["auto"] == "spark"
 
 
-def test_what_nobody_reads_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_error_names_an_unreadable_file(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a.orc", "b.orc"):
         _written(tmp_path / name)
     (tmp_path / "b.orc").write_bytes(b"ORC" + bytes(100))

@@ -1,4 +1,4 @@
-"""Which row groups are fetched and decoded, given where the survivors are."""
+"""The read plan covers all row groups with matching rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_without_a_limit_small_gaps_are_bridged() -> None:
 
 
 @pytest.mark.parametrize("partial", [None, 0, 1, 2, 5])
-def test_every_hit_is_decoded_and_all_that_is_decoded_is_fetched(partial: int | None) -> None:
+def test_matching_row_groups_are_fetched_and_decoded(partial: int | None) -> None:
     rng = random.Random(partial)
     for _ in range(300):
         alive = sorted(rng.sample(range(40), rng.randint(1, 40)))
@@ -58,6 +58,6 @@ def test_every_hit_is_decoded_and_all_that_is_decoded_is_fetched(partial: int | 
             assert set(fetched) <= set(alive)
 
 
-def test_pieces_cover_a_run() -> None:
+def test_split_ranges_cover_the_range() -> None:
     assert split_range(RowGroupRange(3, 9), 3) == [RowGroupRange(3, 5), RowGroupRange(6, 8), RowGroupRange(9, 9)]
     assert split_range(RowGroupRange(3, 3), 100) == [RowGroupRange(3, 3)]

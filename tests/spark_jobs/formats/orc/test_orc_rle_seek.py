@@ -1,4 +1,4 @@
-"""A stream that begins anew at any of its values decodes to the values from there on, for every encoding of runs."""
+"""Seeking to any value of a stream yields the values from there on, for every encoding of runs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_run_of_version_2_begins_at_any_value(stream: bytes, values: list[int]
     check_every_start(stream, StreamCoding.SIGNED, values)
 
 
-def test_runs_behind_each_other_begin_at_any_value() -> None:
+def test_consecutive_runs_begin_at_any_value() -> None:
     chosen = random.Random(3).sample(RUNS, 12)
     stream = b"".join(run[1] for run in chosen)
     values = [value for run in chosen for value in run[2]]
@@ -154,14 +154,14 @@ def test_bits_begin_at_any_value() -> None:
         assert decoded(moved, StreamCoding.BITS, len(bits) - start) == bits[start:], start
 
 
-def test_a_stream_that_is_cut_short_behind_the_start_keeps_what_is_there() -> None:
+def test_a_stream_truncated_after_the_start_keeps_its_values() -> None:
     stream = direct(list(range(32)), 5) + direct(list(range(32)), 5)
     moved = seek_values(stream[:-4], StreamCoding.UNSIGNED, SeekPosition(3))
     assert moved.endswith(stream[len(stream) // 2 : -4])
 
 
 @pytest.mark.parametrize("coding", [coding for coding in StreamCoding if coding is not StreamCoding.RAW])
-def test_no_damage_does_more_than_raise_a_value_error(coding: StreamCoding) -> None:
+def test_damage_only_raises_value_errors(coding: StreamCoding) -> None:
     rng = random.Random(11)
     raised = 0
     for _ in range(3_000):
@@ -175,6 +175,6 @@ def test_no_damage_does_more_than_raise_a_value_error(coding: StreamCoding) -> N
     assert raised > 100
 
 
-def test_raw_streams_and_starts_at_a_run_stay_as_they_are() -> None:
+def test_raw_streams_and_starts_of_runs_are_unchanged() -> None:
     assert seek_values(b"abc", StreamCoding.RAW, SeekPosition(2)) == b"abc"
     assert seek_values(BYTE_STREAM, StreamCoding.BYTES, SeekPosition()) == BYTE_STREAM

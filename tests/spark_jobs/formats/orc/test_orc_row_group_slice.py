@@ -1,4 +1,4 @@
-"""Row groups that are cut out of a stripe hold just what the whole stripe holds there, whoever wrote it and however."""
+"""A row group slice has the same values as the stripe, for every writer and type."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_without_a_row_index_a_stripe_is_one_group(spark: SparkSession, by_spark
     assert cut(sample, RowGroupRange(0, 0)).num_rows == 3000
 
 
-def test_only_what_the_groups_need_is_read() -> None:
+def test_only_the_bytes_of_the_row_groups_are_read() -> None:
     table = pa.table({"a": [row * 7919 % 10_007 for row in range(20_000)], "s": [f"{row:08}" for row in range(20_000)]})
     sample = written(table, row_index_stride=1000)
     stripe = sample.stripe()
@@ -173,7 +173,7 @@ def test_only_what_the_groups_need_is_read() -> None:
     assert (begin, end) == (whole.offset + 5 * 8000, whole.offset + 6 * 8000)
 
 
-def test_a_selection_numbers_its_columns_anew() -> None:
+def test_selected_columns_are_renumbered() -> None:
     table = columns(random.Random(1), 0.0)
     tail = written(table).tail
     deep = tail.top_level["deep"]
@@ -191,7 +191,7 @@ def test_a_selection_numbers_its_columns_anew() -> None:
     assert [name.decode() for name in chosen.types[0].field_names] == ["int", "deep"]
 
 
-def test_an_index_that_points_outside_its_stream_is_refused() -> None:
+def test_an_index_outside_of_its_stream_is_rejected() -> None:
     sample = written(pa.table({"a": list(range(1000))}), row_index_stride=100)
     stripe = sample.stripe()
     index = stripe.row_index(1)

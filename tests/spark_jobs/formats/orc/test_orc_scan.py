@@ -1,4 +1,4 @@
-"""Files, stripes and row groups are pruned, searched and selected as they must be, and every figure is right."""
+"""Files, stripes and row groups are pruned, searched and selected, and all counts are correct."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
         ("s LIKE '%7' AND n > 5000", lambda row: f"text {row * 31 % 977}".endswith("7") and row > 5000),
     ],
 )
-def test_rows_are_those_that_pass(where: str, keeps: object, partial: int | None) -> None:
+def test_rows_are_the_rows_that_pass(where: str, keeps: object, partial: int | None) -> None:
     assert callable(keeps)
     found, count = scanned(SAMPLE, query(where, partial=partial))
     expected = TABLE.filter(pa.array([bool(keeps(row)) for row in range(ROWS)]))
@@ -115,9 +115,7 @@ def test_long_values_are_decoded_a_few_row_groups_at_a_time(
 
 
 @pytest.mark.parametrize("partial", [None, 0, 1, 2])
-def test_survivors_that_would_fill_the_memory_are_completed_in_parts(
-    partial: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
     whole, figures = scanned(SAMPLE, asked)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 16 * STRIDE)
@@ -129,7 +127,7 @@ def test_survivors_that_would_fill_the_memory_are_completed_in_parts(
     assert count.rows_returned == figures.rows_returned
 
 
-def test_lengths_that_claim_more_than_can_be_are_refused() -> None:
+def test_impossible_lengths_are_rejected() -> None:
     """The decoder underneath would take so much memory as they claim, and end the process where there is less."""
     table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
     sample = written(table, file_version="0.12")
@@ -142,7 +140,7 @@ def test_lengths_that_claim_more_than_can_be_are_refused() -> None:
         scanned(Sample(content), query(None, table.schema))
 
 
-def test_a_file_is_pruned_by_its_statistics_alone() -> None:
+def test_a_file_is_pruned_by_its_statistics() -> None:
     found, count = scanned(SAMPLE, query("n > 20000"))
     assert found.num_rows == 0
     assert count.stripes == {UnitOutcome.TOTAL: 1, UnitOutcome.BY_STATISTICS: 1}
@@ -151,7 +149,7 @@ def test_a_file_is_pruned_by_its_statistics_alone() -> None:
     assert count.rows_decoded == 0
 
 
-def test_stripes_are_pruned_by_theirs() -> None:
+def test_stripes_are_pruned_by_their_statistics() -> None:
     many = written(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
     stripes = len(many.tail.stripes)
     assert stripes > 3
@@ -162,7 +160,7 @@ def test_stripes_are_pruned_by_theirs() -> None:
     assert count.groups[UnitOutcome.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
 
 
-def test_row_groups_are_pruned_by_theirs_and_only_the_rest_is_read() -> None:
+def test_row_groups_are_pruned_by_their_statistics() -> None:
     plain = written(TABLE, row_index_stride=STRIDE)
     found, count = scanned(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
     assert found["n"].to_pylist() == [2999, 3000]
@@ -206,7 +204,7 @@ def test_filter_columns_are_never_read_twice() -> None:
     assert lazy.groups[UnitOutcome.SELECTED] == whole.groups[UnitOutcome.SELECTED] == 10
 
 
-def test_reads_become_fewer_with_partial_reads_and_seeks() -> None:
+def test_partial_reads_and_seeks_reduce_reads() -> None:
     where = "s IN ('text 5', 'text 450')"
     rows = pa.concat_tables([TABLE] * 6)
     sample = written(
@@ -234,7 +232,7 @@ def test_filters_without_columns(value: bool | None, rows: int, names: list[str]
     assert sum(batch.num_rows for batch in file.batches([0])) == rows
 
 
-def test_a_column_that_the_file_lacks_is_null() -> None:
+def test_missing_columns_are_null() -> None:
     schema = pa.schema([("n", pa.int64()), ("new", pa.list_(pa.string())), ("m", pa.int32())])
     found, _ = scanned(SAMPLE, query("m IS NULL AND n < 2", schema))
     assert found.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
@@ -243,12 +241,12 @@ def test_a_column_that_the_file_lacks_is_null() -> None:
     assert count.stripes[UnitOutcome.BY_STATISTICS] == 1
 
 
-def test_only_columns_that_the_file_lacks() -> None:
+def test_only_missing_columns() -> None:
     schema = pa.schema([("p", pa.int64()), ("q", pa.string())])
     assert scanned(SAMPLE, query("p IS NULL", schema))[0].num_rows == ROWS
 
 
-def test_values_behind_nan_are_found() -> None:
+def test_values_after_nan_are_found() -> None:
     """A writer's bounds of numbers that follow NaN may miss them, in row groups and in what is merged of them."""
     values = [1.0, 2.0, math.nan, 100.0, 3.0, math.nan]
     sample = written(pa.table({"x": values}), row_index_stride=2)
@@ -258,7 +256,7 @@ def test_values_behind_nan_are_found() -> None:
     assert scanned(sample, query("x < 0D", schema))[0].num_rows == 0
 
 
-def test_a_stride_that_is_not_the_file_s_is_left_to_spark() -> None:
+def test_a_wrong_stride_uses_spark() -> None:
     sample = written(TABLE, row_index_stride=1002)
     file = sample.file(query("n = 5500"))
     file.tail.footer.row_index_stride = 1001
@@ -292,7 +290,7 @@ def test_stripes_belong_to_the_range_they_begin_in() -> None:
         ([-9_200_000_000_000_000, 9_200_000_000_000_000], None),
     ],
 )
-def test_times_that_arrow_cannot_hold_are_left_to_spark(moments: list[int], error: type[PushdownError] | None) -> None:
+def test_times_beyond_arrow_use_spark(moments: list[int], error: type[PushdownError] | None) -> None:
     schema = pa.schema([("t", pa.timestamp("us", "UTC"))])
     sample = written(pa.table({"t": pa.array(moments, pa.timestamp("us", "UTC"))}))
     if error is None:
@@ -302,7 +300,7 @@ def test_times_that_arrow_cannot_hold_are_left_to_spark(moments: list[int], erro
             scanned(sample, query(None, schema))
 
 
-def test_times_of_another_time_zone_are_left_to_spark() -> None:
+def test_times_of_another_time_zone_use_spark() -> None:
     out = io.BytesIO()
     with pyorc.Writer(out, "struct<t:timestamp,n:int>", timezone=ZoneInfo("America/New_York")) as writer:
         writer.write((datetime(2020, 1, 1, tzinfo=UTC), 1))
@@ -327,7 +325,7 @@ def test_errors_name_the_file_and_the_stripe() -> None:
         twice.file(query(None, pa.schema([("a", pa.int64())])))
 
 
-def test_figures_of_tasks_add_up() -> None:
+def test_metrics_of_tasks_add_up() -> None:
     counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
     both = sum_metrics(counts)
     assert both.stripes[UnitOutcome.TOTAL] == 2

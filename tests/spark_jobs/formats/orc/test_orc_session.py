@@ -1,4 +1,4 @@
-"""Lazy ORC scans through a whole session: implicit columns, limits, settings, and what Spark's own switches do."""
+"""ORC scans in a session: implicit columns, limits, settings, and Spark's own switches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) ->
     assert [row.k for row in both] != [4321]
 
 
-def test_lists_of_numbers_with_a_null_are_read_by_us(spark: SparkSession, table: Path) -> None:
+def test_lists_with_null_use_our_reader(spark: SparkSession, table: Path) -> None:
     """Spark 4.3.0 fails at them, whatever the rows; this fails on the day that Spark mends it."""
     where = "k IN (4321, NULL)"
     with pytest.raises((PySparkException, Py4JJavaError)):
@@ -59,7 +59,7 @@ def test_lists_of_numbers_with_a_null_are_read_by_us(spark: SparkSession, table:
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto"])
-def test_use_selected_is_refused_for_spark_s_reader(spark: SparkSession, table: Path, reader: str) -> None:
+def test_use_selected_is_rejected_with_spark_s_reader(spark: SparkSession, table: Path, reader: str) -> None:
     with pytest.raises(BadSpecError, match="use_selected=True needs reader='pushdown'"):
         PushdownSession(spark).add_source("t", path=str(table), format="orc", reader=reader, orc={"use_selected": True})
 
@@ -74,7 +74,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
-def test_the_switch_in_the_configuration_is_refused(
+def test_use_selected_in_the_configuration_is_rejected(
     spark: SparkSession, table: Path, configured: None, reader: str
 ) -> None:
     session = PushdownSession(spark)
@@ -85,7 +85,7 @@ def test_the_switch_in_the_configuration_is_refused(
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
-def test_the_switch_as_an_option_is_refused(spark: SparkSession, table: Path, reader: str) -> None:
+def test_use_selected_as_an_option_is_rejected(spark: SparkSession, table: Path, reader: str) -> None:
     session = PushdownSession(spark)
     options = {USE_SELECTED: "true"}
     session.add_source("t", path=str(table / "left"), format="orc", reader=reader, options=options)
@@ -95,7 +95,7 @@ def test_the_switch_as_an_option_is_refused(spark: SparkSession, table: Path, re
 
 
 @pytest.mark.parametrize("use_selected", [False, True])
-def test_our_reader_honours_use_selected(spark: SparkSession, table: Path, use_selected: bool) -> None:
+def test_our_reader_supports_use_selected(spark: SparkSession, table: Path, use_selected: bool) -> None:
     session = PushdownSession(spark)
     session.add_source(
         "t", path=str(table / "left"), format="orc", reader="pushdown", orc={"use_selected": use_selected}
@@ -138,7 +138,7 @@ def test_rows_without_columns_are_counted(spark: SparkSession, table: Path, wher
     assert found == (ROWS if where in (None, "k >= 0", "true") else 0)
 
 
-def test_dates_of_the_old_calendar_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_julian_dates_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT DATE '1500-02-28' AS d, 1 AS n UNION ALL SELECT DATE '2020-01-01', 2")
     frame.coalesce(1).write.orc(str(tmp_path / "t"))
     session = PushdownSession(spark)
@@ -150,7 +150,7 @@ def test_dates_of_the_old_calendar_are_read_by_spark(spark: SparkSession, tmp_pa
     assert "1582" in report.reason
 
 
-def test_members_are_kept_apart_by_case(spark: SparkSession, tmp_path: Path) -> None:
+def test_members_are_case_sensitive(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         spark.sql("SELECT named_struct('a', 1, 'A', 2) AS s").write.orc(str(tmp_path / "t"))
@@ -163,7 +163,7 @@ def test_members_are_kept_apart_by_case(spark: SparkSession, tmp_path: Path) -> 
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_padded_texts_are_spark_s(spark: SparkSession, tmp_path: Path) -> None:
+def test_padded_strings_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "chars.orc"
     with path.open("wb") as out, pyorc.Writer(out, "struct<c:char(5),v:varchar(5),n:int>") as writer:
         writer.writerows([("a", "a", 1), ("a  ", "a  ", 2), ("", "", 3), (None, None, 4), ("abcde", "abcde", 5)])
@@ -188,7 +188,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Pat
     assert classify(raised.value).code is UnreadableFileError.code
 
 
-def test_columns_of_hive_that_the_schema_lacks_fail_as_they_do_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_extra_columns_of_hive_files_fail_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Partition columns are no columns of the file."""
     path = tmp_path / "day=1" / "a.orc"
     path.parent.mkdir()
@@ -206,7 +206,7 @@ def test_columns_of_hive_that_the_schema_lacks_fail_as_they_do_in_spark(spark: S
     assert result.report()["t"].reader == "pushdown"
 
 
-def test_names_with_a_backtick_are_read_by_our_reader_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_our_reader_reads_names_with_a_backtick(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "ticks")
     spark.sql("SELECT id, concat('t', id) AS `tick``s` FROM range(3)").write.orc(path)
     schema = "id BIGINT, `tick``s` STRING"

@@ -1,4 +1,4 @@
-"""Statistics enclose the values they are about, and are not used where writers are known to err."""
+"""Bounds enclose the values, and statistics of writers with known bugs are not used."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_bounds_are_those_of_the_values(write: Write, values: pa.Array, low: obj
     assert found.values == len(values) - values.null_count
 
 
-def test_bounds_of_times_leave_room_for_rounding(write: Write) -> None:
+def test_bounds_of_times_are_widened_for_rounding(write: Write) -> None:
     micros = [-1_500_001, 86_400_000_000_123]
     found = bounds(write(pa.table({"x": pa.array(micros, pa.timestamp("us", "UTC"))})))
     assert isinstance(found.low, int)
@@ -72,7 +72,7 @@ def test_bounds_of_times_leave_room_for_rounding(write: Write) -> None:
     assert micros[1] <= found.high < micros[1] + 10_000
 
 
-def test_bounds_of_what_clocks_showed_leave_room_for_any_zone() -> None:
+def test_bounds_of_local_times_are_widened_by_a_day() -> None:
     micros = [0, 86_400_000_000]
     zoned, unzoned = (written(pa.table({"x": pa.array(micros, kind)})) for kind in (INSTANTS, CLOCKS))
     day = 86_400_000_000
@@ -86,18 +86,18 @@ def test_bounds_of_what_clocks_showed_leave_room_for_any_zone() -> None:
 
 
 @pytest.mark.parametrize("days", [[-141_428, 0], [-700_000, -141_428]])
-def test_dates_of_the_old_calendar_have_no_bounds(days: list[int]) -> None:
+def test_julian_dates_have_no_bounds(days: list[int]) -> None:
     found = bounds(written(pa.table({"x": pa.array(days, pa.int32()).cast(pa.date32())})))
     assert (found.low, found.high) == (None, None)
 
 
 @pytest.mark.parametrize("values", [[1.0, math.nan, 5.0], [math.nan, 100.0], [5.0, math.nan], [math.inf, -math.inf]])
-def test_no_bounds_where_there_may_be_nan(write: Write, values: list[float]) -> None:
+def test_columns_with_nan_have_no_bounds(write: Write, values: list[float]) -> None:
     found = bounds(write(pa.table({"x": values})))
     assert (found.low, found.high) == (None, None)
 
 
-def test_long_texts_are_bounded_by_their_beginnings(spark: SparkSession, by_spark: SparkFile) -> None:
+def test_bounds_of_long_strings_are_truncated(spark: SparkSession, by_spark: SparkFile) -> None:
     low, high = "a" * 2000, "z" * 2000
     found = bounds(by_spark(spark.createDataFrame([(low,), (high,)], "x string")))
     assert isinstance(found.low, str)
@@ -107,21 +107,21 @@ def test_long_texts_are_bounded_by_their_beginnings(spark: SparkSession, by_spar
     assert found.high > high
 
 
-def test_texts_that_are_not_utf8_have_no_bounds(spark: SparkSession, by_spark: SparkFile) -> None:
+def test_invalid_utf8_has_no_bounds(spark: SparkSession, by_spark: SparkFile) -> None:
     """Java's writer puts U+FFFD for such bytes, which is not where they sort."""
     frame = spark.sql("SELECT CAST(X'FF61' AS STRING) AS x UNION ALL SELECT 'a'")
     found = bounds(by_spark(frame))
     assert (found.low, found.high) == ("a", None)
 
 
-def test_padded_texts_have_no_bounds() -> None:
+def test_padded_strings_have_no_bounds() -> None:
     out = io.BytesIO()
     with pyorc.Writer(out, "struct<x:char(5)>") as writer:
         writer.writerows([("a",), ("b",)])
     assert bounds(Sample(out.getvalue())).low is None
 
 
-def test_nothing_is_known_of_nulls_of_members() -> None:
+def test_nulls_of_members_are_unknown() -> None:
     sample = written(pa.table({"s": pa.array([{"x": 1}, None])}))
     assert bounds(sample, 2, nested=True) == ColumnBounds(1, 1, None, 1)
     assert bounds(sample, 1) == ColumnBounds(None, None, True, 1)
@@ -134,7 +134,7 @@ def old(tail: FileTail, version: int, writer: int = 0) -> FileTail:
     return tail
 
 
-def test_statistics_of_the_first_writer_are_not_merged_rightly() -> None:
+def test_merged_statistics_of_the_first_writer_are_not_used() -> None:
     tail = written(pa.table({"x": [1]})).tail
     assert [has_correct_merges(old(tail, version)) for version in (0, 1, 9)] == [False, True, True]
     assert has_correct_merges(old(tail, 0, writer=1))
@@ -146,13 +146,13 @@ def test_short_decimals_of_older_writers_have_no_bounds(precision: int, version:
     assert (column_bounds(tail, 1, tail.statistics[1], UTC, nested=False).low == Decimal("1.50")) is is_known
 
 
-def test_statistics_without_an_index_are_about_nothing(spark: SparkSession, by_spark: SparkFile) -> None:
+def test_statistics_without_row_indexes_are_inconsistent(spark: SparkSession, by_spark: SparkFile) -> None:
     frame = spark.range(10).withColumn("s", f.expr("if(id > 5, 'a', null)"))
     sample = by_spark(frame, orc_create_index="false", orc_row_index_stride=0)
     assert not any(are_consistent(statistics, 10) for statistics in sample.tail.statistics)
 
 
-def test_consistency_is_about_rows_and_nulls() -> None:
+def test_statistics_are_consistent_with_rows_and_nulls() -> None:
     sample = written(pa.table({"x": [1, 2, 3], "y": [1, None, None]}))
     x, y = sample.tail.statistics[1], sample.tail.statistics[2]
     assert [are_consistent(x, rows) for rows in (2, 3, 4)] == [False, True, False]
