@@ -12,10 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceReport
 from pushdown_spark.formats.scan_task import FileScanTask, Query
-from pushdown_spark.readers.files import InputFile, Task
+from pushdown_spark.predicates.derive import Fold
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.columnar import Part, first_reason, listed_files, parts_of
+from pushdown_spark.readers.files import InputFile, Task, input_uris
 from pushdown_spark.readers.metrics import TaskCounts, by_file, most_read
 from pushdown_spark.readers.partitions import tasks_of, with_constants
-from pushdown_spark.readers.protocol import LimitedScan, ScanRequest
+from pushdown_spark.readers.protocol import LimitedScan, Refusal, ScanRequest
+from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.readers.waves import GrowingWaves
 
 
@@ -167,3 +171,16 @@ def needs_spark(request: ScanRequest) -> str | None:
     if request.where is not None and request.predicate is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     return None
+
+
+def prepare_files(
+    spark: SparkSession, request: ScanRequest, fold: Fold
+) -> tuple[list[Part], tuple[InputFile, ...]] | Refusal:
+    """Compile the conjuncts and list the files of a scan, or return why Spark's reader must take it."""
+    parts = parts_of(spark, request, fold)
+    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
+        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(parts)}")
+    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    if isinstance(storage, str):
+        return Refusal(storage)
+    return parts, listed_files(request, storage)

@@ -1,1 +1,1 @@
-"""Avro container files: blocks are skipped by their bytes, and only what survives is decoded."""
+"""The Avro reader: it skips blocks by their bytes, and decodes filter columns first."""

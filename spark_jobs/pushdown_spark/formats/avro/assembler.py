@@ -82,7 +82,7 @@ class ColumnAssembler:
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if offsets[-1] > _MAX_OFFSET:
-            raise ValueError("there are more items than an array of Arrow's holds")
+            raise ValueError("there are more items than an Arrow array can have")
         return pa.array(offsets.astype(np.int32)), int(offsets[-1])
 
     def _mask(self, validity: Validity | None) -> _Bools | None:
@@ -153,7 +153,7 @@ def gather_bytes(data: Bytes, references: Numbers) -> tuple[pa.Buffer, pa.Buffer
     offsets = np.zeros(len(references) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > _MAX_OFFSET:
-        raise ValueError("there are more bytes than an array of Arrow's holds")
+        raise ValueError("there are more bytes than an Arrow array can have")
     if is_compiled():
         content = np.empty(int(offsets[-1]), np.uint8)
         compiled_copy()(data, references, content)

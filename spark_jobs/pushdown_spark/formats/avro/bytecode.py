@@ -150,9 +150,7 @@ class _Compiler:
             raise UnsafeInputError(
                 f"{path} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
             )
-        raise UnsafeInputError(
-            f"{path} is stored as {writer}, which only Spark may turn into {wanted}; {READ_BY_SPARK}"
-        )
+        raise UnsafeInputError(f"{path} is stored as {writer}, which only Spark converts to {wanted}; {READ_BY_SPARK}")
 
     def _list(self, writer: AvroType, reader: AvroType, wanted: pa.ListType, path: str) -> ColumnLayout:
         slot = self.out.new_slot()
@@ -168,7 +166,7 @@ class _Compiler:
             return self.value(writer, single_branch(writer, reader, path), wanted, path)
         null, others = split_nullable(writer)
         if len(others) > 1 and writer != reader:
-            raise UnsafeInputError(f"{path} is a union that the reader's schema has otherwise; {READ_BY_SPARK}")
+            raise UnsafeInputError(f"{path} is another union in the reader's schema; {READ_BY_SPARK}")
         if not others:
             self.out.switch(NO_SLOT, [_emit_nothing for _ in writer.branches])
             return _null_constant(reader, wanted, path)
@@ -214,7 +212,7 @@ class _Compiler:
                 for index, field in zip(others, wanted, strict=True)
             ]
         else:
-            raise UnsafeInputError(f"{path} is a union, which only Spark turns into {wanted}; {READ_BY_SPARK}")
+            raise UnsafeInputError(f"{path} is a union, which only Spark converts to {wanted}; {READ_BY_SPARK}")
         slot = self.out.new_slot()
         readers: list[_ReadColumn] = []
         for index, target in zip(others, targets, strict=True):
@@ -361,7 +359,7 @@ class _Emitter:
         """Emit a loop over the items of an array or a map. Raises UnsafeInputError above `MAX_DEPTH` nested loops."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise UnsafeInputError(f"arrays and maps lie more than {MAX_DEPTH} deep; {READ_BY_SPARK}")
+            raise UnsafeInputError(f"arrays and maps are nested more than {MAX_DEPTH} deep; {READ_BY_SPARK}")
         self.emit(Opcode.ITEMS)
         minimum = minimum_size(writer.content) + (1 if writer.kind is AvroKind.MAP else 0)
         head = self.emit(Opcode.NEXT, slot, 0, minimum)

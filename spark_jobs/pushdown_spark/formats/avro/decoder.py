@@ -119,7 +119,7 @@ class Decoder:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
         most = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
         if records > most:
-            raise ValueError(f"it says that it has {records} records, which {size} bytes cannot hold")
+            raise ValueError(f"it claims {records} records, which do not fit into {size} bytes")
 
     def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some blocks that pass the filter. Raises ValueError for damaged records."""

@@ -38,7 +38,7 @@ _COMPILED_FROM = 450_000
 _INSTRUCTION = 1.4
 """Microseconds of an instruction in Python. A segment of the regular expressions takes half of that."""
 _MESSAGES = {
-    Status.PAST_END: "a value goes on behind the end of its block",
+    Status.PAST_END: "a value continues after the end of its block",
     Status.BAD_NUMBER: "a number is longer than its type allows",
     Status.BAD_LENGTH: "a length is negative or goes beyond the block",
     Status.BAD_BRANCH: "a union has a branch that its type does not have",

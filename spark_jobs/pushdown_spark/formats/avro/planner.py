@@ -17,24 +17,13 @@ from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
 from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.predicates.derive import Fold
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.columnar import (
-    Part,
-    combined,
-    conf,
-    first_reason,
-    is_exact,
-    listed_files,
-    parts_of,
-    read_fields,
-    unread_column,
-)
-from pushdown_spark.readers.files import Compression, InputFile, input_uris
+from pushdown_spark.readers.columnar import Part, combined, conf, is_exact, read_fields, unread_column
+from pushdown_spark.readers.files import Compression, InputFile
 from pushdown_spark.readers.protocol import Refusal, ScanRequest, Source
 from pushdown_spark.readers.start import waiting
-from pushdown_spark.readers.storage import storage_for
 
 
 class ContainerFile(InputFile):
@@ -56,13 +45,11 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     settings = _refusal(request) or avro_settings(spark, request.source.options)
     if isinstance(settings, str):
         return Refusal(settings)
-    parts = parts_of(spark, request, fold)
-    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(parts)}")
-    storage = storage_for(spark, input_uris(request.native), request.source.options)
-    if isinstance(storage, str):
-        return Refusal(storage)
-    files = container_files(listed_files(request, storage), any_extension=settings.any_extension)
+    prepared = prepare_files(spark, request, fold)
+    if isinstance(prepared, Refusal):
+        return prepared
+    parts, listed = prepared
+    files = container_files(listed, any_extension=settings.any_extension)
     if not any(file.size for file in files):
         return Refusal("there is nothing to read")
     return _choose_reader(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
@@ -76,7 +63,7 @@ def _refusal(request: ScanRequest) -> str | None:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
         if _has_map(field.dataType):
             return (
-                f"column {field.name} has a map, whose entries only Spark's reader puts into the order of their hashes"
+                f"column {field.name} has a map, whose entries only Spark's reader returns in the order of their hashes"
             )
     return request.spark_only or unread_column(request)
 

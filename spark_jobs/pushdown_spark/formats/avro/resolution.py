@@ -54,7 +54,9 @@ def single_branch(writer: AvroType, reader: AvroType, path: str) -> AvroType:
     """Return the only branch of the reader's union that is not null. Raises UnsafeInputError if there are several."""
     _, others = split_nullable(reader)
     if len(others) != 1:
-        raise UnsafeInputError(f"{path} is {writer} in the file and a union of others when read; {READ_BY_SPARK}")
+        raise UnsafeInputError(
+            f"{path} is {writer} in the file and a union of several types in the reader's schema; {READ_BY_SPARK}"
+        )
     return reader.branches[others[0]]
 
 
@@ -73,7 +75,7 @@ def source_fields(writer: AvroType, reader: AvroType, path: str) -> dict[int, in
         names = [name for name in (field.name, *field.aliases) if name in indexes]
         if len(names) > 1:
             raise UnsafeInputError(
-                f"{child_path(path, field.name)} fits several fields by its aliases; {READ_BY_SPARK}"
+                f"{child_path(path, field.name)} matches several fields by its aliases; {READ_BY_SPARK}"
             )
         if names:
             sources[number] = indexes[names[0]]
@@ -83,7 +85,7 @@ def source_fields(writer: AvroType, reader: AvroType, path: str) -> dict[int, in
                 f"the reader's schema has {child_path(path, field.name)} without default, and the file does not have it"
             )
     if uses_alias and (writer.name != reader.name or len(set(sources.values())) < len(sources)):
-        raise UnsafeInputError(f"{path or 'the record'} has aliases that may mean other fields; {READ_BY_SPARK}")
+        raise UnsafeInputError(f"{path or 'the record'} has ambiguous aliases; {READ_BY_SPARK}")
     return sources
 
 
@@ -183,9 +185,7 @@ def leaf_layout(writer: AvroType, reader: AvroType, wanted: pa.DataType, slot: i
     """
     _check_promotion(writer, reader, path)
     if not _fits(reader, wanted):
-        raise UnsafeInputError(
-            f"{path} is stored as {reader}, which only Spark may turn into {wanted}; {READ_BY_SPARK}"
-        )
+        raise UnsafeInputError(f"{path} is stored as {reader}, which only Spark converts to {wanted}; {READ_BY_SPARK}")
     if pa.types.is_decimal128(wanted):
         return LeafLayout(wanted, slot, SlotContent.DECIMAL)
     if reader.logical.endswith("timestamp-millis") and pa.types.is_timestamp(wanted):

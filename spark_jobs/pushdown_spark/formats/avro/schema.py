@@ -93,7 +93,7 @@ def parse_schema(text: str) -> AvroType:
     try:
         return _Parser().parse(json.loads(text), "")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
-        raise BadSchemaError(f"this is no Avro schema ({problem!r}): {text[:200]}") from problem
+        raise BadSchemaError(f"invalid Avro schema ({problem!r}): {text[:200]}") from problem
 
 
 class _Parser:
@@ -111,17 +111,17 @@ class _Parser:
             return self._parse_object(node, namespace)
         if isinstance(node, Sequence):
             return AvroType(AvroKind.UNION, branches=_branches([self.parse(branch, namespace) for branch in node]))
-        raise ValueError(f"{node!r} is no type")
+        raise ValueError(f"{node!r} is not a type")
 
     def _resolve(self, name: str, namespace: str) -> AvroType:
         if name in _PRIMITIVES:
             return AvroType(AvroKind(name))
         for candidate in (_full_name(name, namespace), name):
             if candidate in self._open:
-                raise UnsafeInputError(f"the type {candidate} holds itself; read it with reader='spark'")
+                raise UnsafeInputError(f"the type {candidate} is recursive; read it with reader='spark'")
             if candidate in self._types:
                 return self._types[candidate]
-        raise ValueError(f"there is no type {name!r}")
+        raise ValueError(f"the type {name!r} is not defined")
 
     def _parse_object(self, node: _Object, namespace: str) -> AvroType:
         kind = node["type"]
@@ -180,7 +180,7 @@ def _full_name(name: str, namespace: str) -> str:
 def _name(node: _Object) -> str:
     name = node["name"]
     if not isinstance(name, str):
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} is not a name")
     return name
 
 
@@ -188,14 +188,14 @@ def _symbols(node: _Object) -> tuple[str, ...]:
     symbols = tuple(_strings(node["symbols"]))
     _check_unique("symbol", symbols)
     if "default" in node and node["default"] not in symbols:
-        raise ValueError(f"{node['default']!r} is the default, but no symbol")
+        raise ValueError(f"the default {node['default']!r} is not a symbol")
     return symbols
 
 
 def _branches(types: Sequence[AvroType]) -> tuple[AvroType, ...]:
     """Return the branches of a union. They must differ in their names, or in their kinds if they have no names."""
     if any(branch.kind is AvroKind.UNION for branch in types):
-        raise ValueError("a union stands in a union")
+        raise ValueError("a union is directly in a union")
     _check_unique("branch", [branch.name or branch.kind for branch in types])
     return tuple(types)
 
@@ -229,22 +229,22 @@ def _fits_precision(plain: AvroType, precision: int) -> bool:
 
 def _integer(node: Json) -> int:
     if not isinstance(node, int):
-        raise ValueError(f"{node!r} is no integer")
+        raise ValueError(f"{node!r} is not an integer")
     return node
 
 
 def _strings(node: Json) -> Iterator[str]:
     if isinstance(node, str) or not isinstance(node, Sequence):
-        raise ValueError(f"{node!r} is no list")
+        raise ValueError(f"{node!r} is not a list")
     yield from map(str, node)
 
 
 def _objects(node: Json) -> Iterator[_Object]:
     if isinstance(node, str) or not isinstance(node, Sequence):
-        raise ValueError(f"{node!r} is no list")
+        raise ValueError(f"{node!r} is not a list")
     for item in node:
         if not isinstance(item, Mapping):
-            raise ValueError(f"{item!r} is no field")
+            raise ValueError(f"{item!r} is not a field")
         yield item
 
 
@@ -285,7 +285,7 @@ def spark_schema(schema: AvroType) -> t.StructType:
     """
     columns = spark_type(schema)
     if not isinstance(columns, t.StructType):
-        raise BadSchemaError(f"the schema's top is no record but {schema}; such files have no columns")
+        raise BadSchemaError(f"the top-level type of the schema is {schema}, not a record; such files have no columns")
     return columns
 
 
@@ -304,7 +304,7 @@ def spark_type(schema: AvroType) -> t.DataType:
             raise BadSchemaError(f"a decimal of {schema.precision} digits: Spark has at most {_MAX_PRECISION}")
         return t.DecimalType(schema.precision, schema.scale)
     if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED:
-        raise BadSchemaError(f"a column of {schema}: Spark does not read this type; leave the column out by a schema")
+        raise BadSchemaError(f"a column of {schema}: Spark does not read this type; declare a schema without it")
     return _LOGICAL_SPARK_TYPES.get((schema.kind, schema.logical), _SPARK_TYPES[schema.kind])
 
 

@@ -36,7 +36,7 @@ class CoalescedReader:
                 return self._end[start : start + length]
             data = self._read(offset, length)
             if len(data) != length:
-                raise ValueError(f"{length} bytes were wanted at byte {offset}, there are {len(data)}")
+                raise ValueError(f"{length} bytes were expected at byte {offset}, {len(data)} were read")
             self.bytes[purpose] += length
             self.reads += 1
             if purpose is ReadPurpose.METADATA and offset + length == self._size:

@@ -60,7 +60,7 @@ def match_columns(
     """
     names = tail.top_level
     if not names:
-        raise UnsafeInputError("it has no columns, and Spark takes such a file for one without rows")
+        raise UnsafeInputError("it has no columns, and Spark reads such a file as empty")
     if all(map(_POSITIONAL.fullmatch, names)):
         ids = list(names.values())
         if declared is not None and len(ids) > declared:
@@ -164,7 +164,7 @@ def _check(types: Sequence[Type], column: int, wanted: pa.DataType, name: str, r
         _check(types, node.subtypes[1], wanted.item_type, f"{name}.value", rules)
     elif not _leaf_fits(node, kind, wanted) or (kind is OrcTypeKind.CHAR and not rules.padded):
         raise UnsafeInputError(
-            f"column {name} is stored as {kind.name.lower()}, which only Spark turns into {wanted}; "
+            f"column {name} is stored as {kind.name.lower()}, which only Spark converts to {wanted}; "
             "read it with reader='spark'"
         )
 

@@ -96,9 +96,9 @@ def spans(data: bytes) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(data):
         if start + HEADER > len(data):
-            raise ValueError("a chunk's header is cut short")
+            raise ValueError("the header of a chunk is truncated")
         stop = start + HEADER + (int.from_bytes(data[start : start + HEADER], "little") >> 1)
         if stop > len(data):
-            raise ValueError("a chunk is cut short")
+            raise ValueError("a chunk is truncated")
         yield start, stop
         start = stop

@@ -118,7 +118,7 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     end = read(size - guess, guess)
     script_length = end[-1]
     if script_length + 1 > len(end):
-        raise ValueError("its postscript is cut short")
+        raise ValueError("its postscript is truncated")
     script = parse_message(PostScript, end[-1 - script_length : -1])
     if bytes(script.magic) != _MAGIC and read(0, len(_MAGIC)) != _MAGIC:
         raise ValueError("it has no ORC magic, neither in its postscript nor in its first bytes")
@@ -158,7 +158,7 @@ def _check(footer: Footer, limit: int) -> None:
         if stripe.offset + stripe.index_length + stripe.data_length + stripe.footer_length > limit:
             raise ValueError(f"stripe {number} would reach beyond the file's content")
     if sum(stripe.number_of_rows for stripe in footer.stripes) != footer.number_of_rows:
-        raise ValueError("its stripes have not as many rows as its footer says")
+        raise ValueError("its stripes and its footer differ in the number of rows")
 
 
 def _check_types(types: Sequence[Type]) -> None:

@@ -66,8 +66,8 @@ def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
     total = sum(values.tolist())
     if total > MAX_SUM:
         raise UnsafeInputError(
-            f"lengths of {len(values)} values add up to {total}, more than can be: if the file is whole, read it with "
-            "reader='spark'"
+            f"lengths of {len(values)} values add up to {total}, more than Arrow supports: if the file is intact, "
+            "read it with reader='spark'"
         )
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from pushdown_spark.char_types import is_char
 from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
@@ -22,23 +22,10 @@ from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.gateway import java_class
 from pushdown_spark.predicates.derive import Fold
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.columnar import (
-    combined,
-    conf,
-    first_reason,
-    is_exact,
-    listed_files,
-    parts_of,
-    read_fields,
-    unread_column,
-)
-from pushdown_spark.readers.files import input_uris
+from pushdown_spark.readers.columnar import combined, conf, is_exact, read_fields, unread_column
+from pushdown_spark.readers.file_schemas import skips_broken_files
 from pushdown_spark.readers.protocol import Refusal, ScanRequest, Source
 from pushdown_spark.readers.start import waiting
-from pushdown_spark.readers.storage import storage_for
-
-_SKIPPED_FILES = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """The setting for the lazy filter of Spark's own ORC reader."""
@@ -56,13 +43,10 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     _refuse_use_selected(spark, request)
     if reason := _refusal(spark, request):
         return Refusal(reason)
-    parts = parts_of(spark, request, fold)
-    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return Refusal("no conjunct can be evaluated over columns: " + first_reason(parts))
-    storage = storage_for(spark, input_uris(request.native), source.options)
-    if isinstance(storage, str):
-        return Refusal(storage)
-    files = listed_files(request, storage)
+    prepared = prepare_files(spark, request, fold)
+    if isinstance(prepared, Refusal):
+        return prepared
+    parts, files = prepared
     query = _query(spark, request, combined(parts))
     reports = tuple(part.report("vector filter over ORC columns") for part in parts)
     exact = is_exact(parts)
@@ -116,10 +100,8 @@ def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
 
 def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
     options = request.source.options
-    for key in _SKIPPED_FILES:
-        option = key.rpartition(".")[2].lower()
-        if options.get(option, conf(spark, key, "false")).lower() == "true":
-            return f"{key} is on, and only Spark's readers skip broken files"
+    if reason := skips_broken_files(spark, options):
+        return reason
     if conf(spark, "spark.sql.orc.impl", "native") != "native":
         return "spark.sql.orc.impl is not native"
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()

@@ -156,7 +156,7 @@ class Stripe:
             StripeFooter, tail.codec.decompress(read(start, self.info.footer_length))
         )
         if len(self.footer.columns) != len(tail.types):
-            raise ValueError("the stripe's footer has not as many columns as the file")
+            raise ValueError("the footer of the stripe and the file differ in the number of columns")
         self._indexes: dict[int, RowIndex] = {}
 
     @property
@@ -196,7 +196,7 @@ class Stripe:
             location.kind in _DATA_KINDS and location.offset < self.info.offset + self.info.index_length
             for location in locations
         ):
-            raise ValueError("the stripe has values where its indexes are")
+            raise ValueError("the stripe has data streams among its indexes")
         return tuple(locations)
 
     @cached_property

@@ -68,5 +68,5 @@ def test_the_end_of_a_file_is_read_once() -> None:
 
 def test_a_short_read_is_an_error() -> None:
     found, _ = ranges(0)
-    with pytest.raises(ValueError, match="100 bytes were wanted at byte 9950, there are 50"):
+    with pytest.raises(ValueError, match="100 bytes were expected at byte 9950, 50 were read"):
         found.range_reader(ReadPurpose.SELECT)(9_950, 100)

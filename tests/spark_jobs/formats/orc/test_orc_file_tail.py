@@ -163,7 +163,7 @@ def test_impossible_stripes_are_rejected() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        (StreamKind.ROW_INDEX, StreamKind.PRESENT, "values where its indexes are"),
+        (StreamKind.ROW_INDEX, StreamKind.PRESENT, "data streams among its indexes"),
         (StreamKind.PRESENT, StreamKind.DATA, "two streams of one kind"),
     ],
 )
