@@ -52,7 +52,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs lock java python clean
+	bench-projection bench-tasks docs lock proto java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,6 +71,7 @@ help:
 	@echo "make bench-output     compare writing files with Spark's writer and committers"
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
 	@echo "make docs             generate the operator pages from the parameter table and the example DAGs"
+	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
 	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
 	@echo "make clean            remove environments, the demo's data and caches"
 
@@ -222,6 +223,12 @@ bench-projection: $(SPARK)/.bench java
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
+
+# The oldest generated code that the range of protobuf in $(SPARK_REQUIREMENTS) accepts.
+proto: python
+	@$(call venv,.cache/protoc) && .cache/protoc/bin/pip install -q "grpcio-tools==1.72.1" "setuptools<81"
+	@cd spark_jobs && ../.cache/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
+		pushdown_spark/formats/orc/orc_proto.proto
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python

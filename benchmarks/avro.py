@@ -28,7 +28,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio, repeat
-from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.session import PushdownSession
 
 _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"

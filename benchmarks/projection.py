@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
-from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.session import PushdownSession
 
 COLUMNS = 120

@@ -33,8 +33,8 @@ from pushdown_spark.scan.projected import ProjectedScan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
 if TYPE_CHECKING:
-    from pushdown_spark.readers.avro.plan import AvroPlan
-    from pushdown_spark.readers.orc.plan import OrcPlan
+    from pushdown_spark.formats.avro.planner import AvroPlan
+    from pushdown_spark.formats.orc.planner import OrcPlan
 
 P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
@@ -180,21 +180,21 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
     scan: Scan
     # A scan imports only the reader of its format: all of them together take a tenth of a second.
     if request.source.format is SourceFormat.ORC:
-        from pushdown_spark.readers.orc.driver import OrcLazyScan
-        from pushdown_spark.readers.orc.plan import plan_orc
+        from pushdown_spark.formats.orc.planner import plan_orc
+        from pushdown_spark.formats.orc.scan import OrcScan
 
         orc = plan_orc(spark, ours, folding(spark))
         if isinstance(orc, Refusal):
             return orc
-        scan = OrcLazyScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
+        scan = OrcScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
     elif request.source.format is SourceFormat.AVRO:
-        from pushdown_spark.readers.avro.driver import AvroBlockScan
-        from pushdown_spark.readers.avro.plan import plan_avro
+        from pushdown_spark.formats.avro.planner import plan_avro
+        from pushdown_spark.formats.avro.scan import AvroScan
 
         avro = plan_avro(spark, ours, folding(spark))
         if isinstance(avro, Refusal):
             return avro
-        scan = AvroBlockScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
+        scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
     else:
         text = plan_text(spark, ours, folding(spark))
         if isinstance(text, Refusal):
@@ -214,7 +214,7 @@ def _native_orc(
     request: ScanRequest, refusal: Refusal, notes: tuple[str, ...], load: Load
 ) -> Callable[[str], NativeScan]:
     """Return Spark's ORC reader, with its lazy filter switched as the source or the estimate asks for."""
-    from pushdown_spark.readers.orc.plan import SARG_TO_FILTER, filter_switch
+    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, filter_switch
 
     switch = filter_switch(request.source, refusal)
     if switch is not None:

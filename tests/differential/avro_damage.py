@@ -19,13 +19,11 @@ import pyarrow as pa
 from orc_damage import MEMORY, QUERIES, SECONDS, Outcome, plain, rows_as_text
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.readers.avro.blocks import blocks
-from pushdown_spark.readers.avro.compiled import compiled_copy, compiled_walk
-from pushdown_spark.readers.avro.counts import AvroCount
-from pushdown_spark.readers.avro.decode import AvroQuery
-from pushdown_spark.readers.avro.header import SYNC_SIZE, parse_header
-from pushdown_spark.readers.avro.scan import Decoders, opened
-from pushdown_spark.readers.avro.stream import Stream
+from pushdown_spark.formats.avro.container_file import SYNC_SIZE, BufferedInput, parse_header, read_blocks
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.executor import compiled_copy, compiled_interpreter
+from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
+from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.relations.storage import LOCAL
 
 _MAGIC = 4
@@ -34,9 +32,9 @@ _MAGIC = 4
 def regions(path: Path) -> dict[str, tuple[int, int]]:
     """Where the parts of a file lie: the head's metadata and marker; head, records and marker of its second block."""
     with LOCAL.open(str(path)) as raw:
-        stream = Stream(raw)
+        stream = BufferedInput(raw)
         head = parse_header(str(path), stream)
-        _, second, third, *_ = blocks(stream, head, 0, stream.size)
+        _, second, third, *_ = read_blocks(stream, head, 0, stream.size)
     marker = third.offset - SYNC_SIZE
     data = marker - len(second.stored)
     return {
@@ -68,7 +66,7 @@ def outcomes(directory: Path, queries: Mapping[str, AvroQuery]) -> dict[str, dic
 
 def _outcome(path: Path, query: AvroQuery) -> tuple[list[str], str, str]:
     try:
-        with opened(str(path), LOCAL, Decoders(query), AvroCount()) as file:
+        with open_avro(str(path), LOCAL, DecoderCache(query), AvroMetrics()) as file:
             batches = list(file.batches(0, path.stat().st_size))
         for batch in batches:
             plain(pa.Table.from_batches([batch])).validate(full=True)
@@ -86,8 +84,8 @@ def _lines(directory: Path) -> Iterator[str]:
 
 if __name__ == "__main__":
     pa.set_cpu_count(1)
-    # Machine code has no checks of its own: what workers run on many records is what is put to the test.
-    compiled_walk()
+    # Executor code has no checks of its own: what workers run on many records is what is put to the test.
+    compiled_interpreter()
     compiled_copy()
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))

@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.readers.orc.counts import OrcCount
-from pushdown_spark.readers.orc.scan import OrcQuery, opened
-from pushdown_spark.readers.orc.stripe import Stripe
-from pushdown_spark.readers.orc.tail import read_tail
+from pushdown_spark.formats.orc.file_reader import OrcQuery, open_orc
+from pushdown_spark.formats.orc.file_tail import read_tail
+from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.relations.listing import LOCAL
 
 SECONDS = 60
@@ -121,7 +121,7 @@ def _files(directory: Path) -> list[Path]:
 
 def _outcome(path: Path, query: OrcQuery) -> tuple[list[str], str, str]:
     try:
-        with opened(str(path), LOCAL, query, OrcCount()) as file:
+        with open_orc(str(path), LOCAL, query, OrcMetrics()) as file:
             batches = list(file.batches(file.stripes(0, path.stat().st_size)))
         for batch in batches:
             plain(pa.Table.from_batches([batch])).validate(full=True)

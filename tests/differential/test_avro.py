@@ -25,15 +25,15 @@ from test_orc import Case, Row, answered, counted, judged, predicates_over, show
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.avro.container_file import read_header
+from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
+from pushdown_spark.formats.avro.file_reader import AvroScanTask
+from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome, sum_metrics
+from pushdown_spark.formats.avro.planner import arrow_schema, container_files
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.avro.counts import AvroCount, Fate, total
-from pushdown_spark.readers.avro.decode import AvroQuery, refusal
-from pushdown_spark.readers.avro.header import read_header
-from pushdown_spark.readers.avro.plan import containers, wanted_schema
-from pushdown_spark.readers.avro.scan import AvroScan
 from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.session import PushdownSession
@@ -53,7 +53,7 @@ class Tally:
     left_to_spark: int = 0
     whole: int = 0
     whole_by_us: int = 0
-    counts: AvroCount = field(default_factory=AvroCount)
+    counts: AvroMetrics = field(default_factory=AvroMetrics)
     reasons: Counter[str] = field(default_factory=Counter)
 
 
@@ -113,10 +113,10 @@ def check_scan(
     needed = {path[0] for path in compiled.columns}
     share = rng.choice((0.0, 0.3, 1.0))
     fields = [f for f in case.schema.fields if f.name in needed or rng.random() < share]
-    query = AvroQuery(wanted_schema(fields), compiled, reader_schema, block_search=rng.random() < 0.8)
+    query = AvroQuery(arrow_schema(fields), compiled, reader_schema, block_search=rng.random() < 0.8)
     names = [f.name for f in fields]
     about = f"{case.about}: {text} of {names}, as {compiled.root}"
-    counts: list[AvroCount] = []
+    counts: list[AvroMetrics] = []
     try:
         found = rows_of(query, case.directory, rng.choice((700, 5_000, 1 << 27)), counts)
     except UnsafeInputError as problem:
@@ -130,18 +130,18 @@ def check_scan(
     tally.scans += 1
     tally.exact += compiled.is_exact
     tally.kept += expected.total()
-    tally.counts = total([tally.counts, *counts])
+    tally.counts = sum_metrics([tally.counts, *counts])
 
 
-def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroCount]) -> Counter[Row]:
+def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetrics]) -> Counter[Row]:
     """Rows of all tasks, run here."""
     found = local_files(sorted(str(path) for path in directory.glob("*.avro")))
-    files = containers(found, any_extension=True)
+    files = container_files(found, any_extension=True)
     for file in files:
-        if refused := refusal(read_header(file.path, LOCAL).schema, query):
+        if refused := unsupported_reason(read_header(file.path, LOCAL).schema, query):
             raise UnsafeInputError(f"{file.path}: {refused}")
     tasks = pack(files, Packing(split, 1_000, 2))
-    scan = AvroScan(tasks, query, lambda _, files: counts.extend(files.values()))
+    scan = AvroScanTask(tasks, query, lambda _, files: counts.extend(files.values()))
     numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     rows: Counter[Row] = Counter()
     for batch in scan(iter([numbers])):
@@ -191,7 +191,7 @@ def _not_vacuous(tally: Tally) -> None:
     assert tally.exact > tally.scans * 0.7, tally
     assert tally.kept > 10 * tally.scans, tally
     assert tally.whole_by_us > 0, tally
-    for fate in Fate:
+    for fate in BlockOutcome:
         assert tally.counts.blocks[fate] > 0, (fate, tally)
 
 

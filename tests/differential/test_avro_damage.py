@@ -31,11 +31,10 @@ from session_settings import session_settings
 from test_avro import pushdown_off
 from thirds import third
 
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.planner import arrow_schema
+from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
-from pushdown_spark.readers.avro.decode import AvroQuery
-from pushdown_spark.readers.avro.plan import wanted_schema
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.types import spark_schema
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
@@ -83,9 +82,9 @@ def columns() -> t.StructType:
 
 def queries() -> dict[str, AvroQuery]:
     """Everything, and two filters: one of them passes few blocks."""
-    wanted = wanted_schema(columns().fields)
+    wanted = arrow_schema(columns().fields)
     filters = {"all": None, "filter": FILTER, "needle": NEEDLE}
-    return {name: AvroQuery(wanted, compiled, takes_ancient=True) for name, compiled in filters.items()}
+    return {name: AvroQuery(wanted, compiled, corrected_calendar=True) for name, compiled in filters.items()}
 
 
 @dataclass

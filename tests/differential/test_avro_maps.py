@@ -9,7 +9,7 @@ import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.session import PushdownSession
 
 WORDS = ("zeta", "alpha", "mid", "ä", "Ω", "日本", "🦆", "", "a b", "Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")

@@ -18,10 +18,9 @@ from test_avro import Tally, case_over, check_scans, rows_of
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
-from pushdown_spark.readers.avro.decode import AvroQuery
-from pushdown_spark.readers.avro.plan import wanted_schema
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.types import spark_schema
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.planner import arrow_schema
+from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 
 ROWS = 200
 SCHEMAS = 4
@@ -50,7 +49,7 @@ def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schem
     tally.reasons[REFUSED] += 1
     with pytest.raises(PushdownError):
         rows_of(
-            AvroQuery(wanted_schema(spark_schema(parse_schema(schema)).fields), None, schema), directory, 1 << 27, []
+            AvroQuery(arrow_schema(spark_schema(parse_schema(schema)).fields), None, schema), directory, 1 << 27, []
         )
 
 
@@ -99,7 +98,7 @@ def test_nulls_that_the_other_schema_has_no_place_for_are_refused(
     schema = json.dumps(_with_column(read))
     with pytest.raises((PySparkException, Py4JJavaError)):
         spark.read.format(AVRO).option("avroSchema", schema).load(str(tmp_path)).collect()
-    query = AvroQuery(wanted_schema(spark_schema(parse_schema(schema)).fields), None, schema)
+    query = AvroQuery(arrow_schema(spark_schema(parse_schema(schema)).fields), None, schema)
     with pytest.raises(UnsafeInputError, match="c may be null in the file and not in the reader's schema"):
         rows_of(query, tmp_path, 1 << 27, [])
 

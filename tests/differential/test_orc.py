@@ -30,13 +30,13 @@ from test_vector_filters import BATCHES, SEEDS
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
+from pushdown_spark.formats.orc.planner import arrow_schema
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
-from pushdown_spark.readers.orc.plan import wanted_schema
-from pushdown_spark.readers.orc.scan import OrcQuery, OrcScan
 from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.session import PushdownSession
 
@@ -57,7 +57,7 @@ class Tally:
     left_to_spark: int = 0
     whole: int = 0
     whole_by_us: int = 0
-    counts: OrcCount = field(default_factory=OrcCount)
+    counts: OrcMetrics = field(default_factory=OrcMetrics)
     reasons: Counter[str] = field(default_factory=Counter)
 
 
@@ -173,10 +173,10 @@ def check_scan(rng: random.Random, case: Case, text: str, compiled: VectorFilter
     places = [n for n, f in enumerate(case.schema.fields) if f.name in needed or rng.random() < share]
     fields = [case.schema.fields[place] for place in places]
     partial, seek = rng.choice(PARTIAL_READS), rng.choice((0, 100, 16_384))
-    query = OrcQuery(wanted_schema(fields), tuple(places), compiled, partial, seek, case_sensitive=False)
+    query = OrcQuery(arrow_schema(fields), tuple(places), compiled, partial, seek, case_sensitive=False)
     names = [f.name for f in fields]
     about = f"{case.about}: {text} of {names}, partial_reads={partial}, min_seek={seek}, as {compiled.root}"
-    counts: list[OrcCount] = []
+    counts: list[OrcMetrics] = []
     try:
         found = rows_of(query, case.directory, rng.choice((3_000, 1 << 27)), counts)
     except UnsafeInputError as problem:
@@ -190,14 +190,14 @@ def check_scan(rng: random.Random, case: Case, text: str, compiled: VectorFilter
     tally.scans += 1
     tally.exact += compiled.is_exact
     tally.kept += expected.total()
-    tally.counts = total([tally.counts, *counts])
+    tally.counts = sum_metrics([tally.counts, *counts])
 
 
-def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcCount]) -> Counter[Row]:
+def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcMetrics]) -> Counter[Row]:
     """Rows of all tasks, run here."""
     files = local_files(sorted(str(path) for path in directory.glob("*.orc")))
     tasks = pack(files, Packing(split, 1_000, 2))
-    scan = OrcScan(tasks, query, lambda _, files: counts.extend(files.values()))
+    scan = OrcScanTask(tasks, query, lambda _, files: counts.extend(files.values()))
     numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     rows: Counter[Row] = Counter()
     for batch in scan(iter([numbers])):
@@ -260,7 +260,7 @@ def _not_vacuous(tally: Tally) -> None:
     assert tally.exact > tally.scans * 0.7, tally
     assert tally.kept > 10 * tally.scans, tally
     assert tally.whole_by_us > 0, tally
-    for fate in Fate:
+    for fate in UnitOutcome:
         assert tally.counts.groups[fate] > 0, (fate, tally)
 
 

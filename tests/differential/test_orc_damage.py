@@ -27,9 +27,9 @@ from pyspark.sql import types as t
 from session_settings import session_settings
 from thirds import third
 
+from pushdown_spark.formats.orc.file_reader import OrcQuery
+from pushdown_spark.formats.orc.planner import arrow_schema
 from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
-from pushdown_spark.readers.orc.plan import wanted_schema
-from pushdown_spark.readers.orc.scan import OrcQuery
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400
@@ -65,7 +65,7 @@ Rows = tuple[str, ...]
 
 
 def queries() -> dict[str, OrcQuery]:
-    schema, places = wanted_schema(SCHEMA.fields), tuple(range(len(SCHEMA)))
+    schema, places = arrow_schema(SCHEMA.fields), tuple(range(len(SCHEMA)))
     filters: tuple[tuple[str, VectorFilter | None, int | None], ...] = (
         ("all", None, None),
         ("filter", FILTER, None),

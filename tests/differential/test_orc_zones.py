@@ -24,14 +24,14 @@ from pyspark.sql import types as t
 from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.file_reader import OrcQuery
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
+from pushdown_spark.formats.orc.planner import arrow_schema, jvm_zone
 from pushdown_spark.gateway import java_class
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
-from pushdown_spark.readers.orc.plan import jvm_zone, wanted_schema
-from pushdown_spark.readers.orc.scan import OrcQuery
 from pushdown_spark.session import PushdownSession
 
 ZONES = (
@@ -150,7 +150,7 @@ def predicates(rng: random.Random, name: str) -> list[str]:
     return [*found, "s.at IS NULL", "ts < s.at", f"ts > DATE '{moment(rng, changes):%Y-%m-%d}'"]
 
 
-def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -> tuple[int, OrcCount]:
+def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -> tuple[int, OrcMetrics]:
     """Compare all predicates; how many filters ran over files, and what they counted."""
     schema = t._parse_datatype_string(SCHEMA)
     assert isinstance(schema, t.StructType)
@@ -163,14 +163,14 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     parsed = {text: parse_predicate(text) for text in asked}
     folder = Folder(spark)
     folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
-    counts: list[OrcCount] = []
+    counts: list[OrcMetrics] = []
     filters = 0
     for text, predicate in parsed.items():
         assert predicate is not None
         compiled = compile_filter(predicate, Scope(schema, fold=folder))
         if not isinstance(compiled, VectorFilter):
             continue
-        query = OrcQuery(wanted_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
+        query = OrcQuery(arrow_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
         found = rows_of(query, directory, 1 << 27, counts)
         expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
         compare(found, expected, f"{name}: {text}", exact=compiled.is_exact)
@@ -182,7 +182,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
     compare(counted(result.run(lambda frame: frame.toArrow())), expected, f"{name}: session, {text}", exact=True)
     assert result.report()["t"].reader == "pushdown"
-    return filters, total(counts)
+    return filters, sum_metrics(counts)
 
 
 def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool) -> None:
@@ -200,7 +200,7 @@ def test_times_are_those_of_spark_in_its_zone(spark: SparkSession, tmp_path: Pat
             write_by_pyorc(rng, table(rng, name, ROWS), name, tmp_path)
         filters, count = check(rng, spark, name, tmp_path)
     assert filters > 30
-    assert count.groups[Fate.BY_STATISTICS] > 0
+    assert count.groups[UnitOutcome.BY_STATISTICS] > 0
 
 
 def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,26 +55,26 @@ STEPS = {
     "orc": (
         *EVERY,
         *COLUMNAR,
-        "pushdown_spark.readers.orc.plan.storage_for",
-        "pushdown_spark.readers.orc.plan.listed_files",
-        "pushdown_spark.readers.orc.plan.wanted_schema",
-        "pushdown_spark.readers.orc.driver.OrcScan",
-        "pushdown_spark.readers.orc.driver.with_constants",
+        "pushdown_spark.formats.columnar_scan.storage_for",
+        "pushdown_spark.formats.columnar_scan.listed_files",
+        "pushdown_spark.formats.orc.planner.arrow_schema",
+        "pushdown_spark.formats.orc.scan.OrcScanTask",
+        "pushdown_spark.formats.columnar_scan.with_constants",
     ),
     "avro": (
         *EVERY,
         *COLUMNAR,
-        "pushdown_spark.readers.avro.plan.avro_settings",
-        "pushdown_spark.readers.avro.plan.storage_for",
-        "pushdown_spark.readers.avro.plan.read_header",
-        "pushdown_spark.readers.avro.plan.refusal",
-        "pushdown_spark.readers.avro.plan.searches",
-        "pushdown_spark.readers.avro.driver.with_constants",
+        "pushdown_spark.formats.avro.planner.avro_settings",
+        "pushdown_spark.formats.columnar_scan.storage_for",
+        "pushdown_spark.formats.avro.planner.read_header",
+        "pushdown_spark.formats.avro.planner.unsupported_reason",
+        "pushdown_spark.formats.avro.planner.search_label",
+        "pushdown_spark.formats.columnar_scan.with_constants",
     ),
 }
 ESTIMATES = {
-    "orc": ("pushdown_spark.readers.orc.plan.estimate", "pushdown_spark.readers.orc.cost.opened"),
-    "avro": ("pushdown_spark.readers.avro.plan.estimate", "pushdown_spark.readers.avro.cost.opened"),
+    "orc": ("pushdown_spark.formats.orc.planner.estimate", "pushdown_spark.formats.orc.cost.open_orc"),
+    "avro": ("pushdown_spark.formats.avro.planner.estimate", "pushdown_spark.formats.avro.cost.open_avro"),
 }
 """Steps that are taken for reader='auto' alone."""
 
@@ -82,7 +82,7 @@ ESTIMATES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """The same rows in every format, in two partitions."""
-    from pushdown_spark.readers.avro.provider import format_name
+    from pushdown_spark.formats.avro.spark_source import format_name
 
     folder = tmp_path_factory.mktemp("fallback")
     rows = [(number, f"name {number}", date(2024, 1, 1 + number % 28), number % 2) for number in range(40)]
@@ -129,8 +129,8 @@ def test_spark_takes_the_scan_if_a_step_of_planning_fails(
 def test_spark_takes_the_scan_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
-    driver = {"orc": "orc.driver", "avro": "avro.driver"}.get(source_format, "text")
-    monkeypatch.setattr(f"pushdown_spark.readers.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
+    driver = {"orc": "formats.columnar_scan", "avro": "formats.columnar_scan"}.get(source_format, "readers.text")
+    monkeypatch.setattr(f"pushdown_spark.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
     result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
     assert result.report()["data"].reader == "pushdown"
     assert result.run(_rows) == ["Row(id=11)"]

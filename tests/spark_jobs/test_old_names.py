@@ -9,6 +9,8 @@ from pathlib import Path
 CODE = """
 import spark_jobs.contract
 from spark_jobs.remote_spec import RemoteConnection
+from spark_jobs.readers.avro.data_source import PushdownAvroSource
+from spark_jobs.readers.orc.data_source import PushdownOrcSource
 from spark_jobs.report import render_text
 from spark_jobs.session import PushdownSession
 

@@ -24,8 +24,8 @@ _MOST_TASKS = 64
 _READERS: dict[str, str] = {
     SourceFormat.JSON: "pushdown_spark.formats.text.line_filter",
     SourceFormat.CSV: "pushdown_spark.formats.text.line_filter",
-    SourceFormat.ORC: "pushdown_spark.readers.orc.scan",
-    SourceFormat.AVRO: "pushdown_spark.readers.avro.scan",
+    SourceFormat.ORC: "pushdown_spark.formats.orc.file_reader",
+    SourceFormat.AVRO: "pushdown_spark.formats.avro.file_reader",
 }
 
 

@@ -19,14 +19,14 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.formats.avro.container_file import read_header
+from pushdown_spark.formats.avro.schema import parse_schema
+from pushdown_spark.formats.avro.schema import spark_schema as avro_schema
+from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.columnar import conf
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.evolution import FileSchema
 from pushdown_spark.projection.implicit import location
-from pushdown_spark.readers.avro.header import read_header
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.settings import avro_settings
-from pushdown_spark.readers.avro.types import spark_schema as avro_schema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.json_schemas import NoSchemasError, json_schemas
 from pushdown_spark.relations.listing import (
@@ -141,9 +141,8 @@ def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile])
 
 
 def _of_orc(file: InputFile) -> t.StructType:
-    # Importing the messages of ORC footers takes a tenth of a second, so only ORC sources do.
-    from pushdown_spark.readers.orc.tail import read_tail
-    from pushdown_spark.readers.orc.types import spark_schema
+    # The messages of ORC's footers take a tenth of a second to load, whatever the format of the files is.
+    from pushdown_spark.formats.orc.file_tail import read_tail, spark_schema
 
     with file.storage.open(file.path, ahead=0) as raw:
 

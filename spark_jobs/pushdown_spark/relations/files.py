@@ -15,6 +15,7 @@ from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.failures import typed
 from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.name_keys import name_key
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.projection.evolution import Rules
@@ -24,7 +25,6 @@ from pushdown_spark.projection.needed import named_by_functions, needed
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.resolve import ColumnKind, Projection, resolve
 from pushdown_spark.projection.scan_level import COLUMNS
-from pushdown_spark.readers.avro.provider import format_name
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_width import fields_needed
 from pushdown_spark.relations.declaration import Source

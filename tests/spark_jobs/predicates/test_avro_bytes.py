@@ -14,6 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pushdown_spark.formats.avro.block_search import BlockSearch, locate
+from pushdown_spark.formats.avro.resolution import NameMatcher
+from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.predicates.avro_bytes import block_patterns
 from pushdown_spark.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.predicates.varint import interval, zigzag
@@ -33,10 +36,6 @@ from pushdown_spark.predicates.vector import (
     TextTest,
     VectorFilter,
 )
-from pushdown_spark.readers.avro.places import locate
-from pushdown_spark.readers.avro.resolve import Names
-from pushdown_spark.readers.avro.schema import parse_schema
-from pushdown_spark.readers.avro.search import BlockSearch
 
 LONGS = st.one_of(st.integers(-200, 200), st.integers(-(2**63), 2**63 - 1))
 WORDS = st.sampled_from(["", "a", "ab", "abc", "needle in a haystack", "x" * 70, "é", "\n"])
@@ -182,7 +181,7 @@ def test_a_block_with_a_record_that_passes_holds_every_pattern(data: st.DataObje
     row = data.draw(tables())
     root = data.draw(filters(row))
     patterns = block_patterns(
-        root, locate(parse_schema(json.dumps(row.schema)), None, Names(False)), takes_ancient=True
+        root, locate(parse_schema(json.dumps(row.schema)), None, NameMatcher(False)), takes_ancient=True
     )
     if VectorFilter(root).keep(_batch(row)).true_count:
         block = _encoded(row.schema, row.records)
@@ -221,7 +220,9 @@ SCHEMA = {
     ],
 )
 def test_which_filters_have_patterns(root: Node, usable: bool) -> None:
-    patterns = block_patterns(root, locate(parse_schema(json.dumps(SCHEMA)), None, Names(False)), takes_ancient=True)
+    patterns = block_patterns(
+        root, locate(parse_schema(json.dumps(SCHEMA)), None, NameMatcher(False)), takes_ancient=True
+    )
     assert bool(patterns) is usable
     if usable:
         strangers = [{"v": number, "q": "some text"} for number in range(300)]
@@ -231,7 +232,9 @@ def test_which_filters_have_patterns(root: Node, usable: bool) -> None:
 def test_a_decimal_may_be_longer_than_it_needs() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": _decimal()}]}
     root = Compare(Column(("v",), Kind.DECIMAL, pa.decimal128(9, 2)), Op.EQ, Decimal("-1234.56"))
-    (pattern,) = block_patterns(root, locate(parse_schema(json.dumps(schema)), None, Names(False)), takes_ancient=True)
+    (pattern,) = block_patterns(
+        root, locate(parse_schema(json.dumps(schema)), None, NameMatcher(False)), takes_ancient=True
+    )
     for length in range(3, 17):
         block = zigzag(length) + (-123456).to_bytes(length, "big", signed=True)
         assert BlockSearch([pattern]).may_match(block)
@@ -266,13 +269,13 @@ CALENDAR = {
     ],
 )
 def test_what_spark_may_move_to_another_day_has_no_pattern(root: Node, certain: bool) -> None:
-    located = locate(parse_schema(json.dumps(CALENDAR)), None, Names(False))
+    located = locate(parse_schema(json.dumps(CALENDAR)), None, NameMatcher(False))
     assert bool(block_patterns(root, located, takes_ancient=False)) is certain
     assert block_patterns(root, located, takes_ancient=True)
 
 
 def test_a_filter_that_nothing_passes_skips_every_block() -> None:
     patterns = block_patterns(
-        OneOf(ID, ()), locate(parse_schema(json.dumps(SCHEMA)), None, Names(False)), takes_ancient=True
+        OneOf(ID, ()), locate(parse_schema(json.dumps(SCHEMA)), None, NameMatcher(False)), takes_ancient=True
     )
     assert not BlockSearch(patterns).may_match(b"anything")

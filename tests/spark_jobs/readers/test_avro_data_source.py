@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.readers.avro.data_source import FORMAT, register
-from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.formats.avro.data_source import FORMAT, register
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.readers.orc.data_source import FORMAT, register
+from pushdown_spark.formats.orc.data_source import FORMAT, register
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

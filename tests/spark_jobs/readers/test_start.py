@@ -77,8 +77,17 @@ def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
     assert planned.run(lambda frame: frame.collect()) == [(77777,)]
 
 
-@pytest.mark.parametrize("module", ["metrics", "candidates", "orc.scan", "avro.scan", "worker"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "scan.metrics",
+        "readers.candidates",
+        "formats.orc.file_reader",
+        "formats.avro.file_reader",
+        "readers.worker",
+    ],
+)
 def test_workers_load_no_more_than_reading_takes(module: str) -> None:
-    code = f"import sys, pushdown_spark.readers.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
+    code = f"import sys, pushdown_spark.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"

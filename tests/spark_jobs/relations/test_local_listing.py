@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.formats.data_source_base import known_options, local_listing
-from pushdown_spark.readers.orc.data_source import FORMAT, register
+from pushdown_spark.formats.orc.data_source import FORMAT, register
 
 HERE = ["a.orc", "_k=1.orc"]
 ELSEWHERE = [

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.session import PushdownSession
 
 PARTS = """

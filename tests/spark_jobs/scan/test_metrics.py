@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FileReport
-from pushdown_spark.readers.avro.provider import FILE_FORMAT
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.scan.metrics import MOST_FILES, by_file, most_read
 from pushdown_spark.session import PushdownSession
 

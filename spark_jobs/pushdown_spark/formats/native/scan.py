@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.avro.rebase import rebase_mode
 from pushdown_spark.relations.listing import decoded, input_files, input_uris
 from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
 from pushdown_spark.relations.storage import LOCAL

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.readers.avro.provider import format_name
+from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

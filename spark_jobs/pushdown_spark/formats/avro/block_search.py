@@ -1,0 +1,299 @@
+"""The search for byte patterns in the encoded records of blocks, and the positions of columns in encoded records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+import hyperscan
+
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.formats.avro.container_file import Buffer
+from pushdown_spark.formats.avro.resolution import NameMatcher, source_fields, split_nullable
+from pushdown_spark.formats.avro.schema import AvroKind, AvroType
+from pushdown_spark.predicates.avro_bytes import BlockPattern, Locate
+from pushdown_spark.predicates.avro_values import Encoding, Place
+from pushdown_spark.predicates.varint import byte_class
+from pushdown_spark.predicates.vector import Path
+
+_FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
+_MAX_PATTERNS = 2
+"""Patterns that are searched for: the rarest ones. A third would rarely skip a block that these do not skip."""
+_TRIAL = 32
+"""Blocks by which the search is judged."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024
+"""Blocks that are not searched after a trial that skipped too few. Each failed trial doubles the pause."""
+_MAX_MATCHING_SHARE = 0.6
+"""The share of matching blocks above which searching costs more than it saves."""
+
+
+class BlockSearch:
+    """Decides which blocks may hold a matching record."""
+
+    def __init__(self, patterns: Sequence[BlockPattern]) -> None:
+        self._patterns = patterns[:_MAX_PATTERNS]
+        self._automata = [_compile(pattern.expressions) for pattern in self._patterns if pattern.expressions]
+        self._is_never = any(not pattern.expressions for pattern in patterns)
+        self._searched = self._matching = self._pause = 0
+        self._next_pause = _FIRST_PAUSE
+
+    @property
+    def label(self) -> str:
+        """The patterns in words, for the report."""
+        return "nothing can match" if self._is_never else " and ".join(pattern.label for pattern in self._patterns)
+
+    def is_paused(self) -> bool:
+        """Return whether the next block is not searched, because too few of the last ones were skipped.
+
+        Call it once for each block.
+        """
+        if self._searched == _TRIAL:
+            if self._matching > _MAX_MATCHING_SHARE * _TRIAL:
+                self._pause = self._next_pause
+                self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
+            else:
+                self._next_pause = _FIRST_PAUSE
+            self._searched = self._matching = 0
+        if self._pause:
+            self._pause -= 1
+            return True
+        return False
+
+    def may_match(self, data: Buffer) -> bool:
+        """Return whether a block's records contain all patterns."""
+        matches = not self._is_never and all(_contains(automaton, data) for automaton in self._automata)
+        self._searched += 1
+        self._matching += matches
+        return matches
+
+
+def _contains(automaton: hyperscan.Database, data: Buffer) -> bool:
+    if not len(data):
+        return False
+    is_match = False
+
+    def stop(_id: int, _start: int, _end: int, _flags: int, _context: object) -> bool:
+        nonlocal is_match
+        is_match = True
+        return True
+
+    with suppress(hyperscan.ScanTerminated):
+        automaton.scan(data, match_event_handler=stop)  # type: ignore[type-var]  # any buffer will do
+    return is_match
+
+
+@lru_cache(maxsize=64)
+def _compile(expressions: tuple[str, ...]) -> hyperscan.Database:
+    automaton = hyperscan.Database()
+    automaton.compile(
+        expressions=[expression.encode("ascii") for expression in expressions],
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=[_FLAGS] * len(expressions),
+    )
+    return automaton
+
+
+# The patterns of a conjunct are the encoded bytes of its constants. To make them rarer, they also name the bytes that
+# may stand directly before and after the column's value: the last byte of the previous field and the first byte of the
+# next one. The following functions derive these sets of bytes from the schema.
+
+_ANY_BYTE = frozenset(range(256))
+_EVEN = frozenset(range(0, 256, 2))
+_LAST_OF_VARINT = frozenset(range(128))
+_ONE_BYTE_INDEXES = 64
+"""Branches or symbols whose index takes one byte."""
+_BOOLEANS = frozenset({0, 1})
+_LOGICAL_ENCODINGS = {
+    (AvroKind.INT, ""): Encoding.NUMBER,
+    (AvroKind.INT, "date"): Encoding.NUMBER,
+    (AvroKind.LONG, ""): Encoding.NUMBER,
+    (AvroKind.LONG, "timestamp-micros"): Encoding.NUMBER,
+    (AvroKind.LONG, "local-timestamp-micros"): Encoding.NUMBER,
+    (AvroKind.LONG, "timestamp-millis"): Encoding.MILLIS,
+    (AvroKind.LONG, "local-timestamp-millis"): Encoding.MILLIS,
+}
+_ENCODINGS = {
+    AvroKind.INT: Encoding.NUMBER,
+    AvroKind.LONG: Encoding.NUMBER,
+    AvroKind.FLOAT: Encoding.FLOAT,
+    AvroKind.DOUBLE: Encoding.DOUBLE,
+    AvroKind.BYTES: Encoding.TEXT,
+    AvroKind.STRING: Encoding.TEXT,
+    AvroKind.FIXED: Encoding.FIXED,
+    AvroKind.ENUM: Encoding.SYMBOL,
+}
+_EQUAL_ENCODINGS = {
+    (AvroKind.INT, AvroKind.LONG),
+    (AvroKind.BYTES, AvroKind.STRING),
+    (AvroKind.STRING, AvroKind.BYTES),
+}
+_DECIMALS = {AvroKind.BYTES: Encoding.DECIMAL, AvroKind.FIXED: Encoding.FIXED_DECIMAL}
+
+
+@dataclass(frozen=True)
+class _Neighbor:
+    """The bytes that may stand next to a value, on one side. With `at_edge`, the value may be at the block's edge."""
+
+    bytes: frozenset[int]
+    at_edge: bool
+
+    def expression(self, edge: str) -> str:
+        """Return the expression for one such byte, or an empty one if all bytes may stand there."""
+        if self.bytes == _ANY_BYTE:
+            return ""
+        one = byte_class(sorted(self.bytes))
+        return f"(?:{edge}|{one})" if self.at_edge else one
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A column or a struct around it: its type as written and as read, and its neighbors."""
+
+    writer: AvroType
+    reader: AvroType
+    before: _Neighbor
+    after: _Neighbor
+
+
+def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Locate:
+    """Return a function from a column's path to its place in records of `writer`, resolved with `reader` if given."""
+    root = _Value(
+        writer, reader or writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None)
+    )
+
+    def find(path: Path) -> Place | None:
+        value: _Value | None = root
+        try:
+            for name in path:
+                value = _member(_in_union(value), name, names)
+        except PushdownError:
+            return None
+        return _place(_in_union(value))
+
+    return find
+
+
+def _in_union(value: _Value | None) -> _Value | None:
+    """Return the only branch that is not null, for a value in a union. Return None if there are several."""
+    if value is None:
+        return None
+    reader = value.reader
+    if reader.kind is AvroKind.UNION:
+        _, others = split_nullable(reader)
+        if len(others) != 1:
+            return None
+        reader = reader.branches[others[0]]
+    if value.writer.kind is not AvroKind.UNION:
+        return _Value(value.writer, reader, value.before, value.after)
+    _, others = split_nullable(value.writer)
+    if len(others) != 1 or others[0] >= _ONE_BYTE_INDEXES:
+        return None
+    branch_index = _Neighbor(frozenset({2 * others[0]}), False)
+    return _Value(value.writer.branches[others[0]], reader, branch_index, value.after)
+
+
+def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | None:
+    if value is None or value.writer.kind is not AvroKind.RECORD or value.reader.kind is not AvroKind.RECORD:
+        return None
+    target = names.finder(value.reader.fields)(name)
+    source = None if target is None else source_fields(value.writer, value.reader, "").get(target)
+    if target is None or source is None:
+        return None
+    types = [field.type for field in value.writer.fields]
+    before = _neighbor(reversed(types[:source]), _last_bytes, value.before)
+    after = _neighbor(types[source + 1 :], _first_bytes, value.after)
+    return _Value(types[source], value.reader.fields[target].type, before, after)
+
+
+def _place(value: _Value | None) -> Place | None:
+    if value is None:
+        return None
+    writer, reader = value.writer, value.reader
+    if writer.kind is not reader.kind and (writer.kind, reader.kind) not in _EQUAL_ENCODINGS:
+        return None
+    before, after = value.before.expression("\\A"), value.after.expression("\\z")
+    if reader.logical == "decimal" and reader.kind in _DECIMALS:
+        encoding = _DECIMALS[reader.kind]
+        # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
+        return Place(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
+    plain = _LOGICAL_ENCODINGS.get((reader.kind, reader.logical), _ENCODINGS.get(writer.kind))
+    return None if plain is None else Place(plain, before, after, writer.size, 0, writer.symbols)
+
+
+_EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]
+"""Returns the bytes at one end of an encoded value, and whether the value may be empty."""
+
+
+def _neighbor(types: Iterable[AvroType], edge_bytes: _EdgeBytes, beyond: _Neighbor | None) -> _Neighbor:
+    """Return the neighbor if values of these types follow, the nearest first, and then `beyond`: None for the edge."""
+    bytes_, may_be_empty = _edge_of_sequence(types, edge_bytes)
+    if not may_be_empty:
+        return _Neighbor(bytes_, beyond is None)
+    return _Neighbor(bytes_ | beyond.bytes, beyond.at_edge) if beyond is not None else _Neighbor(_ANY_BYTE, True)
+
+
+def _edge_of_sequence(types: Iterable[AvroType], edge_bytes: _EdgeBytes) -> tuple[frozenset[int], bool]:
+    """Return the edge of a sequence of values, the outermost first."""
+    union: frozenset[int] = frozenset()
+    for type_ in types:
+        bytes_, may_be_empty = edge_bytes(type_)
+        union |= bytes_
+        if not may_be_empty:
+            return union, False
+    return union, True
+
+
+def _first_bytes(type_: AvroType) -> tuple[frozenset[int], bool]:
+    match type_.kind:
+        case AvroKind.NULL:
+            return frozenset(), True
+        case AvroKind.BOOLEAN:
+            return _BOOLEANS, False
+        case AvroKind.STRING | AvroKind.BYTES:
+            return _EVEN, False
+        case AvroKind.ENUM:
+            return _first_bytes_of_indexes(len(type_.symbols)), False
+        case AvroKind.UNION:
+            return _first_bytes_of_indexes(len(type_.branches)), False
+        case AvroKind.FIXED:
+            return _ANY_BYTE, type_.size == 0
+        case AvroKind.RECORD:
+            return _edge_of_sequence([field.type for field in type_.fields], _first_bytes)
+    return _ANY_BYTE, False
+
+
+def _last_bytes(type_: AvroType) -> tuple[frozenset[int], bool]:
+    match type_.kind:
+        case AvroKind.NULL:
+            return frozenset(), True
+        case AvroKind.BOOLEAN:
+            return _BOOLEANS, False
+        case AvroKind.INT | AvroKind.LONG | AvroKind.ENUM:
+            return _LAST_OF_VARINT, False
+        case AvroKind.ARRAY | AvroKind.MAP:
+            return frozenset({0}), False
+        case AvroKind.UNION:
+            return _last_bytes_of_union(type_), False
+        case AvroKind.FIXED:
+            return _ANY_BYTE, type_.size == 0
+        case AvroKind.RECORD:
+            return _edge_of_sequence([field.type for field in reversed(type_.fields)], _last_bytes)
+    return _ANY_BYTE, False
+
+
+def _last_bytes_of_union(type_: AvroType) -> frozenset[int]:
+    union: frozenset[int] = frozenset()
+    for index, branch in enumerate(type_.branches):
+        bytes_, may_be_empty = _last_bytes(branch)
+        union |= bytes_
+        if may_be_empty:
+            union |= frozenset({2 * index}) if index < _ONE_BYTE_INDEXES else _LAST_OF_VARINT
+    return union
+
+
+def _first_bytes_of_indexes(count: int) -> frozenset[int]:
+    """Return the first bytes of the indexes below `count`."""
+    return frozenset(range(0, 2 * count, 2)) if count <= _ONE_BYTE_INDEXES else _EVEN

@@ -1,0 +1,369 @@
+"""The compiler from a writer's schema and the wanted columns to bytecode and column layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.formats.avro.column_layout import (
+    ColumnLayout,
+    ConstantLayout,
+    ListLayout,
+    StructLayout,
+    UnionLayout,
+    Validity,
+    row_slots,
+)
+from pushdown_spark.formats.avro.interpreter import CODE_WIDTH, MAX_DEPTH, Opcode
+from pushdown_spark.formats.avro.resolution import (
+    READ_BY_SPARK,
+    NameMatcher,
+    child_path,
+    default_value,
+    is_leaf,
+    leaf_layout,
+    minimum_size,
+    single_branch,
+    source_fields,
+    split_nullable,
+)
+from pushdown_spark.formats.avro.schema import AvroKind, AvroType
+
+# How a schema becomes bytecode (the instructions are in `interpreter`):
+#
+#   int, string, ...      One VARINT, BYTES, FIXED or WORD instruction, with slot -1 if the value is not wanted. A union
+#                         of null and such a type is the same instruction with the index of the null branch.
+#   record                Its fields, one after another.
+#   array, map            ITEMS; NEXT slot, end; the item; JUMP to NEXT; end: ...
+#   union                 UNION slot, branches, first; then each branch followed by a JUMP to the end.
+#
+# All slots of one record, or of one item, must get the same number of values. So a branch that does not read a wanted
+# column appends placeholders to its slots (PAD). The null branch is compiled last, because only then the slots of the
+# other branch are known. In a union of several wanted branches, each branch jumps over a block of PADs for the others.
+#
+#   record {a: long, b: ["null", "string"], c: array<int>}, wanted b and c:
+#
+#    0  VARINT -1, -1, 10       step over a
+#    6  BYTES   0,  0, 10       b into slot 0; branch 0 is null
+#   12  ITEMS
+#   18  NEXT    1, 36, 1        the number of items into slot 1, then continue at 36
+#   24  VARINT  2, -1, 5        an item into slot 2
+#   30  JUMP   18
+#   36  END
+
+NO_SLOT = -1
+"""The slot of values that are not wanted, and the null branch of values outside of a union."""
+
+_EmitCode = Callable[[], None]
+_ReadColumn = Callable[[], ColumnLayout]
+
+
+@dataclass(frozen=True)
+class Bytecode:
+    """Instructions, jump targets, and the layouts of the wanted columns.
+
+    `slots` has True for slots of list items, whose number is unknown before they are read. `whole` says whether the
+    bytecode reads records to their end.
+    """
+
+    code: tuple[int, ...]
+    jumps: tuple[int, ...]
+    slots: tuple[bool, ...]
+    columns: tuple[ColumnLayout, ...]
+    whole: bool
+
+
+def compile_bytecode(
+    writer: AvroType, reader: AvroType | None, wanted: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
+) -> Bytecode:
+    """Compile the bytecode that reads some columns of records of `writer`, resolved with `reader` if there is one.
+
+    Without `whole`, the bytecode stops after the last wanted field, so it cannot find the next record. Raises
+    UnsafeInputError for types that only Spark's reader converts, and SchemaConflictError for schemas that do not
+    resolve.
+    """
+    compiler = _Compiler(names)
+    columns = compiler.record(writer, reader or writer, wanted, "", whole=whole)
+    out = compiler.out
+    out.emit(Opcode.END)
+    return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.nested), columns, whole)
+
+
+class _Compiler:
+    """Compiles values that are wanted, and returns their layouts. `path` is the path of a value, for messages."""
+
+    def __init__(self, names: NameMatcher) -> None:
+        self.out = _Emitter()
+        self._names = names
+
+    def record(
+        self, writer: AvroType, reader: AvroType, wanted: Sequence[pa.Field], path: str, *, whole: bool = True
+    ) -> tuple[ColumnLayout, ...]:
+        """Read the wanted members of a record, and step over the others. Return the layouts in the wanted order."""
+        if writer.kind is not AvroKind.RECORD or reader.kind is not AvroKind.RECORD:
+            raise UnsafeInputError(f"{path or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
+        sources = source_fields(writer, reader, path)
+        find = self._names.finder(reader.fields)
+        wanted_by_source: dict[int, list[int]] = {}
+        layouts: dict[int, ColumnLayout] = {}
+        for number, field in enumerate(wanted):
+            target = find(field.name)
+            if target is None:
+                layouts[number] = ConstantLayout(field.type, pa.scalar(None, field.type))
+            elif target in sources:
+                wanted_by_source.setdefault(sources[target], []).append(number)
+            else:
+                value = default_value(reader.fields[target], field.type, child_path(path, field.name))
+                layouts[number] = ConstantLayout(field.type, value)
+        targets = {source: reader.fields[target] for target, source in sources.items()}
+        last = len(writer.fields) if whole else max(wanted_by_source, default=-1) + 1
+        for source, writer_field in enumerate(writer.fields[:last]):
+            numbers = wanted_by_source.get(source)
+            if not numbers:
+                self.out.skip(writer_field.type)
+                continue
+            field = wanted[numbers[0]]
+            layout = self.value(writer_field.type, targets[source].type, field.type, child_path(path, field.name))
+            layouts.update((number, layout) for number in numbers)
+        return tuple(layouts[number] for number in range(len(wanted)))
+
+    def value(self, writer: AvroType, reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+        """Read one value."""
+        if writer.kind is AvroKind.NULL:
+            return _null_constant(reader, wanted, path)
+        if writer.kind is AvroKind.UNION or reader.kind is AvroKind.UNION:
+            return self._union(writer, reader, wanted, path)
+        if is_leaf(writer):
+            layout = leaf_layout(writer, reader, wanted, self.out.new_slot(), path)
+            self.out.leaf(writer, layout.slot)
+            return layout
+        if writer.kind is not reader.kind:
+            raise SchemaConflictError(f"{path} is {writer} in the file and {reader} in the reader's schema")
+        if writer.kind is AvroKind.RECORD and pa.types.is_struct(wanted):
+            return StructLayout(wanted, self.record(writer, reader, list(wanted), path))
+        if writer.kind is AvroKind.ARRAY and pa.types.is_list(wanted):
+            return self._list(writer, reader, wanted, path)
+        if writer.kind is AvroKind.MAP and pa.types.is_map(wanted):
+            raise UnsafeInputError(
+                f"{path} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
+            )
+        raise UnsafeInputError(f"{path} is stored as {writer}, which only Spark converts to {wanted}; {READ_BY_SPARK}")
+
+    def _list(self, writer: AvroType, reader: AvroType, wanted: pa.ListType, path: str) -> ColumnLayout:
+        slot = self.out.new_slot()
+        items: list[ColumnLayout] = []
+        path = child_path(path, "element")
+        self.out.loop(
+            writer, slot, lambda: items.append(self.value(writer.content, reader.content, wanted.value_type, path))
+        )
+        return ListLayout(wanted, slot, items[0])
+
+    def _union(self, writer: AvroType, reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+        if writer.kind is not AvroKind.UNION:
+            return self.value(writer, single_branch(writer, reader, path), wanted, path)
+        null, others = split_nullable(writer)
+        if len(others) > 1 and writer != reader:
+            raise UnsafeInputError(f"{path} is another union in the reader's schema; {READ_BY_SPARK}")
+        if not others:
+            self.out.switch(NO_SLOT, [_emit_nothing for _ in writer.branches])
+            return _null_constant(reader, wanted, path)
+        if len(others) > 1:
+            return self._several_branches(writer, null, others, wanted, path)
+        if null is not None:
+            _check_nullable(reader, path)
+        branch = writer.branches[others[0]]
+        target = single_branch(branch, reader, path) if reader.kind is AvroKind.UNION else reader
+        if null is not None and is_leaf(branch):
+            layout = leaf_layout(branch, target, wanted, self.out.new_slot(), path)
+            self.out.leaf(branch, layout.slot, null)
+            return layout
+        return self._nullable(writer, null, lambda: self.value(branch, target, wanted, path))
+
+    def _nullable(self, writer: AvroType, null: int | None, read: _ReadColumn) -> ColumnLayout:
+        """Read a union of null and one composite type, or of one type alone."""
+        slot = self.out.new_slot() if null is not None else NO_SLOT
+        layouts: list[ColumnLayout] = []
+        (other,) = (index for index in range(len(writer.branches)) if index != null)
+        emitters: dict[int, _EmitCode] = {other: lambda: layouts.append(read())}
+        if null is not None:
+            emitters[null] = lambda: self.out.pad(layouts)
+        self.out.switch(slot, [emitters[index] for index in range(len(writer.branches))], last=null)
+        layout = layouts[0]
+        if null is None or not isinstance(layout, StructLayout | ListLayout):
+            return layout
+        return replace(layout, validity=Validity(slot, null, True))
+
+    def _several_branches(
+        self, writer: AvroType, null: int | None, others: Sequence[int], wanted: pa.DataType, path: str
+    ) -> ColumnLayout:
+        """Read a union of several types: as the common type of its numbers, or as a struct with one member each."""
+        kinds = {writer.branches[index].kind for index in others}
+        is_plain = not any(writer.branches[index].logical for index in others)
+        numbers = ({AvroKind.INT, AvroKind.LONG}, {AvroKind.FLOAT, AvroKind.DOUBLE})
+        if is_plain and kinds in numbers and len(others) == 2:
+            wide = AvroType(AvroKind.LONG if AvroKind.INT in kinds else AvroKind.DOUBLE)
+            targets = [(wide, wanted, path)] * len(others)
+        elif pa.types.is_struct(wanted) and [f.name for f in wanted] == [f"member{n}" for n in range(len(others))]:
+            targets = [
+                (writer.branches[index], field.type, child_path(path, field.name))
+                for index, field in zip(others, wanted, strict=True)
+            ]
+        else:
+            raise UnsafeInputError(f"{path} is a union, which only Spark converts to {wanted}; {READ_BY_SPARK}")
+        slot = self.out.new_slot()
+        readers: list[_ReadColumn] = []
+        for index, target in zip(others, targets, strict=True):
+            readers.append(lambda b=writer.branches[index], t=target: self.value(b, *t))  # type: ignore[misc]
+        layouts = self._exclusive_branches(slot, writer, others, readers)
+        members = [
+            _only_if(layout, Validity(slot, index, False)) for index, layout in zip(others, layouts, strict=True)
+        ]
+        if pa.types.is_struct(wanted):
+            return StructLayout(wanted, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
+        return UnionLayout(wanted, slot, tuple(members))
+
+    def _exclusive_branches(
+        self, slot: int, writer: AvroType, others: Sequence[int], readers: Sequence[_ReadColumn]
+    ) -> list[ColumnLayout]:
+        """Read one branch, and append placeholders to the slots of the others.
+
+        These slots are known only after all branches are compiled, so the placeholders are emitted after them.
+        """
+        layouts: list[ColumnLayout] = []
+        number_of = {index: number for number, index in enumerate(others)}
+        jumps_to_pads: list[tuple[int, int | None]] = []
+
+        def emit_branch(index: int) -> None:
+            number = number_of.get(index)
+            if number is not None:
+                layouts.append(readers[number]())
+            jumps_to_pads.append((self.out.emit(Opcode.JUMP, 0), number))
+
+        self.out.switch(slot, [lambda i=index: emit_branch(i) for index in range(len(writer.branches))])  # type: ignore[misc]
+        end = self.out.emit(Opcode.JUMP, 0)
+        for jump, number in jumps_to_pads:
+            self.out.set_target(jump)
+            self.out.pad([layout for other, layout in enumerate(layouts) if other != number])
+            self.out.emit(Opcode.JUMP, end)
+        self.out.set_target(end)
+        return layouts
+
+
+def _null_constant(reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+    """Return the layout of a column that is null in every record."""
+    _check_nullable(reader, path)
+    return ConstantLayout(wanted, pa.scalar(None, wanted))
+
+
+def _check_nullable(reader: AvroType, path: str) -> None:
+    """Raise UnsafeInputError if the reader's type has no null: Spark fails at the first null of a file."""
+    if reader.kind is not AvroKind.NULL and all(branch.kind is not AvroKind.NULL for branch in reader.branches):
+        raise UnsafeInputError(f"{path} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
+
+
+def _emit_nothing() -> None:
+    """Emit the code of a null branch that has no slots."""
+
+
+def _only_if(layout: ColumnLayout, validity: Validity) -> ColumnLayout:
+    """Return the layout of a value that is present in one branch only. Leaves have validity flags of their own."""
+    return replace(layout, validity=validity) if isinstance(layout, StructLayout | ListLayout) else layout
+
+
+class _Emitter:
+    """Emits instructions: steps over values, branches of unions, and items of arrays and maps."""
+
+    def __init__(self) -> None:
+        self.code: list[int] = []
+        self.jumps: list[int] = []
+        self.nested: list[bool] = []
+        """For each slot, whether it belongs to items."""
+        self._depth = 0
+
+    def emit(self, opcode: Opcode, *arguments: int) -> int:
+        """Append an instruction. Return its index in the code."""
+        start = len(self.code)
+        self.code += [opcode, *arguments, *([0] * (CODE_WIDTH - 1 - len(arguments)))]
+        return start
+
+    def set_target(self, jump: int) -> None:
+        """Make a jump continue at the end of the code so far."""
+        self.code[jump + 1] = len(self.code)
+
+    def new_slot(self) -> int:
+        """Return a new slot, of the current items or of records."""
+        self.nested.append(self._depth > 0)
+        return len(self.nested) - 1
+
+    def leaf(self, writer: AvroType, slot: int, null: int = NO_SLOT) -> None:
+        """Read a value without parts. `null` is the index of the null branch if the value is in a union with null."""
+        if writer.kind in (AvroKind.INT, AvroKind.ENUM):
+            self.emit(Opcode.VARINT, slot, null, 5)
+        elif writer.kind is AvroKind.LONG:
+            self.emit(Opcode.VARINT, slot, null, 10)
+        elif writer.kind is AvroKind.FIXED:
+            self.emit(Opcode.FIXED, slot, null, writer.size)
+        elif writer.kind in (AvroKind.BYTES, AvroKind.STRING):
+            self.emit(Opcode.BYTES, slot, null, 10)
+        else:
+            self.emit(Opcode.WORD, slot, null, minimum_size(writer))
+
+    def skip(self, writer: AvroType) -> None:
+        """Step over a value."""
+        if writer.kind is AvroKind.NULL:
+            return
+        if is_leaf(writer):
+            self.leaf(writer, NO_SLOT)
+        elif writer.kind is AvroKind.RECORD:
+            for field in writer.fields:
+                self.skip(field.type)
+        elif writer.kind is AvroKind.UNION:
+            self._skip_union(writer)
+        else:
+            self.loop(writer, NO_SLOT, lambda: self._skip_item(writer))
+
+    def _skip_item(self, writer: AvroType) -> None:
+        if writer.kind is AvroKind.MAP:
+            self.skip(AvroType(AvroKind.STRING))
+        self.skip(writer.content)
+
+    def _skip_union(self, writer: AvroType) -> None:
+        null, others = split_nullable(writer)
+        if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
+            self.leaf(writer.branches[others[0]], NO_SLOT, null)
+            return
+        self.switch(NO_SLOT, [lambda b=branch: self.skip(b) for branch in writer.branches])  # type: ignore[misc]
+
+    def pad(self, layouts: Sequence[ColumnLayout]) -> None:
+        """Append placeholders to all slots of some layouts."""
+        for slot in row_slots(layouts):
+            self.emit(Opcode.PAD, slot)
+
+    def switch(self, slot: int, branches: Sequence[_EmitCode], last: int | None = None) -> None:
+        """Emit a union. The branch `last` is compiled after the others."""
+        first = len(self.jumps)
+        self.jumps += [0] * len(branches)
+        self.emit(Opcode.UNION, slot, len(branches), first)
+        ends = []
+        for index in sorted(range(len(branches)), key=lambda index: index == last):
+            self.jumps[first + index] = len(self.code)
+            branches[index]()
+            ends.append(self.emit(Opcode.JUMP, 0))
+        for end in ends:
+            self.set_target(end)
+
+    def loop(self, writer: AvroType, slot: int, emit_item: _EmitCode) -> None:
+        """Emit a loop over the items of an array or a map. Raises UnsafeInputError above `MAX_DEPTH` nested loops."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise UnsafeInputError(f"arrays and maps are nested more than {MAX_DEPTH} deep; {READ_BY_SPARK}")
+        self.emit(Opcode.ITEMS)
+        minimum = minimum_size(writer.content) + (1 if writer.kind is AvroKind.MAP else 0)
+        head = self.emit(Opcode.NEXT, slot, 0, minimum)
+        emit_item()
+        self.emit(Opcode.JUMP, head)
+        self.code[head + 2] = len(self.code)
+        self._depth -= 1

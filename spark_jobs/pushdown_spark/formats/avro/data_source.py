@@ -1,0 +1,93 @@
+"""`spark.read.format("pushdown_avro")`: our Avro reader as a data source. See `formats.columnar_source`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from pushdown_spark.errors import BadSpecError, MissingPathError
+from pushdown_spark.formats.avro.container_file import read_header
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.file_reader import AvroScanTask
+from pushdown_spark.formats.avro.planner import arrow_schema, container_files
+from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
+from pushdown_spark.formats.columnar_source import (
+    ColumnarSource,
+    ColumnarSourceReader,
+    FilterableReader,
+    ScanCall,
+    no_report,
+)
+from pushdown_spark.formats.data_source_base import local_listing
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.relations.listing import InputFile, Task
+from pushdown_spark.relations.storage import LOCAL
+
+FORMAT = "pushdown_avro"
+_READER_SCHEMA = "avroSchema"
+_INTERVAL_MARK = "spark.sql.catalyst.type"
+"""A property by which Spark marks numbers that are intervals."""
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format in a session."""
+    spark.dataSource.register(PushdownAvroSource)
+
+
+class PushdownAvroReader(ColumnarSourceReader):
+    """Reads the files of one scan."""
+
+    def __init__(self, schema: t.StructType, options: Mapping[str, str]) -> None:
+        super().__init__(schema, options)
+        self._reader_schema = options.get(_READER_SCHEMA)
+
+    def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
+        return _list_files(options)
+
+    def _scan_task(self, tasks: tuple[Task, ...], combined: VectorFilter | None) -> ScanCall:
+        query = AvroQuery(
+            arrow_schema(self._schema.fields),
+            combined,
+            case_sensitive=self._case_sensitive,
+            reader_schema=self._reader_schema,
+        )
+        return AvroScanTask(tasks, query, no_report)
+
+
+class FilterablePushdownAvroReader(PushdownAvroReader, FilterableReader):
+    """Reads the files of one query, with its pushed filters."""
+
+
+class PushdownAvroSource(ColumnarSource):
+    """Local Avro files whose blocks are skipped by their bytes.
+
+    Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `avroSchema` as in Spark's
+    own source; `push_filters` (true or false), which needs `spark.sql.python.filterPushdown.enabled`, too;
+    `case_sensitive` (true or false), because Spark does not pass its setting of that name to such a source. Give a
+    schema with the columns that are needed: other columns are not decoded.
+    """
+
+    format_name = FORMAT
+    known_options = ("path", "where", "avroschema", "push_filters", "case_sensitive")
+    readers = (PushdownAvroReader, FilterablePushdownAvroReader)
+
+    def schema(self) -> t.StructType:
+        """Return the columns of `avroSchema` or of the first file, as Spark infers them."""
+        text = self.options.get(_READER_SCHEMA) or read_header(_first_path(_list_files(self.options)), LOCAL).schema
+        if _INTERVAL_MARK in text:
+            raise BadSpecError("the files hold intervals, which only Spark reads; use format('avro')")
+        return spark_schema(parse_schema(text))
+
+
+def _list_files(options: Mapping[str, str]) -> tuple[InputFile, ...]:
+    return container_files(local_listing(FORMAT, options), any_extension=True)
+
+
+def _first_path(files: Sequence[InputFile]) -> str:
+    """Return the path of the first file that is not empty. Empty files have no schema."""
+    for file in files:
+        if file.size:
+            return file.path
+    raise MissingPathError("the path has only empty files, and so no schema; give one")

@@ -1,0 +1,221 @@
+"""The decoder of one writer's schema: filter columns first, then the other columns of the records that pass."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.formats.avro.assembler import ColumnAssembler
+from pushdown_spark.formats.avro.block_search import BlockSearch, locate
+from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
+from pushdown_spark.formats.avro.container_file import Buffer
+from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
+from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
+from pushdown_spark.formats.avro.schema import parse_schema
+from pushdown_spark.predicates.avro_bytes import block_patterns
+from pushdown_spark.predicates.vector import VectorFilter
+
+_BATCH_VALUES = 2 << 20
+"""Values (records times columns) that are decoded at a time. It bounds the memory."""
+_DENSE = 0.3
+"""The share of passing records above which all columns are decoded at once."""
+_MAX_EMPTY_RECORDS = 1 << 24
+"""Records without bytes that a block may have. Such a block consists of nothing but the number of its records."""
+
+
+@dataclass(frozen=True)
+class AvroQuery:
+    """What a scan wants of every file.
+
+    `schema` has the wanted columns, with Spark's names and the Arrow types that Spark expects. `filter` is the filter
+    that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
+    resolved with, None to read each file with its own. `corrected_calendar` says whether dates before 1582 and
+    timestamps before 1900 are taken as stored in files that do not name their writer. If not, they are rejected,
+    because Spark may convert them. Without `block_search`, blocks are decoded without searching them for patterns.
+    """
+
+    schema: pa.Schema
+    filter: VectorFilter | None
+    reader_schema: str | None = None
+    case_sensitive: bool = False
+    corrected_calendar: bool = False
+    block_search: bool = True
+
+    @property
+    def filter_names(self) -> frozenset[str]:
+        """Top-level columns that the filter needs."""
+        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
+
+
+@dataclass(frozen=True)
+class DecompressedBlock:
+    """A block of `size` decompressed bytes, with its number and its file offset."""
+
+    number: int
+    offset: int
+    records: int
+    size: int
+
+
+class BlockGroup:
+    """Blocks that are decoded together. `data` is their records in one buffer."""
+
+    def __init__(self, blocks: Sequence[DecompressedBlock], data: Buffer) -> None:
+        self.blocks = tuple(blocks)
+        self.data = data
+        self.ends = np.cumsum([block.size for block in blocks], dtype=np.int64)
+        self.records = sum(block.records for block in blocks)
+
+    @property
+    def spans(self) -> list[tuple[int, int, int]]:
+        """The start, the end and the number of records of each block."""
+        begins = [0, *self.ends[:-1].tolist()]
+        return [(b, e, block.records) for b, e, block in zip(begins, self.ends.tolist(), self.blocks, strict=True)]
+
+    def block_at(self, offset: int) -> DecompressedBlock:
+        """Return the block at an offset in the data, for error messages."""
+        return self.blocks[min(bisect_right(self.ends.tolist(), offset), len(self.blocks) - 1)]
+
+
+class Decoder:
+    """Decodes records of one writer's schema.
+
+    Raises UnsafeInputError for types that only Spark's reader converts, SchemaConflictError if the reader's schema does
+    not resolve with the writer's, and BadSchemaError for invalid schemas.
+    """
+
+    def __init__(self, schema: str, query: AvroQuery) -> None:
+        self._query = query
+        self._names = NameMatcher(query.case_sensitive)
+        self._writer = parse_schema(schema)
+        self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
+        fields = list(query.schema)
+        filter_names = query.filter_names
+        self._filter_fields = [field for field in fields if field.name in filter_names]
+        self._select_fields = [field for field in fields if field.name not in filter_names]
+        self._filter = Executor(self._compile(self._filter_fields)) if query.filter else None
+        has_select = query.filter and self._select_fields
+        self._select = Executor(self._compile(self._select_fields, whole=False)) if has_select else None
+        self._all = Executor(self._compile(fields))
+        self._minimum_size = minimum_size(self._writer)
+        self._passing_share = 0.0
+        self.search = self._block_search()
+        self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
+        """Records that are decoded at a time, at most."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether regular expressions decode the records until machine code is loaded."""
+        return self._all.is_flat
+
+    def check(self, records: int, size: int) -> None:
+        """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
+        most = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
+        if records > most:
+            raise ValueError(f"it claims {records} records, which do not fit into {size} bytes")
+
+    def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some blocks that pass the filter. Raises ValueError for damaged records."""
+        metrics.records_decoded += group.records
+        is_dense = self._filter is None or self._select is None or self._passing_share > _DENSE
+        if not is_dense:
+            metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
+            yield from self._filter_then_select(group, metrics)
+            return
+        if self._filter:
+            metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
+        metrics.blocks[BlockOutcome.SELECTED] += len(group.blocks)
+        for slots in self._run(self._all, group):
+            batch = self._batch(self._all, list(self._query.schema), slots)
+            if self._query.filter is not None:
+                passing = batch.filter(self._query.filter.keep(batch))
+                self._passing_share = passing.num_rows / max(batch.num_rows, 1)
+                batch = passing
+            if batch.num_rows:
+                metrics.records_returned += batch.num_rows
+                yield batch
+
+    def matching(self, group: BlockGroup) -> int:
+        """Return the number of records that pass the filter."""
+        if self._filter is None:
+            return group.records
+        return sum(len(self._passing(slots)[0]) for slots in self._run(self._filter, group))
+
+    def _filter_then_select(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        assert self._filter is not None
+        assert self._select is not None
+        selected_blocks: set[int] = set()
+        for slots in self._run(self._filter, group):
+            rows, filter_columns = self._passing(slots)
+            self._passing_share = len(rows) / max(slots.rows, 1)
+            if not len(rows):
+                continue
+            starts = slots.starts[rows.to_numpy()]
+            blocks = np.searchsorted(group.ends, starts, side="right")
+            selected_blocks.update(np.unique(blocks).tolist())
+            selected = self._select.run(group.data, RecordRuns.of_records(starts, group.ends[blocks]))
+            select_columns = self._batch(self._select, self._select_fields, selected)
+            metrics.records_returned += len(rows)
+            yield self._join(filter_columns.take(rows), select_columns)
+        metrics.blocks[BlockOutcome.SELECTED] += len(selected_blocks)
+
+    def _passing(self, slots: SlotValues) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return the indexes of the records that pass, and the filter columns of all records."""
+        assert self._filter is not None
+        assert self._query.filter is not None
+        filter_columns = self._batch(self._filter, self._filter_fields, slots)
+        return pc.indices_nonzero(self._query.filter.keep(filter_columns)), filter_columns
+
+    def _join(self, first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+        columns = dict(zip([*first.schema.names, *second.schema.names], [*first.columns, *second.columns], strict=True))
+        return pa.RecordBatch.from_arrays(
+            [columns[name] for name in self._query.schema.names], schema=self._query.schema
+        )
+
+    def _run(self, executor: Executor, group: BlockGroup) -> Iterator[SlotValues]:
+        """Read all records of some blocks. A single block with very many records is read in pieces."""
+        if len(group.blocks) > 1 or group.records <= self.most_records:
+            yield executor.run(group.data, RecordRuns.of_blocks(group.spans))
+            return
+        start, remaining = 0, group.records
+        while remaining:
+            records = min(remaining, self.most_records)
+            remaining -= records
+            is_last = not remaining
+            slots = executor.run(group.data, RecordRuns.of_piece(start, len(group.data), records, is_last=is_last))
+            start = slots.end
+            yield slots
+
+    def _batch(self, executor: Executor, fields: Sequence[pa.Field], slots: SlotValues) -> pa.RecordBatch:
+        if not fields:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * slots.rows, pa.struct([])))
+        assembler = ColumnAssembler(slots, corrected_calendar=self._query.corrected_calendar)
+        columns = [assembler.column(layout) for layout in executor.bytecode.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _block_search(self) -> BlockSearch | None:
+        """Return the search for patterns that each block with a matching record contains, or None without patterns."""
+        if self._query.filter is None or not self._query.block_search:
+            return None
+        places = locate(self._writer, self._reader, self._names)
+        patterns = block_patterns(self._query.filter.root, places, takes_ancient=self._query.corrected_calendar)
+        return BlockSearch(patterns) if patterns else None
+
+    def _compile(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Bytecode:
+        return compile_bytecode(self._writer, self._reader, fields, self._names, whole=whole)
+
+
+def unsupported_reason(schema: str, query: AvroQuery) -> str | None:
+    """Return why files with a writer's schema cannot be read here, or None."""
+    try:
+        Decoder(schema, query)
+    except PushdownError as problem:
+        return str(problem)
+    return None

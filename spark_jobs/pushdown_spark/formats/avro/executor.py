@@ -1,0 +1,266 @@
+"""Execution of bytecode over records: by regular expressions, by Python, or by machine code.
+
+Python decodes a few records fastest, because machine code must be loaded first. So an executor starts in Python and
+changes to machine code after a certain amount of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+
+import numpy as np
+import numpy.typing as npt
+
+from pushdown_spark.formats.avro import interpreter
+from pushdown_spark.formats.avro.bytecode import Bytecode
+from pushdown_spark.formats.avro.container_file import Buffer
+from pushdown_spark.formats.avro.interpreter import (
+    CODE_WIDTH,
+    FRAME_WIDTH,
+    MAX_DEPTH,
+    RUN_WIDTH,
+    SLOT_WIDTH,
+    Status,
+    interpret,
+)
+from pushdown_spark.formats.avro.regex_decoder import Segment, compile_segments, decode_flat
+
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_ITEMS_PER_LIST = 2
+"""Items that lists are expected to have on average. Where they have more, the records are read again."""
+_COMPILED_FROM = 450_000
+"""Microseconds of work in Python after which machine code is loaded. Loading takes as long."""
+_INSTRUCTION = 1.4
+"""Microseconds of an instruction in Python. A segment of the regular expressions takes half of that."""
+_MESSAGES = {
+    Status.PAST_END: "a value continues after the end of its block",
+    Status.BAD_NUMBER: "a number is longer than its type allows",
+    Status.BAD_LENGTH: "a length is negative or goes beyond the block",
+    Status.BAD_BRANCH: "a union has a branch that its type does not have",
+    Status.LEFT_OVER: "its records end before the block does",
+}
+
+
+class RecordRuns:
+    """Sequences of consecutive records, in the form of the interpreter's `runs`."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.records = int(numbers[2::RUN_WIDTH].sum())
+
+    @classmethod
+    def of_blocks(cls, spans: Sequence[tuple[int, int, int]]) -> RecordRuns:
+        """Return runs of whole blocks, given the start, the end and the number of records of each."""
+        return cls(np.array([number for begin, end, records in spans for number in (begin, end, records, 1)], np.int64))
+
+    @classmethod
+    def of_piece(cls, start: int, stop: int, records: int, *, is_last: bool) -> RecordRuns:
+        """Return a run of some records of one block."""
+        return cls(np.array([start, stop, records, int(is_last)], np.int64))
+
+    @classmethod
+    def of_records(cls, starts: Numbers, stops: Numbers) -> RecordRuns:
+        """Return runs of single records, which need not be read to their ends."""
+        numbers = np.empty((len(starts), RUN_WIDTH), np.int64)
+        numbers[:, 0], numbers[:, 1], numbers[:, 2], numbers[:, 3] = starts, stops, 1, 0
+        return cls(numbers.ravel())
+
+
+class DamagedRecordError(ValueError):
+    """A damaged record, with its offset in the data."""
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem)
+        self.offset = offset
+
+
+@dataclass(frozen=True)
+class SlotValues:
+    """The slots after a run: their values and validity flags, the offset of each record, the offset after the last one.
+
+    `data` are the encoded records, to which the values of strings and bytes refer.
+    """
+
+    data: Bytes
+    starts: Numbers
+    end: int
+    values: tuple[Numbers, ...]
+    valid: tuple[Bytes, ...]
+
+    @property
+    def rows(self) -> int:
+        """The number of records."""
+        return len(self.starts)
+
+
+class Executor:
+    """Executes one program of bytecode."""
+
+    def __init__(self, bytecode: Bytecode) -> None:
+        self.bytecode = bytecode
+        self._segments = compile_segments(bytecode.code)
+        steps = len(self._segments) / 2 if self._segments else len(bytecode.code) / CODE_WIDTH
+        self._record_cost = _INSTRUCTION * steps
+        self._work = 0.0
+        self._items_per_list = _ITEMS_PER_LIST
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether regular expressions decode the records, which is faster than Python instructions."""
+        return self._segments is not None
+
+    def run(self, data: Buffer, runs: RecordRuns) -> SlotValues:
+        """Read some records of a buffer. Raises DamagedRecordError."""
+        self._work += runs.records * self._record_cost
+        use_compiled = self._work >= _COMPILED_FROM or is_compiled()
+        if self._segments is not None and not use_compiled:
+            slots = _run_regex(self.bytecode, self._segments, data, runs)
+            if slots is not None:
+                return slots
+        run = _run_compiled if use_compiled else _run_interpreted
+        while True:
+            capacities = [runs.records * (self._items_per_list if nested else 1) for nested in self.bytecode.slots]
+            status, slots = run(self.bytecode, data, runs, capacities)
+            if status is Status.DONE:
+                return slots
+            if status is not Status.FULL:
+                raise DamagedRecordError(_MESSAGES[status], slots.end)
+            self._items_per_list *= 4
+
+
+def _run_regex(bytecode: Bytecode, segments: Sequence[Segment], data: Buffer, runs: RecordRuns) -> SlotValues | None:
+    """Return None for damaged records, which the interpreter describes."""
+    records = decode_flat(segments, data, runs.numbers.tolist(), len(bytecode.slots))
+    if records is None:
+        return None
+    return SlotValues(
+        np.frombuffer(data, np.uint8),
+        np.array(records.starts, np.int64),
+        records.end,
+        tuple(np.array(values, np.int64) for values in records.values),
+        tuple(np.array(valid, np.uint8) for valid in records.valid),
+    )
+
+
+def _run_compiled(
+    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
+) -> tuple[Status, SlotValues]:
+    table = np.array(_slot_table(capacities), np.int64)
+    size = sum(capacities) + 1
+    values, valid = np.empty(size, np.int64), np.empty(size, np.uint8)
+    starts, reached = np.empty(runs.records, np.int64), np.zeros(1, np.int64)
+    stack = np.zeros(FRAME_WIDTH * MAX_DEPTH, np.int64)
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    code, jumps = np.array(bytecode.code, np.int64), np.array(bytecode.jumps or [0], np.int64)
+    status = compiled_interpreter()(array, runs.numbers, code, jumps, table, values, valid, starts, stack, reached)
+    spans = _slot_spans(table.tolist())
+    views = tuple(values[span] for span in spans), tuple(valid[span] for span in spans)
+    return Status(status), SlotValues(array, starts, int(reached[0]), *views)
+
+
+def _run_interpreted(
+    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
+) -> tuple[Status, SlotValues]:
+    table = _slot_table(capacities)
+    size = sum(capacities) + 1
+    values, valid = [0] * size, [0] * size
+    starts, reached, stack = [0] * runs.records, [0], [0] * (FRAME_WIDTH * MAX_DEPTH)
+    numbers = runs.numbers.tolist()
+    status = interpret(data, numbers, bytecode.code, bytecode.jumps, table, values, valid, starts, stack, reached)
+    spans = _slot_spans(table)
+    slots = SlotValues(
+        np.frombuffer(data, np.uint8),
+        np.array(starts, np.int64),
+        reached[0],
+        tuple(np.array(values[span], np.int64) for span in spans),
+        tuple(np.array(valid[span], np.uint8) for span in spans),
+    )
+    return Status(status), slots
+
+
+def _slot_table(capacities: Sequence[int]) -> list[int]:
+    """Return the interpreter's `table` of empty slots. Without slots it has one that is never used."""
+    table: list[int] = []
+    begin = 0
+    for capacity in capacities:
+        table += [begin, capacity, 0]
+        begin += capacity
+    return table or [0] * SLOT_WIDTH
+
+
+def _slot_spans(table: Sequence[int]) -> list[slice]:
+    """Return where the values of each slot are."""
+    return [slice(begin, begin + count) for begin, count in zip(table[::SLOT_WIDTH], table[2::SLOT_WIDTH], strict=True)]
+
+
+_INLINED: tuple[Callable[..., object], ...] = (
+    interpreter.read_zigzag,
+    interpreter.read_word,
+    interpreter.append,
+    interpreter.read_value,
+    interpreter.read_branch,
+    interpreter.next_item,
+    interpreter.read_record,
+)
+
+CompiledFunction = Callable[..., int]
+
+
+@cache
+def compiled_interpreter() -> CompiledFunction:
+    """Return `interpreter.interpret` as machine code.
+
+    The functions that it calls are inlined, and arrays are not reference-counted (`_nrt`): otherwise each call, with
+    all its arrays, takes several times as long as its work.
+    """
+    names = dict(vars(interpreter))
+    names[interpreter.index.__name__] = _unsigned_index()
+    for function in _INLINED:
+        names[function.__name__] = _njit()(_rebind(function, names), inline="always", _nrt=False)
+    return _compile_cached(_rebind(interpreter.interpret, names))
+
+
+@cache
+def compiled_copy() -> CompiledFunction:
+    """Return `interpreter.copy_bytes` as machine code."""
+    return _compile_cached(interpreter.copy_bytes)
+
+
+def is_compiled() -> bool:
+    """Return whether this process has loaded the machine code."""
+    return compiled_interpreter.cache_info().currsize > 0
+
+
+def _compile_cached(function: CompiledFunction) -> CompiledFunction:
+    """Compile a function, once for all processes if there is a directory for the cache."""
+    try:
+        return _njit()(function, cache=True, nogil=True, _nrt=False)
+    except RuntimeError:
+        return _njit()(function, nogil=True, _nrt=False)
+
+
+def _njit() -> Callable[..., CompiledFunction]:
+    # Imported here because the import takes longer than many scans.
+    import numba
+
+    njit: Callable[..., CompiledFunction] = numba.njit
+    return njit
+
+
+def _unsigned_index() -> CompiledFunction:
+    """Return the compiled version of `interpreter.index`."""
+    import numba
+
+    function: CompiledFunction = _njit()(lambda number: numba.uint64(number), _nrt=False)
+    return function
+
+
+def _rebind(function: Callable[..., object], names: dict[str, object]) -> FunctionType:
+    """Return a function with other global names."""
+    return FunctionType(function.__code__, names, function.__name__)

@@ -1,0 +1,224 @@
+"""The reader of Avro files. It runs in Python workers, and on the driver over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pushdown_spark.errors import PushdownError, UnreadableFileError
+from pushdown_spark.formats.avro.container_file import (
+    REMEDY,
+    AvroHeader,
+    BlockDecompressor,
+    BlockError,
+    Buffer,
+    BufferedInput,
+    StoredBlock,
+    parse_header,
+    read_blocks,
+    storage_errors_named,
+)
+from pushdown_spark.formats.avro.decoder import AvroQuery, BlockGroup, Decoder, DecompressedBlock
+from pushdown_spark.formats.avro.executor import DamagedRecordError
+from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.scan_task import FileScanTask
+from pushdown_spark.relations.listing import Split
+from pushdown_spark.relations.storage import RangeFile, Storage
+
+_GROUP_SIZE = 4 << 20
+"""Decompressed bytes that are decoded together."""
+
+
+class DecoderCache:
+    """The decoders of a query, one for each writer's schema and calendar. Most files of a scan share one."""
+
+    def __init__(self, query: AvroQuery) -> None:
+        self.query = query
+        self._decoders: dict[tuple[str, bool], Decoder] = {}
+
+    def of(self, header: AvroHeader) -> Decoder:
+        """Return the decoder for a file with this header. Raises the errors of Decoder."""
+        corrected_calendar = header.corrected_calendar(by_option=self.query.corrected_calendar)
+        key = header.schema, corrected_calendar
+        if key not in self._decoders:
+            self._decoders[key] = Decoder(header.schema, replace(self.query, corrected_calendar=corrected_calendar))
+        return self._decoders[key]
+
+
+def search_label(query: AvroQuery, header: AvroHeader) -> str | None:
+    """Return the patterns that blocks are searched for, in words, or None. Raises the errors of Decoder."""
+    search = DecoderCache(query).of(header).search
+    return search.label if search is not None else None
+
+
+@dataclass(frozen=True)
+class BlockSample:
+    """A sampled block: its stored and decompressed bytes, its records, and the records that pass the filter.
+
+    `is_match` says whether the search found its patterns. If not, no record passes.
+    """
+
+    stored: int
+    size: int
+    records: int
+    is_match: bool
+    matching: int
+
+
+class AvroFile:
+    """An open file. Its errors name the file and, where possible, the block."""
+
+    def __init__(self, path: str, raw: RangeFile, decoders: DecoderCache, metrics: AvroMetrics) -> None:
+        self._path = path
+        self._metrics = metrics
+        self._source = BufferedInput(raw)
+        self.header = parse_header(path, self._source)
+        with self._errors_located():
+            self._decoder = decoders.of(self.header)
+        self._decompressor = BlockDecompressor(self.header.codec)
+
+    def close(self) -> None:
+        """Add the fetched bytes to the counts."""
+        self._metrics.bytes_read += self._source.fetched
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether regular expressions decode the file's records until machine code is loaded."""
+        return self._decoder.is_flat
+
+    def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of the blocks in a byte range, as `read_blocks` defines them."""
+        for group in self._groups(start, end):
+            with self._errors_located(group):
+                yield from self._decoder.batches(group, self._metrics)
+
+    def samples(self, number: int) -> Iterator[BlockSample]:
+        """Sample some blocks, spread over the file."""
+        size = self._source.size
+        for part in range(number):
+            with self._errors_located():
+                block = next(read_blocks(self._source, self.header, part * size // number, size), None)
+                if block is None:
+                    return
+                data = self._decompress(block)
+            yield self._sample(block, data)
+
+    def _sample(self, block: StoredBlock, data: Buffer) -> BlockSample:
+        group = BlockGroup([DecompressedBlock(block.number, block.offset, block.records, len(data))], data)
+        search = self._decoder.search
+        is_match = search is None or search.may_match(data)
+        with self._errors_located(group):
+            matching = self._decoder.matching(group) if is_match else 0
+        return BlockSample(len(block.stored), len(data), block.records, is_match, matching)
+
+    def _groups(self, start: int, end: int) -> Iterator[BlockGroup]:
+        """Yield the blocks that may hold a matching record, in groups. A group is valid until the next one."""
+        pending: list[DecompressedBlock] = []
+        size = records = 0
+        for block in self._candidates(start, end):
+            if pending and records + block.records > self._decoder.most_records:
+                yield BlockGroup(pending, self._decompressor.take_retained())
+                pending, size, records = [], 0, 0
+            self._decompressor.retain()
+            pending.append(block)
+            size += block.size
+            records += block.records
+            if size >= _GROUP_SIZE:
+                yield BlockGroup(pending, self._decompressor.take_retained())
+                pending, size, records = [], 0, 0
+        if pending:
+            yield BlockGroup(pending, self._decompressor.take_retained())
+
+    def _candidates(self, start: int, end: int) -> Iterator[DecompressedBlock]:
+        """Yield the blocks that may hold a matching record. Each is the block that was decompressed last."""
+        with self._errors_located():
+            for block in read_blocks(self._source, self.header, start, end):
+                self._metrics.blocks[BlockOutcome.TOTAL] += 1
+                self._metrics.records += block.records
+                data = self._decompress(block)
+                if self._may_match(data):
+                    yield DecompressedBlock(block.number, block.offset, block.records, len(data))
+
+    def _may_match(self, data: Buffer) -> bool:
+        search = self._decoder.search
+        if search is None or search.is_paused():
+            return True
+        self._metrics.bytes_searched += len(data)
+        if search.may_match(data):
+            return True
+        self._metrics.blocks[BlockOutcome.SKIPPED] += 1
+        return False
+
+    def _decompress(self, block: StoredBlock) -> Buffer:
+        """Return the encoded records of a block. They are valid until the next block is decompressed."""
+        try:
+            data = self._decompressor.decompress(block.stored)
+            self._decoder.check(block.records, len(data))
+        except ValueError as problem:
+            raise BlockError(block.number, block.offset, str(problem)) from problem
+        return data
+
+    @contextmanager
+    def _errors_located(self, group: BlockGroup | None = None) -> Iterator[None]:
+        """Convert errors to errors that name the file and the block."""
+        try:
+            yield
+        except UnreadableFileError:
+            raise
+        except PushdownError as problem:
+            raise type(problem)(f"{self._path}, {_location(group)}: {problem}") from problem
+        except BlockError as problem:
+            raise self._block_error(problem.number, problem.offset, problem) from problem
+        except (ValueError, OverflowError, pa.ArrowException) as problem:
+            if group is None:
+                raise UnreadableFileError(
+                    f"cannot read {self._path}, {_location(None)}: {problem}; {REMEDY}"
+                ) from problem
+            block = group.block_at(problem.offset) if isinstance(problem, DamagedRecordError) else group.blocks[0]
+            raise self._block_error(block.number, block.offset, problem) from problem
+
+    def _block_error(self, number: int, offset: int, problem: Exception) -> UnreadableFileError:
+        return UnreadableFileError(f"cannot read {self._path}, block {number} at byte {offset}: {problem}; {REMEDY}")
+
+
+def _location(group: BlockGroup | None) -> str:
+    """Return where errors without an offset arise: in the first block of a group, or in the header's schema."""
+    return f"block {group.blocks[0].number} at byte {group.blocks[0].offset}" if group else "head at byte 0"
+
+
+@dataclass(frozen=True)
+class AvroScanTask(FileScanTask[AvroQuery, AvroMetrics]):
+    """The tasks of an Avro scan."""
+
+    def new_metrics(self) -> AvroMetrics:
+        """Return counts of zero."""
+        return AvroMetrics()
+
+    def split_reader(self) -> Callable[[Split, AvroMetrics], Iterator[pa.RecordBatch]]:
+        """Return a function that reads the matching rows of a split. Its splits share their decoders."""
+        decoders = DecoderCache(self.query)
+
+        def read(split: Split, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+            with open_avro(split.path, split.storage, decoders, metrics, split.end) as file:
+                yield from file.batches(split.start, split.end)
+
+        return read
+
+
+@contextmanager
+def open_avro(
+    path: str, storage: Storage, decoders: DecoderCache, metrics: AvroMetrics, stop: int | None = None
+) -> Iterator[AvroFile]:
+    """Open a file, and count what is read in `metrics`. Raises typed errors that name the file.
+
+    `stop` is the end of the byte range that will be read. Nothing after it is fetched ahead.
+    """
+    with storage_errors_named(path), storage.open(path, 0, stop) as raw:
+        file = AvroFile(path, raw, decoders, metrics)
+        try:
+            yield file
+        finally:
+            file.close()

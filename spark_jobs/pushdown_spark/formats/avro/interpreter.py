@@ -1,0 +1,316 @@
+"""The interpreter of the bytecode that reads encoded Avro records."""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from enum import IntEnum
+
+# Avro records have no lengths: to reach a field, a reader must step over every field before it. The bytecode lists
+# these steps for one writer's schema and one set of wanted columns. The data structures are flat sequences of integers:
+#
+#   data    The encoded records of one or more blocks, as bytes.
+#   runs    RUN_WIDTH numbers for each run, which is a sequence of consecutive records: the offset of its first record,
+#           the end of its block, the number of records, and 1 if the run ends where the block must end.
+#   code    CODE_WIDTH numbers for each instruction: the opcode and up to five arguments. See Opcode.
+#   jumps   The targets of UNION instructions: one index into `code` for each branch.
+#   table   SLOT_WIDTH numbers for each slot: where its part of `values` begins, its capacity, and its current length.
+#   values  The numbers in all slots. Strings and bytes are stored as offset << 32 | length. They are not copied here.
+#   valid   One flag for each element of `values`: 0 for nulls and for placeholders below a null.
+#   starts  The offset of each record.
+#   stack   FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far.
+#   reached One number: the offset after the last record, or the start of the record that is damaged.
+#
+# Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
+# many. Therefore they use only integers and sequences. A negative offset is an error: a Status with its sign changed.
+
+CODE_WIDTH = 6
+RUN_WIDTH = 4
+SLOT_WIDTH = 3
+FRAME_WIDTH = 2
+MAX_DEPTH = 64
+"""Levels of nested arrays and maps, at most."""
+
+
+class Opcode(IntEnum):
+    """Instructions and their arguments.
+
+    With a `slot` of -1, the value is stepped over. `null` is the index of a union's null branch, -1 outside of unions.
+    """
+
+    END = 0
+    """The record is complete."""
+    VARINT = 1
+    """slot, null, longest: a zigzag number of at most `longest` bytes."""
+    BYTES = 2
+    """slot, null: a length and bytes. Stores their offset and length."""
+    FIXED = 3
+    """slot, null, size: bytes of a fixed size. Stores their offset and length."""
+    WORD = 4
+    """slot, null, size: 1, 4 or 8 bytes, little-endian, signed."""
+    JUMP = 5
+    """target: continue there."""
+    PAD = 6
+    """slot: append a placeholder."""
+    ITEMS = 7
+    """Begin an array or a map. NEXT follows."""
+    UNION = 8
+    """slot, branches, first: store the index of the branch and continue at jumps[first + index]."""
+    NEXT = 9
+    """slot, end, minimum: read the next item, or store the number of items and continue at `end`. `minimum` is the
+    smallest size of an item in bytes."""
+
+
+class Status(IntEnum):
+    """How a call of `interpret` ended."""
+
+    DONE = 0
+    FULL = 1
+    """A slot is full. Call again with a larger capacity."""
+    PAST_END = 2
+    BAD_NUMBER = 3
+    BAD_LENGTH = 4
+    BAD_BRANCH = 5
+    LEFT_OVER = 6
+
+
+# Plain integers, because compiled functions do not support enumerations of integers.
+_END, _BYTES, _FIXED, _WORD = Opcode.END.value, Opcode.BYTES.value, Opcode.FIXED.value, Opcode.WORD.value
+_JUMP, _PAD, _ITEMS, _UNION = Opcode.JUMP.value, Opcode.PAD.value, Opcode.ITEMS.value, Opcode.UNION.value
+_FULL, _PAST_END, _BAD_NUMBER = -Status.FULL.value, -Status.PAST_END.value, -Status.BAD_NUMBER.value
+_BAD_LENGTH, _BAD_BRANCH, _LEFT_OVER = -Status.BAD_LENGTH.value, -Status.BAD_BRANCH.value, Status.LEFT_OVER.value
+_LONGEST_INT, _LONGEST_LONG = 5, 10
+MAX_FIFTH_BYTE, MAX_TENTH_BYTE = 0x0F, 0x01
+"""The last byte of the longest varints: the fifth byte of an int has four bits, the tenth byte of a long has one."""
+_MAX_EMPTY_ITEMS = 0xFFFFFF
+"""Items of an array whose items have no bytes, at most."""
+
+
+def index(number: int) -> int:
+    """Return an index into a sequence. The compiled version is unsigned, which avoids a check for negative indexes."""
+    return number
+
+
+def interpret(
+    data: Sequence[int],
+    runs: Sequence[int],
+    code: Sequence[int],
+    jumps: Sequence[int],
+    table: MutableSequence[int],
+    values: MutableSequence[int],
+    valid: MutableSequence[int],
+    starts: MutableSequence[int],
+    stack: MutableSequence[int],
+    reached: MutableSequence[int],
+) -> int:
+    """Read the records of some runs into the slots. Return a Status."""
+    record = 0
+    for run in range(0, len(runs), RUN_WIDTH):
+        pos = runs[run]
+        stop = runs[run + 1]
+        for _ in range(runs[run + 2]):
+            reached[0] = pos
+            starts[index(record)] = pos
+            record += 1
+            pos = read_record(data, pos, stop, code, jumps, table, values, valid, stack)
+            if pos < 0:
+                return -pos
+        reached[0] = pos
+        if runs[run + 3] > 0 and pos != stop:
+            return _LEFT_OVER
+    return 0
+
+
+def read_record(
+    data: Sequence[int],
+    pos: int,
+    stop: int,
+    code: Sequence[int],
+    jumps: Sequence[int],
+    table: MutableSequence[int],
+    values: MutableSequence[int],
+    valid: MutableSequence[int],
+    stack: MutableSequence[int],
+) -> int:
+    """Read one record. Return the offset after it."""
+    pc = 0
+    depth = 0
+    while pos >= 0:
+        op = code[index(pc)]
+        slot = code[index(pc + 1)]
+        if op == _END:
+            break
+        if op <= _WORD:
+            pos = read_value(data, pos, stop, op, slot, code[index(pc + 2)], code[index(pc + 3)], table, values, valid)
+            pc += CODE_WIDTH
+        elif op == _JUMP:
+            pc = slot
+        elif op == _PAD:
+            pos = append(table, values, valid, slot, 0, 0, pos)
+            pc += CODE_WIDTH
+        elif op == _ITEMS:
+            stack[FRAME_WIDTH * depth] = 0
+            stack[FRAME_WIDTH * depth + 1] = 0
+            depth += 1
+            pc += CODE_WIDTH
+        elif op == _UNION:
+            branch, pos = read_branch(data, pos, stop, slot, code[index(pc + 2)], table, values, valid)
+            if pos >= 0:
+                pc = jumps[code[index(pc + 3)] + branch]
+        else:
+            top = FRAME_WIDTH * (depth - 1)
+            more, pos = next_item(data, pos, stop, slot, code[index(pc + 3)], table, values, valid, stack, top)
+            pc = pc + CODE_WIDTH if more else code[index(pc + 2)]
+            depth -= 1 - more
+    return pos
+
+
+def read_value(
+    data: Sequence[int],
+    pos: int,
+    stop: int,
+    op: int,
+    slot: int,
+    null: int,
+    size: int,
+    table: MutableSequence[int],
+    values: MutableSequence[int],
+    valid: MutableSequence[int],
+) -> int:
+    """Read a value without parts, and append it to its slot if it has one. Return the offset after it."""
+    if null >= 0:
+        if pos >= stop:
+            return _PAST_END
+        branch = data[index(pos)]
+        pos += 1
+        if branch == 2 * null:
+            return append(table, values, valid, slot, 0, 0, pos)
+        if branch != 2 - 2 * null:
+            return _BAD_BRANCH
+    if op >= _FIXED:
+        if size > stop - pos:
+            return _PAST_END
+        value = read_word(data, pos, size) if op == _WORD and slot >= 0 else (pos << 32) | size
+        return append(table, values, valid, slot, value, 1, pos + size)
+    number, pos = read_zigzag(data, pos, stop, size)
+    if pos < 0:
+        return pos
+    if op == _BYTES:
+        if number < 0 or number > stop - pos:
+            return _BAD_LENGTH
+        return append(table, values, valid, slot, (pos << 32) | number, 1, pos + number)
+    return append(table, values, valid, slot, number, 1, pos)
+
+
+def append(
+    table: MutableSequence[int],
+    values: MutableSequence[int],
+    valid: MutableSequence[int],
+    slot: int,
+    value: int,
+    is_valid: int,
+    pos: int,
+) -> int:
+    """Append a value to a slot, unless the slot is -1. Return `pos`."""
+    if slot < 0 or pos < 0:
+        return pos
+    count = table[index(SLOT_WIDTH * slot + 2)]
+    if count >= table[index(SLOT_WIDTH * slot + 1)]:
+        return _FULL
+    element = table[index(SLOT_WIDTH * slot)] + count
+    values[index(element)] = value
+    valid[index(element)] = is_valid
+    table[index(SLOT_WIDTH * slot + 2)] = count + 1
+    return pos
+
+
+def read_zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int, int]:
+    """Read a number of at most 5 bytes (32 bits) or 10 bytes (64 bits). Return it and the offset after it."""
+    if pos >= stop:
+        return 0, _PAST_END
+    byte = data[index(pos)] + 0
+    pos += 1
+    number = byte & 127
+    count = 1
+    while byte >= 128:
+        if count == longest:
+            return 0, _BAD_NUMBER
+        if pos >= stop:
+            return 0, _PAST_END
+        byte = data[index(pos)] + 0
+        pos += 1
+        number |= (byte & 127) << (7 * count)
+        count += 1
+    if count == longest and byte > (MAX_FIFTH_BYTE if longest == _LONGEST_INT else MAX_TENTH_BYTE):
+        return 0, _BAD_NUMBER
+    return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
+
+
+def read_word(data: Sequence[int], pos: int, size: int) -> int:
+    """Read a little-endian number. A number of more than one byte is signed."""
+    number = data[index(pos + size - 1)] + 0
+    if size > 1 and number > 127:
+        number -= 256
+    for offset in range(pos + size - 2, pos - 1, -1):
+        number = (number << 8) | data[index(offset)]
+    return number
+
+
+def read_branch(
+    data: Sequence[int],
+    pos: int,
+    stop: int,
+    slot: int,
+    branches: int,
+    table: MutableSequence[int],
+    values: MutableSequence[int],
+    valid: MutableSequence[int],
+) -> tuple[int, int]:
+    """Read the index of a union's branch. Return it and the offset after it."""
+    branch, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
+    if pos >= 0 and (branch < 0 or branch >= branches):
+        return 0, _BAD_BRANCH
+    return branch, append(table, values, valid, slot, branch, 1, pos)
+
+
+def next_item(
+    data: Sequence[int],
+    pos: int,
+    stop: int,
+    slot: int,
+    minimum: int,
+    table: MutableSequence[int],
+    values: MutableSequence[int],
+    valid: MutableSequence[int],
+    stack: MutableSequence[int],
+    top: int,
+) -> tuple[int, int]:
+    """Go to the next item of an array or map. Return whether there is one (1 or 0), and the offset."""
+    if stack[top] > 0:
+        stack[top] -= 1
+        return 1, pos
+    items, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
+    if items < 0:
+        # A chunk with a negative number of items also has its length in bytes.
+        length, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
+        items = -items
+        if pos >= 0 and (length < 0 or length > stop - pos):
+            return 0, _BAD_LENGTH
+    if items == 0 or pos < 0:
+        return 0, append(table, values, valid, slot, stack[top + 1], 1, pos)
+    stack[top + 1] += items
+    most = _MAX_EMPTY_ITEMS if minimum == 0 else (stop - pos) // minimum
+    if items < 0 or items > most or (minimum == 0 and stack[top + 1] > most):
+        return 0, _BAD_LENGTH
+    stack[top] = items - 1
+    return 1, pos
+
+
+def copy_bytes(data: Sequence[int], references: Sequence[int], out: MutableSequence[int]) -> int:
+    """Copy the bytes at each reference (offset << 32 | length) to `out`. Return the number of bytes."""
+    end = 0
+    for reference in references:
+        start = reference >> 32
+        for offset in range(start, start + (reference & 0xFFFFFFFF)):
+            out[end] = data[offset]
+            end += 1
+    return end

@@ -1,0 +1,132 @@
+"""The planner of Avro scans: it decides whether our reader or Spark's reads the files, and prepares our scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from pushdown_spark.char_types import DECLARED_TYPE
+from pushdown_spark.contract import ReaderChoice
+from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
+from pushdown_spark.formats.avro.cost import estimate
+from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
+from pushdown_spark.formats.avro.file_reader import search_label
+from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
+from pushdown_spark.formats.columnar import Part, combined, conf, is_exact, read_fields, unread_column
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
+from pushdown_spark.predicates.derive import Fold
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.readers.start import waiting
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import Compression, InputFile
+from pushdown_spark.relations.request import Refusal, ScanRequest
+
+
+class ContainerFile(InputFile):
+    """A file that is split at its sync markers and decompresses its own blocks, whatever the end of its name."""
+
+    @property
+    def compression(self) -> Compression:
+        """The compression of the whole file, which is none."""
+        return Compression.NONE
+
+
+@dataclass(frozen=True)
+class AvroPlan(ColumnarPlan[AvroQuery]):
+    """A planned Avro scan."""
+
+
+def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan | Refusal:
+    """Choose the reader of an Avro source. Reads the first file's header and, under `auto`, a sample of blocks."""
+    settings = _refusal(request) or avro_settings(spark, request.source.options)
+    if isinstance(settings, str):
+        return Refusal(settings)
+    prepared = prepare_files(spark, request, fold)
+    if isinstance(prepared, Refusal):
+        return prepared
+    parts, listed = prepared
+    files = container_files(listed, any_extension=settings.any_extension)
+    if not any(file.size for file in files):
+        return Refusal("there is nothing to read")
+    return _choose_reader(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
+
+
+def _refusal(request: ScanRequest) -> str | None:
+    if reason := needs_spark(request):
+        return reason
+    for field in read_fields(request):
+        if DECLARED_TYPE in field.metadata:
+            return f"column {field.name} is declared with a length, which only Spark's reader checks"
+        if _has_map(field.dataType):
+            return (
+                f"column {field.name} has a map, whose entries only Spark's reader returns in the order of their hashes"
+            )
+    return request.spark_only or unread_column(request)
+
+
+def _has_map(kind: t.DataType) -> bool:
+    if isinstance(kind, t.StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, t.MapType) or (isinstance(kind, t.ArrayType) and _has_map(kind.elementType))
+
+
+def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
+    """Return the files as container files. Without `any_extension`, return only files named `*.avro`."""
+    return tuple(
+        ContainerFile(file.uri, file.path, file.size, file.storage)
+        for file in files
+        if any_extension or file.uri.endswith(".avro")
+    )
+
+
+def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+    """Return the Arrow schema in which Spark expects some columns."""
+    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
+
+
+def _query(
+    spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: VectorFilter | None
+) -> AvroQuery:
+    return AvroQuery(
+        arrow_schema(read_fields(request)),
+        combined_filter,
+        reader_schema=settings.reader_schema,
+        case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        corrected_calendar=settings.corrected_calendar,
+    )
+
+
+def _choose_reader(
+    spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
+) -> AvroPlan | Refusal:
+    first = next(file for file in files if file.size)
+    header = read_header(first.path, first.storage)
+    if reason := unsupported_reason(header.schema, query):
+        return Refusal(reason)
+    plan = AvroPlan(
+        files,
+        query,
+        "asked for with reader='pushdown'",
+        tuple(part.report(_pushed_as(part, query, header)) for part in parts),
+        is_exact(parts),
+    )
+    if source.reader is ReaderChoice.PUSHDOWN:
+        return plan
+    choice = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
+    if not choice.is_ours:
+        return Refusal(choice.reason)
+    return replace(plan, query=replace(query, block_search=choice.search), reason=choice.reason)
+
+
+def _pushed_as(part: Part, query: AvroQuery, header: AvroHeader) -> str:
+    """Return how our reader evaluates a conjunct in files with this header."""
+    vector_filter = "vector filter over decoded columns"
+    if not isinstance(part.compiled, VectorFilter):
+        return vector_filter
+    label = search_label(replace(query, filter=part.compiled), header)
+    return vector_filter if label is None else f"byte pattern {label}, then {vector_filter}"

@@ -1,0 +1,31 @@
+"""A scan of one Avro source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.file_reader import AvroScanTask
+from pushdown_spark.formats.avro.metrics import AvroMetrics, sum_metrics
+from pushdown_spark.formats.columnar_scan import ColumnarScan
+from pushdown_spark.relations.listing import Task
+
+
+class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
+    """A scan of one Avro source that skips blocks by their bytes."""
+
+    is_exact = False
+
+    def _scan_task(
+        self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, AvroMetrics]], None], cap: int | None
+    ) -> AvroScanTask:
+        return AvroScanTask(tasks, self._plan.query, report, cap)
+
+    def _sum(self, metrics: Iterable[AvroMetrics]) -> AvroMetrics:
+        return sum_metrics(metrics)
+
+    def _skipped(self, total: AvroMetrics, bytes_total: int) -> Mapping[str, int]:
+        return {"rows never decoded": total.records - total.records_decoded}
+
+    def _details(self, total: AvroMetrics) -> Mapping[str, object]:
+        return {"bytes_searched": total.bytes_searched}

@@ -1,0 +1,110 @@
+"""Spark's own Avro source: its name, and the options and settings of it that our reader must follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.failures import classify
+
+SHORT_NAME = "avro"
+FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
+"""The class of the source. It is part of Spark since 4.0. The jar adds the short name and SQL functions."""
+PACKAGE = "org.apache.spark:spark-avro_2.13"
+_UNKNOWN_FORMAT = frozenset({"AVRO_DATA_SOURCE_NOT_ENABLED", "DATA_SOURCE_NOT_FOUND"})
+
+_REBASE_MODE = "spark.sql.avro.datetimeRebaseModeInRead"
+_SKIPPED_FILES = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+_ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
+"""Hadoop's setting for the opposite of the option `ignoreExtension`."""
+_SPARK_ONLY_OPTIONS = {
+    "avroschemaurl": "option avroSchemaUrl is resolved by Spark's reader",
+    "recursivefieldmaxdepth": "option recursiveFieldMaxDepth cuts off records in records: only Spark's reader does",
+}
+_SPARK_ONLY_SWITCHES = {
+    "positionalfieldmatching": "option positionalFieldMatching takes columns by place, which only Spark's reader does",
+    "enablestableidentifiersforuniontype": "option enableStableIdentifiersForUnionType names the branches of unions, "
+    "which only Spark's reader does",
+}
+
+
+def format_name(spark: SparkSession, names: Sequence[str] = (FILE_FORMAT, SHORT_NAME)) -> str:
+    """Return the first of the Avro source's names that this Spark knows.
+
+    The class comes first, because the search for a short name that is not registered takes a tenth of a second for each
+    query. Raises BadSpecError, which names the missing package, if Spark knows neither.
+    """
+    for name in names:
+        if _is_known(spark, name):
+            return name
+    raise BadSpecError(
+        f"format 'avro': this Spark has no Avro source; give packages={PACKAGE}:{spark.version}, or that jar in jars"
+    )
+
+
+def _is_known(spark: SparkSession, name: str) -> bool:
+    """Return whether Spark has a source of this name. Spark resolves the name before everything else."""
+    try:
+        spark.read.format(name).schema("x int").load([])
+    except (AnalysisException, Py4JJavaError) as problem:
+        return classify(problem).error_class not in _UNKNOWN_FORMAT
+    return True
+
+
+def rebase_mode(spark: SparkSession, options: Mapping[str, str]) -> str:
+    """Return how Spark reads old dates and timestamps, given options with lower-case names.
+
+    `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails.
+    """
+    return (options.get("datetimerebasemode") or spark.conf.get(_REBASE_MODE) or "EXCEPTION").strip().upper()
+
+
+@dataclass(frozen=True)
+class AvroSettings:
+    """Settings that our reader follows.
+
+    `reader_schema` is the option `avroSchema`, a schema as JSON. `corrected_calendar` says whether old dates and
+    timestamps are read as stored, in files that do not name their writer. `any_extension` says whether the names of
+    files need not end with `.avro`.
+    """
+
+    reader_schema: str | None
+    corrected_calendar: bool
+    any_extension: bool
+
+
+def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettings | str:
+    """Return the settings of a source, or why only Spark's reader can follow them. Options have lower-case names.
+
+    The option `mode` is ignored, because Spark's reader of files ignores it: a damaged block fails in every mode.
+    """
+    for key in _SKIPPED_FILES:
+        option = key.rpartition(".")[2].lower()
+        if _is_true(options.get(option, spark.conf.get(key, "false") or "false")):
+            return f"{key} is on, and only Spark's readers skip broken files"
+    for option, reason in _SPARK_ONLY_OPTIONS.items():
+        if option in options:
+            return reason
+    for option, reason in _SPARK_ONLY_SWITCHES.items():
+        if _is_true(options.get(option, "false")):
+            return reason
+    return AvroSettings(
+        options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", _any_extension(spark, options)
+    )
+
+
+def _any_extension(spark: SparkSession, options: Mapping[str, str]) -> bool:
+    ignore_extension = options.get("ignoreextension")
+    if ignore_extension is not None:
+        return _is_true(ignore_extension)
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    return not _is_true(options.get(_ONLY_AVRO_EXTENSION) or str(hadoop.get(_ONLY_AVRO_EXTENSION) or "false"))
+
+
+def _is_true(value: str) -> bool:
+    return value.strip().lower() == "true"

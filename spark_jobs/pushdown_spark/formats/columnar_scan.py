@@ -1,0 +1,175 @@
+"""A scan by one of the columnar readers, as the session sees it: the DataFrame, incremental scans, and the report."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceReport
+from pushdown_spark.formats.columnar import Part, first_reason, listed_files, parts_of
+from pushdown_spark.formats.scan_task import FileScanTask, Query
+from pushdown_spark.predicates.derive import Fold
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.relations.listing import InputFile, Task, input_uris
+from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.scan.incremental import TaskScan
+from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
+from pushdown_spark.scan.tasks import tasks_of, with_constants
+
+
+@dataclass(frozen=True)
+class ColumnarPlan(Generic[Query]):
+    """A planned scan. `exact` says whether all its rows satisfy the predicate."""
+
+    files: tuple[InputFile, ...]
+    query: Query
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...]
+    exact: bool
+
+
+class FileMetrics(Protocol):
+    """Counts that all columnar formats have."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes that were read."""
+
+    @property
+    def rows_decoded(self) -> int:
+        """Rows whose filter columns were decoded."""
+
+    @property
+    def units(self) -> dict[str, dict[str, int]]:
+        """The units of the format by kind and outcome."""
+
+
+Metrics = TypeVar("Metrics", bound=FileMetrics)
+
+
+class ColumnarScan(TaskScan, Generic[Query, Metrics]):
+    """A scan of one source by a columnar reader. `share` is the share of the files' bytes that it is likely to read."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        plan: ColumnarPlan[Query],
+        notes: tuple[str, ...] = (),
+        share: float = 1.0,
+    ) -> None:
+        self._spark = spark
+        self._request = request
+        self._plan = plan
+        self._notes = notes
+        self._metrics = spark.sparkContext.accumulator({}, TaskCounts[dict[str, Metrics]]())
+        self._tasks = tasks_of(spark, request, plan.files, share=share)
+
+    @abstractmethod
+    def _scan_task(
+        self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, Metrics]], None], cap: int | None
+    ) -> FileScanTask[Query, Metrics]:
+        """Return what the workers run."""
+
+    @abstractmethod
+    def _sum(self, metrics: Iterable[Metrics]) -> Metrics:
+        """Return the sum of some counts."""
+
+    @abstractmethod
+    def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
+        """Return what was skipped besides files, by kind."""
+
+    def _details(self, total: Metrics) -> Mapping[str, object]:
+        """Return the fields of the report that only this format has."""
+        return {}
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The scan's tasks, in file order."""
+        return self._tasks
+
+    def frame(self) -> DataFrame:
+        """Return the matching rows, with the requested implicit columns."""
+        return self._all_rows
+
+    @cached_property
+    def _all_rows(self) -> DataFrame:
+        return self.run_tasks(self._tasks, 0, None)
+
+    def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None) -> DataFrame:
+        """Return the rows of some tasks. Tasks stop after `cap` rows if all their rows satisfy the predicate."""
+        metrics = self._metrics
+
+        def report(number: int, counts: dict[str, Metrics]) -> None:
+            metrics.add({(batch, number): counts})
+
+        plan = self._plan
+        scan = self._scan_task(tasks, report, cap if plan.exact else None)
+        numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
+        rows = numbers.mapInArrow(scan, self._request.read_schema)
+        uris = [plan.files[task.file].uri for task in tasks]
+        return with_constants(rows, self._request, uris)
+
+    def report(self) -> SourceReport:
+        """Return the plan, and the counts of the tasks that have run."""
+        plan = self._plan
+        planned = SourceReport(
+            reader="pushdown",
+            reason=plan.reason,
+            conjuncts=plan.conjuncts,
+            columns=self._request.columns,
+            files_total=len(plan.files),
+            bytes_total=sum(file.size for file in plan.files),
+            notes=self._notes,
+        )
+        if not self._metrics.value:
+            return planned
+        files = {path: self._sum(parts) for path, parts in by_file(self._metrics.value.values()).items()}
+        total = self._sum(files.values())
+        files_skipped = len([file for file in plan.files if file.size]) - len(files)
+        return planned.model_copy(
+            update={
+                "files_read": len(files),
+                "bytes_read": total.bytes_read,
+                "rows_decoded": total.rows_decoded,
+                "skipped": {"files": files_skipped, **self._skipped(total, planned.bytes_total)},
+                "units": total.units,
+                "files": most_read(_file_report(path, metrics) for path, metrics in files.items()),
+                **self._details(total),
+            }
+        )
+
+
+def _file_report(path: str, metrics: FileMetrics) -> FileReport:
+    return FileReport(path=path, bytes_read=metrics.bytes_read, rows_decoded=metrics.rows_decoded, units=metrics.units)
+
+
+def needs_spark(request: ScanRequest) -> str | None:
+    """Return why Spark's reader must take a scan, whatever its format, or None."""
+    source = request.source
+    if source.reader is ReaderChoice.SPARK:
+        return "asked for with reader='spark'"
+    if not source.filter_pushdown:
+        return "filter_pushdown=False"
+    if request.where is not None and request.predicate is None:
+        return "the predicate is beyond the parser, Spark alone evaluates it"
+    return None
+
+
+def prepare_files(
+    spark: SparkSession, request: ScanRequest, fold: Fold
+) -> tuple[list[Part], tuple[InputFile, ...]] | Refusal:
+    """Compile the conjuncts and list the files of a scan, or return why Spark's reader must take it."""
+    parts = parts_of(spark, request, fold)
+    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
+        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(parts)}")
+    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    if isinstance(storage, str):
+        return Refusal(storage)
+    return parts, listed_files(request, storage)

@@ -1,0 +1,162 @@
+"""OrcEstimate from footers and a sample of row groups what each reader of an ORC scan would cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass
+from enum import StrEnum
+
+from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
+from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.readers.start import remark
+from pushdown_spark.relations.listing import InputFile
+
+_SAMPLED_FILES = 3
+_SAMPLED_STRIPES = 2
+_SAMPLED_GROUPS = 2
+"""Row groups of each sampled stripe."""
+
+
+@dataclass(frozen=True)
+class OrcCosts:
+    """CPU seconds, measured over TPC-H lineitem and a table of 120 columns. Only their ratios matter for the choice.
+
+    Our reader:
+
+    - `fixed`: starting Python
+    - `search`: reading a value of a filter column and evaluating the filter; `lists`: in addition for a list of values
+    - `group`: reading a column of one row group with matching rows
+    - `decode`: a value of consecutive row groups
+    - `row`: a value of a matching row, passed to Spark
+
+    Spark's reader:
+
+    - `spark_search`: as `search`; `spark_step`: each halving of a list of values
+    - `spark_group`: as `group`
+    - `spark_skip`: a value of consecutive row groups with few matching rows
+    - `spark`: a decoded value
+    """
+
+    fixed: float = 0.2
+    search: float = 14e-9
+    lists: float = 25e-9
+    group: float = 1.0e-3
+    decode: float = 33e-9
+    row: float = 100e-9
+    spark_search: float = 20e-9
+    spark_step: float = 10e-9
+    spark_group: float = 0.8e-3
+    spark_skip: float = 20e-9
+    spark: float = 33e-9
+
+
+_COSTS = OrcCosts()
+_MARGIN = 0.9
+"""Another reader than Spark's default one is chosen if its estimate is below this share of Spark's."""
+
+
+class OrcReader(StrEnum):
+    """The readers to choose from."""
+
+    LAZY = "ours"
+    SPARK_WITH_FILTER = "Spark's with orc.sarg.to.filter"
+    SPARK = "Spark's"
+
+
+@dataclass(frozen=True)
+class OrcEstimate:
+    """The choice and its reason."""
+
+    reader: OrcReader
+    reason: str
+
+
+@dataclass(frozen=True)
+class OrcSample:
+    """Sampled row groups, extrapolated to all files: rows, row groups, and shares between 0 and 1.
+
+    `row_share` and `group_share` are the shares of matching rows and of row groups with matching rows, among those that
+    are not pruned. `alive_share` is the share of row groups that are not pruned, `sampled` the size of the sample.
+    """
+
+    rows: float
+    groups: float
+    row_share: float
+    group_share: float
+    alive_share: float
+    sampled: int
+
+
+def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcEstimate:
+    """Choose the cheapest reader. `may_filter` allows Spark's reader with `orc.sarg.to.filter`.
+
+    `startup` are CPU seconds that Python needs to start. Raises PushdownError for a file that cannot be read, or only
+    by Spark.
+    """
+    with ExitStack() as stack:
+        step = max(1, len(files) // _SAMPLED_FILES)
+        chosen = files[::step][:_SAMPLED_FILES]
+        sources = [stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in chosen]
+        sampled_bytes = sum(file.size for file in chosen)
+        rows = sum(source.tail.footer.number_of_rows for source in sources)
+        rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
+        most = rows * len(query.schema) * _COSTS.spark
+        if _MARGIN * most < _COSTS.fixed:
+            return OrcEstimate(
+                OrcReader.SPARK, f"about {rows:,} rows are too few to make up for starting another reader"
+            )
+        sample = _sample(sources, rows)
+    seconds = reader_seconds(
+        sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ()
+    )
+    seconds[OrcReader.LAZY] += startup
+    if not may_filter:
+        del seconds[OrcReader.SPARK_WITH_FILTER]
+    best = min(seconds, key=lambda reader: seconds[reader])
+    if seconds[best] > _MARGIN * seconds[OrcReader.SPARK]:
+        best = OrcReader.SPARK
+    figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
+    reason = (
+        f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
+        f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{remark(startup)}"
+    )
+    return OrcEstimate(best, reason)
+
+
+def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequence[int]) -> dict[OrcReader, float]:
+    """Return the CPU seconds of each reader, given the numbers of columns and filter columns and the sizes of lists."""
+    c = _COSTS
+    alive = sample.rows * sample.alive_share
+    matching_groups = sample.groups * sample.alive_share * sample.group_share
+    matching = alive * sample.row_share
+    selects = columns - filters
+    steps = sum(math.log2(length) for length in lists if length > 1)
+    return {
+        OrcReader.LAZY: c.fixed
+        + alive * (filters * c.search + len(lists) * c.lists)
+        + selects * min(matching_groups * c.group, alive * c.decode)
+        + matching * columns * c.row,
+        OrcReader.SPARK_WITH_FILTER: alive * (filters * c.spark_search + steps * c.spark_step)
+        + selects * min(matching_groups * c.spark_group, alive * c.spark_skip)
+        + matching * columns * c.spark,
+        OrcReader.SPARK: alive * columns * c.spark,
+    }
+
+
+def _sample(sources: Sequence[OrcFile], rows: int) -> OrcSample:
+    """Sample some row groups of some files, evenly spread."""
+    samples = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
+    groups, alive, sampled, matching_groups, sampled_rows, matching = (
+        sum(numbers) for numbers in zip(*map(astuple, samples), strict=True)
+    )
+    per_group = sampled_rows / sampled if sampled else 1.0
+    return OrcSample(
+        rows,
+        rows / max(per_group, 1.0),
+        matching / sampled_rows if sampled_rows else 0.0,
+        matching_groups / sampled if sampled else 0.0,
+        alive / groups if groups else 0.0,
+        sampled,
+    )

@@ -1,0 +1,180 @@
+"""The reader of ORC files. It runs in Python workers, and on the driver over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
+from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
+from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
+from pushdown_spark.formats.orc.lazy_reader import FileColumns, LazyStripeReader
+from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
+from pushdown_spark.formats.orc.pruning import RowGroupPruner
+from pushdown_spark.formats.orc.stripe import Stripe
+from pushdown_spark.formats.orc.time_zones import UTC, Zone
+from pushdown_spark.formats.scan_task import FileScanTask
+from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.relations.listing import Split
+from pushdown_spark.relations.storage import Storage
+
+_REMEDY = "replace the file, or leave it out of `path`"
+
+
+@dataclass(frozen=True)
+class OrcQuery:
+    """What a scan wants of every file: the columns to read, and their positions in the table.
+
+    `filter` is the filter that all rows must pass, None for all rows. `partial_reads` is the parameter of `plan_reads`,
+    `min_seek` a number of bytes, `zone` the JVM's time zone, and `declared` the parameter of `match_columns`.
+    """
+
+    schema: pa.Schema
+    positions: tuple[int, ...]
+    filter: VectorFilter | None
+    partial_reads: int | None
+    min_seek: int
+    case_sensitive: bool
+    zone: Zone = UTC
+    declared: int | None = None
+
+    @property
+    def filter_names(self) -> frozenset[str]:
+        """Top-level columns that the filter needs."""
+        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
+
+    def columns_of(self, tail: FileTail) -> FileColumns:
+        """Return the wanted columns of one file."""
+        columns = match_columns(
+            tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, declared=self.declared
+        )
+        return FileColumns(tail, columns, self.filter, self.partial_reads, ReadOptions(self.case_sensitive, self.zone))
+
+
+@dataclass(frozen=True)
+class StripeSample:
+    """A sampled stripe: its row groups, those not pruned, those sampled, and those of them with a matching row.
+
+    `rows` are the rows of the sampled row groups, `matching` those that pass the filter.
+    """
+
+    groups: int
+    alive: int
+    sampled: int
+    matching_groups: int
+    rows: int
+    matching: int
+
+
+class OrcFile:
+    """An open file. Its errors name the file and, where possible, the stripe."""
+
+    def __init__(self, path: str, query: OrcQuery, metrics: OrcMetrics, read: ReadRange, size: int) -> None:
+        self._path = path
+        self._metrics = metrics
+        self._reader = CoalescedReader(read, size, query.min_seek)
+        try:
+            self.tail = read_tail(self._reader.range_reader(ReadPurpose.METADATA), size)
+            self._columns = query.columns_of(self.tail)
+        except PushdownError as problem:
+            raise type(problem)(f"{path}: {problem}") from problem
+        except (ValueError, OSError) as problem:
+            raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem
+        self._pruner = RowGroupPruner(self.tail, self._columns, self._reader.range_reader(ReadPurpose.METADATA))
+
+    def close(self) -> None:
+        """Add the bytes and reads to the counts."""
+        self._metrics.bytes += self._reader.bytes
+        self._metrics.reads += self._reader.reads
+
+    def stripes(self, start: int, end: int) -> list[int]:
+        """Return the numbers of the stripes that begin in a byte range."""
+        return [number for number, stripe in enumerate(self.tail.stripes) if start <= stripe.offset < end]
+
+    def batches(self, stripes: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of some stripes."""
+        for number in stripes:
+            with self._errors_located(number):
+                if not self._pruner.may_match(number, self._metrics):
+                    continue
+                yield from self._lazy_stripe(number, self._metrics).batches(self._pruner.row_groups)
+
+    def samples(self, stripes: int, groups: int) -> Iterator[StripeSample]:
+        """Evaluate the filter over some row groups of some stripes, spread over the file."""
+        numbers = range(len(self.tail.stripes))
+        for number in numbers[:: max(1, len(numbers) // stripes)][:stripes]:
+            with self._errors_located(number):
+                uncounted = OrcMetrics()
+                lazy = self._lazy_stripe(number, uncounted)
+                may_match = self._pruner.may_match(number, uncounted)
+                alive = self._pruner.row_groups(lazy.stripe, uncounted) if may_match else []
+                sampled = alive[:: max(1, len(alive) // groups)][:groups]
+                counts = lazy.count_matching(sampled)
+                yield StripeSample(
+                    lazy.stripe.groups,
+                    len(alive),
+                    len(sampled),
+                    sum(1 for _, matching in counts if matching),
+                    sum(rows for rows, _ in counts),
+                    sum(matching for _, matching in counts),
+                )
+
+    def _lazy_stripe(self, number: int, metrics: OrcMetrics) -> LazyStripeReader:
+        stripe = Stripe(self.tail, number, self._reader.range_reader(ReadPurpose.INDEX))
+        return LazyStripeReader(stripe, self._columns, self._reader, metrics)
+
+    @contextmanager
+    def _errors_located(self, stripe: int) -> Iterator[None]:
+        """Convert errors to errors that name the file and the stripe."""
+        try:
+            yield
+        except UnsafeInputError as problem:
+            raise UnsafeInputError(f"{self._path}, stripe {stripe}: {problem}") from problem
+        except (ValueError, OSError, IndexError, KeyError) as problem:
+            raise UnreadableFileError(
+                f"cannot read {self._path}, stripe {stripe} at byte {self.tail.stripes[stripe].offset}: "
+                f"{problem}; {_REMEDY}"
+            ) from problem
+
+
+@dataclass(frozen=True)
+class OrcScanTask(FileScanTask[OrcQuery, OrcMetrics]):
+    """The tasks of an ORC scan."""
+
+    def new_metrics(self) -> OrcMetrics:
+        """Return counts of zero."""
+        return OrcMetrics()
+
+    def split_reader(self) -> Callable[[Split, OrcMetrics], Iterator[pa.RecordBatch]]:
+        """Return a function that reads the matching rows of a split."""
+
+        def read(split: Split, metrics: OrcMetrics) -> Iterator[pa.RecordBatch]:
+            with open_orc(split.path, split.storage, self.query, metrics) as file:
+                yield from file.batches(file.stripes(split.start, split.end))
+
+        return read
+
+
+@contextmanager
+def open_orc(path: str, storage: Storage, query: OrcQuery, metrics: OrcMetrics) -> Iterator[OrcFile]:
+    """Open a file, and count what is read in `metrics`. Raises typed errors that name the file."""
+    try:
+        with storage.open(path, ahead=0) as raw:
+
+            def read(offset: int, length: int) -> bytes:
+                raw.seek(offset)
+                return raw.read(length)
+
+            file = OrcFile(path, query, metrics, read, raw.size)
+            try:
+                yield file
+            finally:
+                file.close()
+    except FileNotFoundError as problem:
+        raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
+    except OSError as problem:
+        raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem

@@ -1,0 +1,241 @@
+"""The tail of an ORC file: its types, its stripes and their statistics, and the Spark schema of its types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from pyspark.sql import types as t
+
+from pushdown_spark.char_types import DECLARED_TYPE
+from pushdown_spark.errors import BadSchemaError, UnsafeInputError
+from pushdown_spark.formats.orc.compression import LARGEST_BLOCK, Codec, Compression
+from pushdown_spark.formats.orc.metadata import parse_message
+from pushdown_spark.formats.orc.orc_proto_pb2 import (
+    ColumnStatistics,
+    Footer,
+    Metadata,
+    PostScript,
+    StripeInformation,
+    Type,
+)
+
+_GUESS = 16 << 10
+"""Bytes of the first read at the end of a file. Most tails are smaller."""
+_MAGIC = b"ORC"
+_ONLY_JAVA = {3: "LZO", 6: "Brotli"}
+_NEWEST_VERSION = (0, 12)
+
+ReadRange = Callable[[int, int], bytes]
+"""Reads bytes of a file, given an offset and a length."""
+
+
+class OrcTypeKind(IntEnum):
+    """Kinds of types, by their number in files."""
+
+    BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    TIMESTAMP = 9
+    LIST = 10
+    MAP = 11
+    STRUCT = 12
+    UNION = 13
+    DECIMAL = 14
+    DATE = 15
+    VARCHAR = 16
+    CHAR = 17
+    TIMESTAMP_INSTANT = 18
+
+
+@dataclass(frozen=True)
+class FileTail:
+    """The tail of a file. `metadata_at` is the offset and the length in bytes of the stripe statistics."""
+
+    post_script: PostScript
+    footer: Footer
+    codec: Codec
+    size: int
+    metadata_at: tuple[int, int]
+
+    @property
+    def types(self) -> Sequence[Type]:
+        """The type tree, parents before children. The index of a node is its column id."""
+        return self.footer.types
+
+    @property
+    def stripes(self) -> Sequence[StripeInformation]:
+        """The locations of the stripes."""
+        return self.footer.stripes
+
+    @property
+    def stride(self) -> int:
+        """Rows of a row group, 0 without row indexes."""
+        return self.footer.row_index_stride
+
+    @property
+    def statistics(self) -> Sequence[ColumnStatistics]:
+        """The file's statistics by column id, or none."""
+        return self.footer.statistics
+
+    @cached_property
+    def top_level(self) -> dict[str, int]:
+        """Column ids of the top-level columns by name."""
+        root = self.types[0]
+        names = [name.decode("utf-8", "surrogateescape") for name in root.field_names]
+        return dict(zip(names, root.subtypes, strict=True))
+
+    def descendants(self, column: int) -> range:
+        """Return the ids of a column and of its descendants. Ids are assigned depth first."""
+        last = column
+        while subtypes := self.types[last].subtypes:
+            last = subtypes[-1]
+        return range(column, last + 1)
+
+    def stripe_statistics(self, read: ReadRange) -> Metadata:
+        """Read the stripe statistics, which may be missing."""
+        offset, length = self.metadata_at
+        return parse_message(Metadata, self.codec.decompress(read(offset, length)) if length else b"")
+
+
+def read_tail(read: ReadRange, size: int) -> FileTail:
+    """Read the tail of a file of `size` bytes, in one read if it is short.
+
+    Raises ValueError for a file that is not an ORC file, and UnsafeInputError for a compression or an encryption that
+    only Spark's reader supports.
+    """
+    if size <= len(_MAGIC) + 1:
+        raise ValueError(f"it has {size} bytes, too few for an ORC file")
+    guess = min(size, _GUESS)
+    end = read(size - guess, guess)
+    script_length = end[-1]
+    if script_length + 1 > len(end):
+        raise ValueError("its postscript is truncated")
+    script = parse_message(PostScript, end[-1 - script_length : -1])
+    if bytes(script.magic) != _MAGIC and read(0, len(_MAGIC)) != _MAGIC:
+        raise ValueError("it has no ORC magic, neither in its postscript nor in its first bytes")
+    if tuple(script.version) > _NEWEST_VERSION:
+        raise UnsafeInputError(f"it is of version {'.'.join(map(str, script.version))}; read it with reader='spark'")
+    codec = _codec(script)
+    needed = script.footer_length + script_length + 1
+    metadata_start = size - needed - script.metadata_length
+    if metadata_start < 0:
+        raise ValueError(f"its footer claims {script.footer_length} bytes, more than it has")
+    if needed > len(end):
+        end = read(size - needed, needed)
+    footer = parse_message(Footer, codec.decompress(end[len(end) - needed : len(end) - script_length - 1]))
+    _check(footer, metadata_start)
+    return FileTail(script, footer, codec, size, (metadata_start, script.metadata_length))
+
+
+def _codec(script: PostScript) -> Codec:
+    number, size = script.compression, script.compression_block_size or 1 << 18
+    if number in _ONLY_JAVA:
+        raise UnsafeInputError(f"it is compressed by {_ONLY_JAVA[number]}; read it with reader='spark'")
+    if number not in set(Compression):
+        raise ValueError(f"its compression (number {number}) is unknown")
+    if size > LARGEST_BLOCK:
+        raise ValueError(f"its blocks are of {size} bytes, more than chunks can have")
+    return Codec(Compression(number), size)
+
+
+def _check(footer: Footer, limit: int) -> None:
+    """Raise ValueError for an inconsistent footer, and UnsafeInputError for an encrypted file."""
+    if footer.HasField("encryption"):
+        raise UnsafeInputError("it is encrypted; read it with reader='spark'")
+    if not footer.types or footer.types[0].kind != OrcTypeKind.STRUCT:
+        raise ValueError("its footer has no row type")
+    _check_types(footer.types)
+    for number, stripe in enumerate(footer.stripes):
+        if stripe.offset + stripe.index_length + stripe.data_length + stripe.footer_length > limit:
+            raise ValueError(f"stripe {number} would reach beyond the file's content")
+    if sum(stripe.number_of_rows for stripe in footer.stripes) != footer.number_of_rows:
+        raise ValueError("its stripes and its footer differ in the number of rows")
+
+
+def _check_types(types: Sequence[Type]) -> None:
+    """Raise ValueError unless the types are a tree whose nodes are numbered depth first."""
+    visited = 0
+    pending = [0]
+    while pending:
+        number = pending.pop()
+        if number != visited or number >= len(types) or not _has_right_children(types[number]):
+            raise ValueError(f"its type tree is broken at column {visited}")
+        pending.extend(reversed(types[number].subtypes))
+        visited += 1
+    if visited != len(types):
+        raise ValueError(f"its type tree is broken at column {visited}")
+
+
+def _has_right_children(node: Type) -> bool:
+    children = len(node.subtypes)
+    if node.kind == OrcTypeKind.STRUCT:
+        return children == len(node.field_names)
+    if node.kind == OrcTypeKind.UNION:
+        return True
+    return children == {OrcTypeKind.LIST: 1, OrcTypeKind.MAP: 2}.get(OrcTypeKind(node.kind), 0)
+
+
+_ATOMS: dict[OrcTypeKind, Callable[[], t.DataType]] = {
+    OrcTypeKind.BOOLEAN: t.BooleanType,
+    OrcTypeKind.BYTE: t.ByteType,
+    OrcTypeKind.SHORT: t.ShortType,
+    OrcTypeKind.INT: t.IntegerType,
+    OrcTypeKind.LONG: t.LongType,
+    OrcTypeKind.FLOAT: t.FloatType,
+    OrcTypeKind.DOUBLE: t.DoubleType,
+    OrcTypeKind.STRING: t.StringType,
+    OrcTypeKind.BINARY: t.BinaryType,
+    OrcTypeKind.DATE: t.DateType,
+    OrcTypeKind.TIMESTAMP: t.TimestampType,
+    OrcTypeKind.TIMESTAMP_INSTANT: t.TimestampType,
+}
+_CATALYST_TYPE = b"spark.sql.catalyst.type"
+
+
+def spark_schema(types: Sequence[Type]) -> t.StructType:
+    """Return the schema that Spark infers. Raises BadSchemaError for types that only Spark supports."""
+    schema = _spark_type(types, 0)
+    assert isinstance(schema, t.StructType)
+    return schema
+
+
+def _spark_type(types: Sequence[Type], column: int) -> t.DataType:
+    node = types[column]
+    kind = OrcTypeKind(node.kind)
+    if kind is OrcTypeKind.STRUCT:
+        names = [name.decode() for name in node.field_names]
+        return t.StructType([_field(types, c, name) for name, c in zip(names, node.subtypes, strict=True)])
+    if kind is OrcTypeKind.LIST:
+        return t.ArrayType(_spark_type(types, node.subtypes[0]))
+    if kind is OrcTypeKind.MAP:
+        key, value = node.subtypes
+        return t.MapType(_spark_type(types, key), _spark_type(types, value))
+    if kind is OrcTypeKind.DECIMAL:
+        return t.DecimalType(node.precision, node.scale)
+    if kind in (OrcTypeKind.CHAR, OrcTypeKind.VARCHAR):
+        return t.StringType()
+    declared = next((item.value.decode() for item in node.attributes if item.key == _CATALYST_TYPE), "")
+    if declared == "timestamp_ntz":
+        return t.TimestampNTZType()
+    if kind not in _ATOMS or declared.startswith("interval"):
+        raise BadSchemaError(
+            f"column {column} has type {declared or kind.name.lower()}, which only Spark's reader knows"
+        )
+    return _ATOMS[kind]()
+
+
+def _field(types: Sequence[Type], column: int, name: str) -> t.StructField:
+    kind, length = OrcTypeKind(types[column].kind), types[column].maximum_length
+    metadata = (
+        {DECLARED_TYPE: f"{kind.name.lower()}({length})"} if kind in (OrcTypeKind.CHAR, OrcTypeKind.VARCHAR) else None
+    )
+    return t.StructField(name, _spark_type(types, column), metadata=metadata)

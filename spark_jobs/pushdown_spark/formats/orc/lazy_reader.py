@@ -1,0 +1,285 @@
+"""The lazy reader of one stripe: filter columns first, and select columns only where a row passes the filter.
+
+The three steps (search columns, apply filter, select columns) are named after ORC's lazy filter (ORC-577). Here, the
+filter is a vector filter over all rows of a batch, and select columns are read for row groups with matching rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
+from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
+from pushdown_spark.formats.orc.file_tail import FileTail
+from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose, UnitOutcome
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, SliceFile, StreamSlice, stream_slices
+from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
+from pushdown_spark.predicates.vector import VectorFilter
+
+_BATCH_VALUES = 2 << 20
+"""Values (rows times columns) that are decoded at a time. It bounds the memory."""
+_BATCH_BYTES = 64 << 20
+"""Bytes that are decoded at a time, estimated from the file's statistics. Strings and lists may be long."""
+_MATCHING_BYTES = 256 << 20
+"""Bytes of filter columns of matching rows after which their select columns are read, before the search continues."""
+_VALUE_BYTES = 8
+"""Approximate bytes of a value without its string."""
+
+_RowNumbers = npt.NDArray[np.int64]
+
+Prune = Callable[[Stripe, OrcMetrics], list[int]]
+"""Returns the row groups of a stripe that may hold a matching row, and counts the others."""
+
+
+class ColumnSet:
+    """Some wanted columns, and the columns of a file that are read for them."""
+
+    def __init__(self, tail: FileTail, columns: Sequence[MatchedColumn]) -> None:
+        self.columns = tuple(columns)
+        self.schema = pa.schema([column.field for column in columns])
+        self.roots = sorted(column.column for column in columns if column.column is not None)
+        self.selection = ColumnSelection.of_parts(tail, [column for match in columns for column in match.columns])
+        self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
+
+    def groups_at_a_time(self, stride: int) -> int:
+        """Return the number of row groups, of `stride` rows each, that are decoded at a time."""
+        rows = _BATCH_VALUES // max(len(self.selection.columns) - 1, 1)
+        if self._row_bytes:
+            rows = min(rows, int(_BATCH_BYTES / self._row_bytes))
+        return max(1, rows // max(stride, 1))
+
+
+def _row_bytes(tail: FileTail, column: int) -> float:
+    """Return the bytes of a column per row of the file, from its statistics, or 0 without statistics."""
+    if column >= len(tail.statistics) or not tail.footer.number_of_rows:
+        return 0
+    statistics = tail.statistics[column]
+    strings = max(0, statistics.string_statistics.sum) + max(0, statistics.binary_statistics.sum)
+    return (_VALUE_BYTES * statistics.number_of_values + strings) / tail.footer.number_of_rows
+
+
+class FileColumns:
+    """The wanted columns of a file in the wanted order, the filter, and the columns that the filter needs."""
+
+    def __init__(
+        self,
+        tail: FileTail,
+        columns: Sequence[MatchedColumn],
+        compiled: VectorFilter | None,
+        partial_reads: int | None,
+        options: ReadOptions,
+    ) -> None:
+        names = frozenset(path[0] for path in compiled.columns) if compiled else frozenset()
+        self.filter = compiled
+        self.partial_reads = partial_reads
+        self.options = options
+        self.everything = ColumnSet(tail, columns)
+        self.search = ColumnSet(tail, [column for column in columns if column.field.name in names])
+        self.select = ColumnSet(tail, [column for column in columns if column.field.name not in names])
+        self.has_times = has_local_times(tail.types, self.everything.selection.columns)
+
+
+@dataclass(frozen=True)
+class _MatchingRows:
+    """Rows that passed the filter: their indexes in the stripe, and their filter columns."""
+
+    rows: _RowNumbers
+    batch: pa.RecordBatch
+
+
+class LazyStripeReader:
+    """Reads the rows of one stripe that pass a filter. Raises ValueError for a damaged stripe."""
+
+    def __init__(self, stripe: Stripe, columns: FileColumns, reader: CoalescedReader, metrics: OrcMetrics) -> None:
+        self.stripe = stripe
+        self._columns = columns
+        self._reader = reader
+        self._metrics = metrics
+        self._last: tuple[tuple[tuple[int, ...], RowGroupRange], list[StreamSlice]] | None = None
+        self._check_times()
+
+    def batches(self, prune: Prune) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows, in the stripe's order, with all wanted columns."""
+        alive = prune(self.stripe, self._metrics)
+        if not alive:
+            return
+        if not self._columns.search.columns:
+            # There is no filter, or it has the same value for every row.
+            if self._columns.filter is None or len(self.apply_filter(_without_columns(1))):
+                yield from self._read_all(alive)
+            return
+        selected_before = self._metrics.stripes[UnitOutcome.SELECTED]
+        for matching, groups in self._matching_rows(alive):
+            self._metrics.stripes[UnitOutcome.SELECTED] = selected_before + 1
+            yield from self._select(matching, groups)
+
+    def count_matching(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+        """Return, for each of some row groups, its rows and its matching rows."""
+        ranges = [RowGroupRange(group, group) for group in groups]
+        fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
+        batches = [self.search_columns(each, fetched) for each in ranges]
+        return [(batch.num_rows, len(self.apply_filter(batch))) for batch in batches]
+
+    def search_columns(self, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
+        """Step one: decode the filter columns of fetched row groups."""
+        batch = self._decode(self._columns.search, groups, fetched)
+        self._metrics.rows_decoded += batch.num_rows
+        return batch
+
+    def apply_filter(self, batch: pa.RecordBatch) -> pa.Array:
+        """Step two: return the indexes of the rows that pass."""
+        assert self._columns.filter is not None
+        return pc.indices_nonzero(self._columns.filter.keep(batch))
+
+    def select_columns(self, groups: RowGroupRange, rows: pa.Array, fetched: FetchedRanges) -> pa.RecordBatch:
+        """Step three: decode the select columns of fetched row groups, and return those of some rows."""
+        return self._decode(self._columns.select, groups, fetched).take(rows)
+
+    def _read_all(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        self._metrics.stripes[UnitOutcome.SELECTED] += 1
+        self._metrics.groups[UnitOutcome.SELECTED] += len(alive)
+        ranges = plan_reads(alive, alive, None).decoded
+        fetched = self._fetch(self._columns.everything, ranges, ReadPurpose.SELECT)
+        for piece in self._pieces(ranges, self._columns.everything):
+            batch = self._decode(self._columns.everything, piece, fetched)
+            self._metrics.rows_decoded += batch.num_rows
+            self._metrics.rows_returned += batch.num_rows
+            yield batch
+
+    def _matching_rows(self, alive: Sequence[int]) -> Iterator[tuple[list[_MatchingRows], list[int]]]:
+        """Yield the matching rows and the row groups that were searched for them, in parts that fit into memory."""
+        self._metrics.stripes[UnitOutcome.FILTERED] += 1
+        self._metrics.groups[UnitOutcome.FILTERED] += len(alive)
+        ranges = plan_reads(alive, alive, None).decoded
+        fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
+        matching: list[_MatchingRows] = []
+        begin = 0
+        for piece in self._pieces(ranges, self._columns.search):
+            batch = self.search_columns(piece, fetched)
+            rows = self.apply_filter(batch)
+            if len(rows):
+                numbers = rows.to_numpy().astype(np.int64) + self.stripe.rows_before(piece.first)
+                matching.append(_MatchingRows(numbers, batch.take(rows)))
+            if sum(part.batch.nbytes for part in matching) > _MATCHING_BYTES:
+                yield matching, [group for group in alive if begin <= group <= piece.last]
+                matching, begin = [], piece.last + 1
+        if matching:
+            yield matching, [group for group in alive if begin <= group]
+
+    def _select(self, matching: Sequence[_MatchingRows], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Read the select columns of matching rows, and join them with the filter columns."""
+        numbers = np.concatenate([part.rows for part in matching])
+        searched = pa.Table.from_batches([part.batch for part in matching])
+        groups = self._groups_of(numbers)
+        plan = plan_reads(groups, alive, self._columns.partial_reads)
+        fetched = self._fetch(self._columns.select, plan.fetched, ReadPurpose.SELECT)
+        self._metrics.groups[UnitOutcome.SELECTED] += len(groups)
+        for piece in self._pieces(plan.decoded, self._columns.select, self._columns.search):
+            first = self.stripe.rows_before(piece.first)
+            start, stop = np.searchsorted(numbers, (first, self.stripe.rows_before(piece.last + 1))).tolist()
+            if start < stop:
+                selected = self.select_columns(piece, pa.array(numbers[start:stop] - first), fetched)
+                yield self._join(searched.slice(start, stop - start), selected)
+
+    def _pieces(self, ranges: Sequence[RowGroupRange], *columns: ColumnSet) -> Iterator[RowGroupRange]:
+        """Split ranges of row groups so that memory stays bounded."""
+        at_most = min(column_set.groups_at_a_time(self.stripe.tail.stride) for column_set in columns)
+        for groups in ranges:
+            yield from split_range(groups, at_most)
+
+    def _join(self, searched: pa.Table, selected: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {
+            **{name: searched[name].combine_chunks() for name in searched.schema.names},
+            **dict(zip(selected.schema.names, selected.columns, strict=True)),
+        }
+        self._metrics.rows_returned += searched.num_rows
+        return pa.RecordBatch.from_arrays(
+            [columns[n] for n in self._columns.everything.schema.names], schema=self._columns.everything.schema
+        )
+
+    def _groups_of(self, rows: _RowNumbers) -> list[int]:
+        """Return the row groups of some rows, ascending."""
+        groups: list[int] = np.unique(rows // self.stripe.tail.stride).tolist() if self.stripe.has_index else [0]
+        return groups
+
+    def _fetch(self, columns: ColumnSet, ranges: Sequence[RowGroupRange], purpose: ReadPurpose) -> FetchedRanges:
+        """Fetch the stored bytes of some row groups. Load the row indexes that locate them where necessary."""
+        if any(groups.first or groups.last + 1 != self.stripe.groups for groups in ranges):
+            self.stripe.load_indexes(columns.selection.columns)
+        slices = [part for groups in ranges for part in self._stream_slices(columns, groups)]
+        return self._reader.fetch([(part.begin, part.end) for part in slices], purpose)
+
+    def _stream_slices(self, columns: ColumnSet, groups: RowGroupRange) -> list[StreamSlice]:
+        """Return the stream slices of some row groups. The last result is cached: decoding needs it after fetching."""
+        key = (columns.selection.columns, groups)
+        if self._last is None or self._last[0] != key:
+            self._last = (key, stream_slices(self.stripe, columns.selection.columns, groups))
+        return self._last[1]
+
+    def _decode(self, columns: ColumnSet, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
+        """Decode some columns of fetched row groups."""
+        rows = self.stripe.rows_before(groups.last + 1) - self.stripe.rows_before(groups.first)
+        if not columns.columns:
+            return _without_columns(rows)
+        arrays: dict[int, pa.Array] = {}
+        if columns.roots:
+            slice_file = SliceFile(self.stripe, columns.selection)
+            slice_file.add(groups, self._stream_slices(columns, groups), fetched)
+            batch = _decode_slice(slice_file)
+            if batch.num_rows != rows:
+                raise ValueError(f"{rows} rows were expected, {batch.num_rows} decoded")
+            arrays = dict(zip(columns.roots, batch.columns, strict=True))
+        values = [
+            pa.nulls(rows, c.field.type)
+            if c.column is None
+            else to_wanted_type(arrays[c.column], c.field.type, self._columns.options)
+            for c in columns.columns
+        ]
+        return pa.RecordBatch.from_arrays(values, schema=columns.schema)
+
+    def _check_times(self) -> None:
+        """Raise UnsafeInputError if timestamps were written in another time zone than the JVM's."""
+        if self._columns.has_times:
+            self._columns.options.zone.check(bytes(self.stripe.footer.writer_timezone))
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+
+
+def _decode_slice(slice_file: SliceFile) -> pa.RecordBatch:
+    """Decode a slice. Raises ValueError for damaged streams, and UnsafeInputError for times that Arrow cannot hold."""
+    try:
+        batch = slice_file.open().read_stripe(0)
+        for column in batch.columns:
+            _check_decimals(column)
+        return batch
+    except pa.ArrowInvalid as problem:
+        if "out of range for nanosecond" in str(problem):
+            raise UnsafeInputError(
+                "there are timestamps before 1677 or after 2262; read it with reader='spark'"
+            ) from problem
+        raise ValueError(str(problem)) from problem
+    except (pa.ArrowException, OSError) as problem:
+        raise ValueError(str(problem)) from problem
+
+
+def _check_decimals(values: pa.Array) -> None:
+    """Raise ArrowInvalid for a decimal with more digits than its type has. Spark fails, too."""
+    if pa.types.is_decimal(values.type):
+        values.validate(full=True)
+    elif pa.types.is_map(values.type):
+        _check_decimals(values.keys)
+        _check_decimals(values.items)
+    elif pa.types.is_list(values.type):
+        _check_decimals(values.values)
+    elif pa.types.is_struct(values.type):
+        for member in range(values.type.num_fields):
+            _check_decimals(values.field(member))

@@ -1,0 +1,146 @@
+"""The length guard: a check of the lengths of strings, lists and maps before they are decoded."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.rle_seek import WIDTHS, StreamCoding, run_at, unzigzag, varint
+
+# ORC files have no checksums. ORC's C++ library, which decodes them, allocates the sum of all lengths and does not
+# check whether the allocation succeeded: a damaged length ends the process. So the sum of each run of lengths is
+# checked before. The guard reads only the header of most runs (the layout of runs is in `rle_seek`):
+#
+#   - A run has at most 512 values. If its values have at most 22 bits, the sum is below the limit. The bounds for the
+#     other kinds of runs follow from their formulas in the same way.
+#   - A regular expression skips sequences of the most frequent small runs, which is several times faster than Python.
+#   - The values of all other runs are decoded and added.
+
+MAX_SUM = (1 << 31) - 1
+"""The largest sum of a run of lengths. Arrow's offsets have 32 bits, so a larger one cannot be decoded."""
+
+_DIRECT = 22
+"""Bits of values of direct runs: 512 of them cannot exceed the sum."""
+_PATCHED = 21
+"""Bits of offsets in patched runs with a base of at most two bytes."""
+_DELTA = 11
+"""Bits of the steps of delta runs with a first value below `_SMALL`."""
+_SMALL = 1 << 20
+
+RunHeader = tuple[int, int, bool]
+"""The end of a run, its number of values, and whether its sum cannot exceed `MAX_SUM`."""
+
+
+def check_lengths(data: bytes, coding: StreamCoding, at_least: int = 0) -> None:
+    """Raise UnsafeInputError if the sum of a run of lengths exceeds `MAX_SUM`, or if a length is negative.
+
+    `data` is the decompressed stream from its first value on. Its last run may be truncated. Raises ValueError if it
+    has fewer than `at_least` values.
+    """
+    read_header = _run_v1 if coding is StreamCoding.UNSIGNED_V1 else _run_v2
+    position = values = 0
+    try:
+        while position < len(data):
+            skipped = None if at_least or read_header is _run_v1 else _small_runs().match(data, position)
+            position = position if skipped is None else skipped.end()
+            stop, count, is_small = read_header(data, position)
+            if stop > len(data):
+                break
+            if not is_small:
+                _check_sum(data, position, coding)
+            position = stop
+            values += count
+    except IndexError:
+        # The last run is truncated within its header. A decoder that needs more values will report it.
+        pass
+    if values < at_least:
+        raise ValueError(f"there are {values} lengths, {at_least} were expected")
+
+
+def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
+    try:
+        values = run_at(data, position, coding)[0]
+    except IndexError as problem:
+        raise ValueError("a run of lengths has patches after its end") from problem
+    total = sum(values.tolist())
+    if total > MAX_SUM:
+        raise UnsafeInputError(
+            f"lengths of {len(values)} values add up to {total}, more than Arrow supports: if the file is intact, "
+            "read it with reader='spark'"
+        )
+
+
+def _run_v2(data: bytes, position: int) -> RunHeader:
+    header = data[position]
+    kind = header >> 6
+    if kind == 0:
+        width = ((header >> 3) & 7) + 1
+        return position + 1 + width, (header & 7) + 3, width <= 3
+    code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
+    width = WIDTHS[code]
+    if kind == 1:
+        return position + 2 + (width * count + 7) // 8, count, width <= _DIRECT
+    if kind == 2:
+        return _patched(data, position, width, count)
+    return _delta(data, position + 2, width if code else 0, count)
+
+
+def _patched(data: bytes, position: int, width: int, count: int) -> RunHeader:
+    third, fourth = data[position + 2], data[position + 3]
+    base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
+    gap_width, patches = (fourth >> 5) + 1, fourth & 31
+    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 64)
+    stop = position + 4 + base_bytes + (width * count + 7) // 8 + (entry * patches + 7) // 8
+    negative = data[position + 4] >= 128
+    return stop, count, base_bytes <= 2 and width + patch_width <= _PATCHED and not negative
+
+
+def _delta(data: bytes, position: int, width: int, count: int) -> RunHeader:
+    first, position = varint(data, position)
+    step, position = varint(data, position)
+    step = unzigzag(step)
+    if width == 0:
+        return position, count, first < _SMALL and 0 <= first + step * (count - 1) < _SMALL
+    stop = position + (width * max(count - 2, 0) + 7) // 8
+    return stop, count, width <= _DELTA and step >= 0 and first + step < _SMALL
+
+
+@cache
+def _small_runs() -> re.Pattern[bytes]:
+    """Return an expression for sequences of the most frequent small runs.
+
+    They are repeated values, deltas with a step below four, full direct runs, and direct runs of up to 32 values of at
+    most 8 bits.
+    """
+    kinds = [rb"[\x00-\x07].", rb"[\x08-\x0f]..", rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]"]
+    for code, width in enumerate(WIDTHS[:_DIRECT]):
+        kinds.append(b"\\x%02x\\xff.{%d}" % (0x41 | code << 1, 64 * width))
+        if width <= 8:
+            stored = [(width * count + 7) // 8 for count in range(1, 33)]
+            counts = ((stored.index(size), 31 - stored[::-1].index(size), size) for size in sorted({*stored}))
+            short = b"|".join(b"[\\x%02x-\\x%02x].{%d}" % bounds for bounds in counts)
+            kinds.append(b"\\x%02x(?:%s)" % (0x40 | code << 1, short))
+    return re.compile(b"(?:%s)*+" % b"|".join(kinds), re.DOTALL)
+
+
+def _run_v1(data: bytes, position: int) -> RunHeader:
+    control = data[position]
+    if control < 128:
+        step = data[position + 1] - 256 if data[position + 1] >= 128 else data[position + 1]
+        first, stop = varint(data, position + 2)
+        return stop, control + 3, first < _SMALL and first + step * (control + 2) >= 0
+    count = 256 - control
+    short = _short(count).match(data, position + 1)
+    if short:
+        return short.end(), count, True
+    stop = position + 1
+    for _ in range(count):
+        _, stop = varint(data, stop)
+    return stop, count, False
+
+
+@cache
+def _short(count: int) -> re.Pattern[bytes]:
+    """Return an expression for `count` varints of at most three bytes (21 bits)."""
+    return re.compile(rb"(?:[\x80-\xff]{0,2}[\x00-\x7f]){%d}" % count, re.DOTALL)

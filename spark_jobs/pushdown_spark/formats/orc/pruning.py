@@ -1,0 +1,163 @@
+"""Pruning of stripes and row groups by statistics and bloom filters, before any value is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from pushdown_spark.formats.orc.bloom_filters import HashedValues, are_filters_reliable
+from pushdown_spark.formats.orc.column_mapping import member
+from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRange
+from pushdown_spark.formats.orc.lazy_reader import FileColumns
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
+from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilterIndex, ColumnStatistics, Metadata
+from pushdown_spark.formats.orc.statistics import ALL_NULL, are_consistent, column_bounds, has_correct_merges
+from pushdown_spark.formats.orc.stripe import Stripe
+from pushdown_spark.predicates.statistics import ColumnBounds, Probe, can_match, may_contain, probes
+from pushdown_spark.predicates.vector import Path, Value, VectorFilter
+
+
+class RowGroupPruner:
+    """Decides which stripes and row groups of a file may hold a matching row."""
+
+    def __init__(self, tail: FileTail, columns: FileColumns, read: ReadRange) -> None:
+        self._tail = tail
+        self._filter: VectorFilter | None = columns.filter
+        self._read = read
+        self._options = columns.options
+        roots = {column.field.name: column.column for column in columns.everything.columns}
+        paths = columns.filter.columns if columns.filter else ()
+        self._chains: dict[Path, tuple[int, ...]] = {path: self._chain(roots.get(path[0]), path[1:]) for path in paths}
+        self._columns = {path: chain[-1] if chain else None for path, chain in self._chains.items()}
+
+    def _chain(self, column: int | None, names: Path) -> tuple[int, ...]:
+        """Return the column ids from the top level to a struct member, or none if the file lacks it."""
+        chain = []
+        for name in names:
+            if column is None or self._tail.types[column].kind != OrcTypeKind.STRUCT:
+                return ()
+            chain.append(column)
+            column = member(self._tail.types[column], name, case_sensitive=self._options.case_sensitive)
+        return () if column is None else (*chain, column)
+
+    def may_match(self, stripe: int, metrics: OrcMetrics) -> bool:
+        """Return whether a stripe may hold a matching row, by the statistics of the file and of the stripe."""
+        metrics.stripes[UnitOutcome.TOTAL] += 1
+        rows, stride = self._tail.stripes[stripe].number_of_rows, self._tail.stride
+        if self._filter is None or (self._file_may_match and self._may_match(self._of_stripe(stripe), rows)):
+            return True
+        groups = -(-rows // stride) if stride else 1
+        metrics.groups[UnitOutcome.TOTAL] += groups
+        metrics.count_pruned_stripe(UnitOutcome.BY_STATISTICS, groups)
+        return False
+
+    @cached_property
+    def _file_may_match(self) -> bool:
+        return self._may_match(self._tail.statistics, self._tail.footer.number_of_rows)
+
+    def _of_stripe(self, stripe: int) -> Sequence[ColumnStatistics]:
+        statistics = self._metadata.stripe_stats
+        return statistics[stripe].col_stats if len(statistics) == len(self._tail.stripes) else ()
+
+    @cached_property
+    def _metadata(self) -> Metadata:
+        return self._tail.stripe_statistics(self._read)
+
+    def row_groups(self, stripe: Stripe, metrics: OrcMetrics) -> list[int]:
+        """Return the row groups of a stripe that may hold a matching row, by their statistics and bloom filters."""
+        everything = list(range(stripe.groups))
+        metrics.groups[UnitOutcome.TOTAL] += stripe.groups
+        if self._filter is None or not stripe.has_index:
+            return everything
+        alive = [group for group in everything if self._group_may_match(stripe, group)]
+        metrics.groups[UnitOutcome.BY_STATISTICS] += len(everything) - len(alive)
+        if not alive:
+            metrics.stripes[UnitOutcome.BY_STATISTICS] += 1
+            return []
+        possible = self._apply_bloom_filters(stripe, alive)
+        metrics.groups[UnitOutcome.BY_BLOOM_FILTER] += len(alive) - len(possible)
+        metrics.stripes[UnitOutcome.BY_BLOOM_FILTER] += not possible
+        return possible
+
+    def _may_match(self, statistics: Sequence[ColumnStatistics], rows: int) -> bool:
+        """Return whether rows may match, by the statistics of all columns. Return True without statistics."""
+        if self._filter is None or len(statistics) != len(self._tail.types) or not has_correct_merges(self._tail):
+            return True
+        return can_match(self._filter, lambda path: self._bounds(path, statistics.__getitem__, rows))
+
+    def _bounds(
+        self, path: Path, statistics: Callable[[int], ColumnStatistics | None], rows: int
+    ) -> ColumnBounds | None:
+        """Return the bounds of a column or member, or None if its statistics or those of a parent are inconsistent."""
+        chain = self._chains[path]
+        if not chain:
+            return ALL_NULL
+        for column in chain:
+            own = statistics(column)
+            if own is None or not are_consistent(own, rows):
+                return None
+            rows = own.number_of_values
+        assert own is not None
+        return column_bounds(self._tail, chain[-1], own, self._options.zone, nested=len(path) > 1)
+
+    def _group_may_match(self, stripe: Stripe, group: int) -> bool:
+        assert self._filter is not None
+
+        def statistics(column: int) -> ColumnStatistics | None:
+            index = stripe.row_index(column)
+            return None if index is None else index.entry[group].statistics
+
+        rows = stripe.rows_before(group + 1) - stripe.rows_before(group)
+        return can_match(self._filter, lambda path: self._bounds(path, statistics, rows))
+
+    def _apply_bloom_filters(self, stripe: Stripe, alive: Sequence[int]) -> list[int]:
+        filters = self._bloom_filters(stripe)
+        if not filters or self._filter is None:
+            return list(alive)
+        compiled = self._filter
+
+        def may_match(group: int) -> bool:
+            possible = {path: hashed.possible(index.bloom_filter[group]) for path, (hashed, index) in filters.items()}
+
+            def contains(path: Path, value: Value) -> bool:
+                return path not in possible or value in possible[path]
+
+            return may_contain(compiled, contains)
+
+        return [group for group in alive if may_match(group)]
+
+    def _bloom_filters(self, stripe: Stripe) -> dict[Path, tuple[HashedValues, BloomFilterIndex]]:
+        if not any(column is not None and stripe.has_bloom_filters(column) for column in self._columns.values()):
+            # Hashing thousands of values takes time, so there must be a filter to look them up in.
+            return {}
+        filters = {}
+        for path, hashed in self._hashed.items():
+            column = self._columns[path]
+            index = None if column is None else stripe.bloom_filters(column)
+            if index is not None:
+                filters[path] = (hashed, index)
+        return filters
+
+    @cached_property
+    def _hashed(self) -> dict[Path, HashedValues]:
+        """The hashed values of the filter by column."""
+        if self._filter is None:
+            return {}
+        by_path = {}
+        for probe in probes(self._filter):
+            hashed = self._hash(probe)
+            if hashed is not None:
+                by_path[probe.path] = hashed
+        return by_path
+
+    def _hash(self, probe: Probe) -> HashedValues | None:
+        column = self._columns[probe.path]
+        if column is None:
+            return None
+        kind = OrcTypeKind(self._tail.types[column].kind)
+        if not are_filters_reliable(self._tail.footer, kind):
+            return None
+        try:
+            return HashedValues(probe.values, kind)
+        except (ValueError, OverflowError):
+            return None

@@ -1,0 +1,284 @@
+"""Seeking in run-length encoded streams: rewriting a stream so that it begins with a given value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+import numpy.typing as npt
+
+# A row group may begin inside a run of values. Decoders start at the first value of a stream, so the run is decoded,
+# and its remaining values are written as new runs. The runs after it are copied. Encodings (ORC v1 specification):
+#
+#   BYTES        A control byte c. c < 128: the next byte, c + 3 times. c >= 128: 256 - c literal bytes.
+#   BITS         BYTES, whose bytes hold 8 values each, the first in the highest bit. After a seek to a bit within a
+#                byte, all later bits are shifted, so the whole rest of the stream is rewritten.
+#   SIGNED_V1,   A control byte c. c < 128: c + 3 values from a base (varint) with a step (signed byte).
+#   UNSIGNED_V1  c >= 128: 256 - c literal varints.
+#   SIGNED,      The two highest bits of the first byte are the kind of the run:
+#   UNSIGNED       0 short repeat  width (3 bits), count - 3 (3 bits), one value
+#                  1 direct        width code (5 bits), count - 1 (9 bits), packed values
+#                  2 patched base  as direct, then base width, patch width, gap width and number of patches; the base,
+#                                  packed offsets to the base, and packed patches: the high bits of few large offsets
+#                  3 delta         as direct, then the first value, the first step, and packed sizes of further steps
+#
+# Signed values are zigzag-encoded. Rewritten runs use literals (BYTES, V1) or direct runs of 64 bits.
+
+MAX_PENDING_BYTES = 2 * (4 + 512 * 8 + 8 + 31 * 8)
+"""Bytes after a row group's entry that may hold the last values of the previous row group.
+
+Writers buffer up to 512 values. A run of them has at most a header, a base, 8 bytes for each value and 31 patches. The
+values may be split into several runs, hence the factor."""
+
+Values = npt.NDArray[np.uint64]
+
+WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+"""Bits of a value, by the width code in the header of a run."""
+_SIXTY_FOUR = len(WIDTHS) - 1
+_MASK = (1 << 64) - 1
+
+
+class StreamCoding(Enum):
+    """The encoding of a stream's values."""
+
+    RAW = auto()
+    BITS = auto()
+    BYTES = auto()
+    SIGNED = auto()
+    UNSIGNED = auto()
+    SIGNED_V1 = auto()
+    UNSIGNED_V1 = auto()
+
+
+_VERSION_1 = frozenset({StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1})
+
+
+@dataclass(frozen=True)
+class SeekPosition:
+    """Where a row group begins in a decompressed stream: values to skip, and for BITS, bits of the next byte."""
+
+    values: int = 0
+    bits: int = 0
+
+
+def seek_values(data: bytes, coding: StreamCoding, start: SeekPosition) -> bytes:
+    """Return the stream from a value on. BITS are rewritten up to the end of `data`.
+
+    Raises ValueError for data that is too short or damaged.
+    """
+    if coding is StreamCoding.RAW or not (start.values or start.bits):
+        return data
+    try:
+        if coding is StreamCoding.BITS:
+            return _bits_from(data, start)
+        if coding is StreamCoding.BYTES:
+            return _bytes_from(data, start.values)
+        return _integers_from(data, start.values, coding)
+    except IndexError as problem:
+        raise ValueError("a run-length encoded stream ends inside a run") from problem
+
+
+def _bytes_from(data: bytes, skip: int) -> bytes:
+    position = 0
+    while True:
+        control = data[position]
+        length = control + 3 if control < 128 else 256 - control
+        stored = 1 if control < 128 else length
+        if skip >= length:
+            skip -= length
+            position += 1 + stored
+            if skip == 0:
+                return data[position:]
+            continue
+        rest = data[position + 1 + stored :]
+        if control < 128:
+            return _literal_bytes(data[position + 1 : position + 2] * (length - skip)) + rest
+        return _literal_bytes(data[position + 1 + skip : position + 1 + stored]) + rest
+
+
+def _literal_bytes(values: bytes) -> bytes:
+    pieces = [values[start : start + 128] for start in range(0, len(values), 128)]
+    return b"".join(bytes([256 - len(piece)]) + piece for piece in pieces)
+
+
+def _bits_from(data: bytes, start: SeekPosition) -> bytes:
+    if start.bits == 0:
+        return _bytes_from(data, start.values)
+    unpacked = np.unpackbits(np.frombuffer(_all_bytes(data)[start.values :], np.uint8))
+    return _literal_bytes(np.packbits(unpacked[start.bits :]).tobytes())
+
+
+def _all_bytes(data: bytes) -> bytes:
+    """Decode a stream of BYTES. A truncated last run is dropped."""
+    pieces = []
+    position = 0
+    while position < len(data):
+        control = data[position]
+        stored = 1 if control < 128 else 256 - control
+        piece = data[position + 1 : position + 1 + stored]
+        pieces.append(piece * (control + 3) if control < 128 else piece)
+        position += 1 + stored
+    return b"".join(pieces)
+
+
+def _integers_from(data: bytes, skip: int, coding: StreamCoding) -> bytes:
+    position = 0
+    while skip:
+        values, position = run_at(data, position, coding)
+        if skip < len(values):
+            rest = values[skip:]
+            return (_literals_v1(rest) if coding in _VERSION_1 else _direct(rest)) + data[position:]
+        skip -= len(values)
+    return data[position:]
+
+
+def run_at(data: bytes, position: int, coding: StreamCoding) -> tuple[Values, int]:
+    """Return the stored values of the run of integers at a position, and the position after it.
+
+    Stored signed values are zigzag-encoded. Raises ValueError or IndexError for a damaged run.
+    """
+    signed = coding in (StreamCoding.SIGNED, StreamCoding.SIGNED_V1)
+    return _run_v1(data, position, signed) if coding in _VERSION_1 else _run(data, position, signed)
+
+
+def _direct(values: Values) -> bytes:
+    """Encode stored values as one direct run of 64 bits."""
+    header = (1 << 14) | (_SIXTY_FOUR << 9) | (len(values) - 1)
+    return header.to_bytes(2, "big") + values.astype(">u8").tobytes()
+
+
+def _run(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+    header = data[position]
+    kind = header >> 6
+    if kind == 0:
+        width, count = ((header >> 3) & 7) + 1, (header & 7) + 3
+        stop = position + 1 + width
+        value = int.from_bytes(_slice(data, position + 1, stop), "big")
+        return np.full(count, value, np.uint64), stop
+    code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
+    if kind == 1:
+        width = WIDTHS[code]
+        stop = position + 2 + (width * count + 7) // 8
+        return _unpacked(_slice(data, position + 2, stop), width, count), stop
+    if kind == 2:
+        return _patched(data, position, WIDTHS[code], count, signed)
+    return _delta(data, position + 2, WIDTHS[code] if code else 0, count, signed)
+
+
+def _slice(data: bytes, start: int, stop: int) -> bytes:
+    if stop > len(data):
+        raise ValueError("a run-length encoded stream ends inside a run")
+    return data[start:stop]
+
+
+def _unpacked(data: bytes, width: int, count: int) -> Values:
+    """Unpack `count` big-endian values of `width` bits."""
+    bits = np.unpackbits(np.frombuffer(data, np.uint8))[: width * count].reshape(count, width)
+    padded = np.zeros((count, 64), np.uint8)
+    padded[:, 64 - width :] = bits
+    return np.packbits(padded, axis=1).view(">u8").reshape(count).astype(np.uint64)
+
+
+def _stored(values: list[int], signed: bool) -> Values:
+    """Return values as a stream stores them: in 64 bits, zigzag-encoded if they are signed."""
+    if signed:
+        values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_wrapped, values)]
+    return np.array([v & _MASK for v in values], np.uint64)
+
+
+def _wrapped(value: int) -> int:
+    """Return a value as a signed 64-bit integer."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+    third, fourth = data[position + 2], data[position + 3]
+    base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
+    gap_width, patches = (fourth >> 5) + 1, fourth & 31
+    start = position + 4
+    base = int.from_bytes(_slice(data, start, start + base_bytes), "big")
+    sign = 1 << (base_bytes * 8 - 1)
+    if base & sign:
+        base = -(base & (sign - 1))
+    start += base_bytes
+    stop = start + (width * count + 7) // 8
+    values: list[int] = _unpacked(_slice(data, start, stop), width, count).tolist()
+    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 0)
+    if not entry:
+        raise ValueError("a run's patches are wider than 64 bits")
+    end = stop + (entry * patches + 7) // 8
+    index = 0
+    for patch in _unpacked(_slice(data, stop, end), entry, patches).tolist():
+        index += patch >> patch_width
+        # A patch of zero bridges a gap that is too long for one entry.
+        values[index] |= (patch & ((1 << patch_width) - 1)) << width
+    return _stored([base + value for value in values], signed), end
+
+
+def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+    first, position = varint(data, position)
+    step, position = varint(data, position)
+    value = unzigzag(first) if signed else first
+    step = unzigzag(step)
+    values = [value]
+    if width == 0:
+        values += [value + step * number for number in range(1, count)]
+        return _stored(values, signed), position
+    stop = position + (width * max(count - 2, 0) + 7) // 8
+    if count > 1:
+        values.append(value + step)
+    sign = -1 if step < 0 else 1
+    for delta in _unpacked(_slice(data, position, stop), width, max(count - 2, 0)).tolist():
+        values.append(values[-1] + sign * delta)
+    return _stored(values, signed), stop
+
+
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the varint at a position, and the position after it. Raises IndexError at the end of the data."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+
+
+def unzigzag(value: int) -> int:
+    """Decode a zigzag-encoded number."""
+    return (value >> 1) ^ -(value & 1)
+
+
+def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+    control = data[position]
+    position += 1
+    if control >= 128:
+        stored = []
+        for _ in range(256 - control):
+            value, position = varint(data, position)
+            stored.append(value)
+        return np.array([v & _MASK for v in stored], np.uint64), position
+    step = data[position] - 256 if data[position] >= 128 else data[position]
+    first, position = varint(data, position + 1)
+    value = unzigzag(first) if signed else first
+    return _stored([value + step * number for number in range(control + 3)], signed), position
+
+
+def _literals_v1(values: Values) -> bytes:
+    pieces = []
+    for start in range(0, len(values), 128):
+        piece = values[start : start + 128].tolist()
+        pieces.append(bytes([256 - len(piece)]) + b"".join(map(_varint_bytes, piece)))
+    return b"".join(pieces)
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

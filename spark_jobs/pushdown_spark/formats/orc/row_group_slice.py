@@ -1,0 +1,196 @@
+"""Row group slices: small ORC files, in memory, with some row groups and some columns of a stripe."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import orc
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.compression import Compression, spans
+from pushdown_spark.formats.orc.file_tail import FileTail
+from pushdown_spark.formats.orc.length_guard import check_lengths
+from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes, type_with_children
+from pushdown_spark.formats.orc.orc_proto_pb2 import Type
+from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, SeekPosition, StreamCoding, seek_values
+from pushdown_spark.formats.orc.stripe import RowGroupRange, RowGroupStart, StreamKind, StreamLocation, Stripe
+from pushdown_spark.formats.orc.time_zones import DECODED_IN
+
+# pyarrow decodes whole stripes only. To decode some row groups, their streams are cut out of the stripe and written as
+# a file with one stripe, which pyarrow then reads:
+#
+#   file         "ORC", stripe, footer, postscript. The footer has the types of the selected columns, renumbered.
+#   stripe       The slices of all streams, and a stripe footer. There are no row indexes and no statistics.
+#   stream       Without compression: one run-length encoded sequence. With compression: a sequence of chunks, each a
+#                3-byte header and at most `block_size` decompressed bytes.
+#
+# A row index has, for each row group and stream, an entry (chunk, byte, values): the offset of the chunk in which the
+# row group begins, the byte in this chunk, and the values to skip after this byte. A slice of a stream from one row
+# group to another consists of:
+#
+#   1. The first chunk, decompressed. The bytes before the entry are dropped, and the run that contains the first value
+#      is rewritten to begin with it (see rle_seek). The result is stored as an uncompressed chunk.
+#   2. The chunks after it, copied without decompressing them.
+#   3. Some bytes after the entry of the next row group. Writers buffer up to 512 values, so the last values of a row
+#      group may be stored after this entry. The decoder stops after the number of rows in the footer.
+#
+# Dictionaries are copied whole. Streams of lengths are decompressed and checked by `length_guard`.
+
+FetchedBytes = Callable[[int, int], bytes]
+"""Returns the bytes between two offsets of the file. They must have been fetched."""
+
+_BEGINNING = RowGroupStart(0, 0, SeekPosition())
+
+
+@dataclass(frozen=True)
+class StreamSlice:
+    """The slice of one stream: its stored bytes in the file, and where its row groups begin and end in them.
+
+    `entry` is the start of the first row group. `next_entry` is the start of the row group after the last one, None at
+    the end of the stream.
+    """
+
+    location: StreamLocation
+    begin: int
+    end: int
+    coding: StreamCoding
+    entry: RowGroupStart
+    next_entry: RowGroupStart | None
+
+    def needed(self, start: int) -> int | None:
+        """Return how many decompressed bytes of the chunk at `begin + start` are needed, or None for all of them."""
+        following = self.next_entry
+        if following is None or self.location.offset + following.chunk != self.begin + start:
+            return None
+        return following.byte + (0 if self.coding is StreamCoding.RAW else MAX_PENDING_BYTES)
+
+
+def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange) -> list[StreamSlice]:
+    """Return the slices of all streams of some columns."""
+    whole = groups.first == 0 and groups.last + 1 == stripe.groups
+    slices = []
+    for column in columns:
+        indexes = {} if whole else stripe.stream_indexes(column)
+        for location in stripe.data_streams(column):
+            index = indexes.get(location.kind)
+            if index is None:
+                whole_stream = (location.offset, location.offset + location.length)
+                slices.append(StreamSlice(location, *whole_stream, StreamCoding.RAW, _BEGINNING, None))
+                continue
+            begin, end = index.extent(groups.first, groups.last, location.length, stripe.tail.codec.block_size)
+            if not begin <= end <= location.length:
+                raise ValueError(f"column {column} has index entries that lie outside its stream")
+            entry = index.entry(groups.first)
+            following = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
+            slices.append(
+                StreamSlice(location, location.offset + begin, location.offset + end, index.coding, entry, following)
+            )
+    return slices
+
+
+def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
+    """Return the content of a slice, which begins with the first value of its first row group."""
+    codec, entry = stripe.tail.codec, part.entry
+    if codec.compression is Compression.NONE:
+        return seek_values(stored, part.coding, entry.start)
+    aligned = entry.byte == 0 and entry.start == SeekPosition()
+    if aligned and part.next_entry is None:
+        return stored
+    # Bits are shifted up to the end of the stream. Other runs may continue in the next chunk.
+    shifted = part.coding is StreamCoding.BITS and entry.start.bits
+    enough = 0 if aligned else None if shifted else entry.byte + MAX_PENDING_BYTES
+    head = b""
+    rest = []
+    for start, stop in spans(stored):
+        needed = part.needed(start)
+        if needed is None and enough is not None and len(head) >= enough:
+            rest.append(stored[start:stop])
+            continue
+        content = codec.chunk(stored, start, stop, needed)
+        if enough is None or len(head) < enough:
+            head += content
+        else:
+            rest.append(codec.store_uncompressed(content))
+        if needed is not None and len(content) >= needed:
+            break
+    if len(head) < entry.byte:
+        raise ValueError(f"column {part.location.column} has an index entry beyond its stream")
+    return b"".join([codec.store_uncompressed(seek_values(head[entry.byte :], part.coding, entry.start)), *rest])
+
+
+@dataclass(frozen=True)
+class ColumnSelection:
+    """The root and some columns of a file, in the file's order. `types` is the type tree of the selected columns."""
+
+    columns: tuple[int, ...]
+    types: tuple[Type, ...]
+
+    @classmethod
+    def of(cls, tail: FileTail, top_level: Iterable[int]) -> ColumnSelection:
+        """Select whole top-level columns."""
+        return cls.of_parts(tail, [column for root in top_level for column in tail.descendants(root)])
+
+    @classmethod
+    def of_parts(cls, tail: FileTail, wanted: Iterable[int]) -> ColumnSelection:
+        """Select some columns. Their parents must be among them. Structs keep only the selected members."""
+        columns = (0, *sorted(wanted))
+        new = {column: number for number, column in enumerate(columns)}
+        return cls(columns, tuple(_with_children(tail.types[column], new) for column in columns))
+
+
+def _with_children(node: Type, new: Mapping[int, int]) -> Type:
+    """Return a type node with renumbered children. A struct keeps only the children in `new`."""
+    selected = [index for index, child in enumerate(node.subtypes) if child in new]
+    names = [node.field_names[index] for index in selected] if node.field_names else node.field_names
+    return type_with_children(node, [new[node.subtypes[index]] for index in selected], names)
+
+
+class SliceFile:
+    """An ORC file in memory with some columns and some row groups."""
+
+    def __init__(self, stripe: Stripe, selection: ColumnSelection) -> None:
+        self._stripe = stripe
+        self._selection = selection
+        self._numbers = {column: number for number, column in enumerate(selection.columns)}
+        self._out = io.BytesIO()
+        self._out.write(b"ORC")
+        self._stripes: list[tuple[int, int, int, int]] = []
+
+    def add(self, groups: RowGroupRange, slices: Sequence[StreamSlice], fetched: FetchedBytes) -> None:
+        """Add some row groups as a stripe."""
+        stripe = self._stripe
+        offset = self._out.tell()
+        streams = []
+        for part in slices:
+            data = slice_stream(stripe, part, fetched(part.begin, part.end))
+            if part.location.kind == StreamKind.LENGTH:
+                data = self._checked(part.location.column, data)
+            self._out.write(data)
+            streams.append((part.location.kind, self._numbers[part.location.column], len(data)))
+        length = self._out.tell() - offset
+        encodings = [stripe.footer.columns[column] for column in self._selection.columns]
+        footer = stripe_footer_bytes(streams, encodings, DECODED_IN)
+        footer = stripe.tail.codec.store_uncompressed(footer)
+        self._out.write(footer)
+        rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)
+        self._stripes.append((offset, length, len(footer), rows))
+
+    def _checked(self, column: int, data: bytes) -> bytes:
+        """Return a stream of lengths, decompressed, after checking it."""
+        content = self._stripe.tail.codec.decompress(data)
+        try:
+            check_lengths(content, self._stripe.lengths_coding(column), self._stripe.dictionary_size(column))
+        except (ValueError, UnsafeInputError) as problem:
+            raise type(problem)(f"column {column}: {problem}") from problem
+        return self._stripe.tail.codec.store_uncompressed(content)
+
+    def open(self) -> orc.ORCFile:
+        """Complete the file and open it."""
+        tail = self._stripe.tail
+        footer = tail.codec.store_uncompressed(footer_bytes(tail.footer, self._selection.types, self._stripes))
+        script = post_script_bytes(tail.post_script, len(footer))
+        self._out.write(footer + script + bytes([len(script)]))
+        return orc.ORCFile(pa.BufferReader(self._out.getbuffer()))

@@ -1,0 +1,335 @@
+"""The directory of a stripe: where the streams of each column are, and where row groups begin in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.compression import Compression
+from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRange
+from pushdown_spark.formats.orc.metadata import parse_message
+from pushdown_spark.formats.orc.orc_proto_pb2 import (
+    BloomFilterIndex,
+    ColumnEncoding,
+    ColumnStatistics,
+    RowIndex,
+    StripeFooter,
+    StripeInformation,
+)
+from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, SeekPosition, StreamCoding
+from pushdown_spark.formats.orc.statistics import are_consistent
+
+
+class StreamKind(IntEnum):
+    """Kinds of streams that the reader uses, by their number in files."""
+
+    PRESENT = 0
+    DATA = 1
+    LENGTH = 2
+    DICTIONARY_DATA = 3
+    SECONDARY = 5
+    ROW_INDEX = 6
+    BLOOM_FILTER = 7
+    BLOOM_FILTER_UTF8 = 8
+
+
+_INDEX_KINDS = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
+_DATA_KINDS = frozenset(
+    {StreamKind.PRESENT, StreamKind.DATA, StreamKind.LENGTH, StreamKind.DICTIONARY_DATA, StreamKind.SECONDARY}
+)
+_DICTIONARY = frozenset({1, 3})
+_VERSION_2 = frozenset({2, 3})
+
+_TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
+_SIGNED_DATA = frozenset({OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
+_NUMBERS_OF_POSITIONS = {StreamCoding.RAW: 0, StreamCoding.BITS: 2, StreamCoding.BYTES: 1}
+
+
+@dataclass(frozen=True)
+class RowGroupRange:
+    """Row groups of a stripe, from `first` to `last`, inclusive."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class StreamLocation:
+    """A stream of a stripe: its kind, its column, and its offset and length in the file."""
+
+    kind: int
+    column: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class RowGroupStart:
+    """Where a row group begins in a stream: the offset of a chunk, a byte of its content, and values to skip.
+
+    In files without compression, `chunk` is 0 and `byte` counts from the start of the stream.
+    """
+
+    chunk: int
+    byte: int
+    start: SeekPosition
+
+
+@dataclass(frozen=True)
+class StreamIndex:
+    """Where the row groups of a stream begin, from the row index of its column.
+
+    An entry of a row index has the positions of all streams of the column, one after another. `position` is the index
+    of this stream's first position.
+    """
+
+    index: RowIndex
+    coding: StreamCoding
+    position: int
+    compressed: bool
+
+    @property
+    def numbers(self) -> int:
+        """The number of positions of this stream in an entry."""
+        return (2 if self.compressed else 1) + _NUMBERS_OF_POSITIONS.get(self.coding, 1)
+
+    def entry(self, group: int) -> RowGroupStart:
+        """Return where a row group begins. Raises ValueError for an index with too few positions.
+
+        The first row group begins at the start of the stream. Some writers omit its positions.
+        """
+        if group == 0:
+            return RowGroupStart(0, 0, SeekPosition())
+        positions = self.index.entry[group].positions
+        stop = self.position + self.numbers
+        if len(positions) < stop:
+            raise ValueError("a row index has too few positions")
+        own = positions[self.position : stop]
+        if self.compressed:
+            return RowGroupStart(own[0], own[1], SeekPosition(*own[2:]))
+        return RowGroupStart(0, own[0], SeekPosition(*own[1:]))
+
+    def extent(self, first: int, last: int, length: int, block: int) -> tuple[int, int]:
+        """Return the start and the end of the stored bytes of some row groups, in a stream of `length` bytes.
+
+        `block` is the size of a full decompressed chunk.
+        """
+        begin = self.entry(first)
+        if last + 1 >= len(self.index.entry):
+            return begin.chunk if self.compressed else begin.byte, length
+        end = self.entry(last + 1)
+        is_raw = self.coding is StreamCoding.RAW
+        if not self.compressed:
+            return begin.byte, min(length, end.byte + (0 if is_raw else MAX_PENDING_BYTES))
+        if end.byte == 0 and end.start == SeekPosition():
+            return begin.chunk, end.chunk
+        stop = end.chunk
+        for _ in range(1 if is_raw else 1 + (end.byte + MAX_PENDING_BYTES) // block):
+            stop = self._next_chunk(stop, last + 1, length)
+        return begin.chunk, stop
+
+    def _next_chunk(self, chunk: int, group: int, length: int) -> int:
+        """Return the offset of a later chunk: the next one in which a row group begins, or the end of the stream."""
+        for number in range(group, len(self.index.entry)):
+            start = self.index.entry[number].positions[self.position]
+            if start > chunk:
+                return int(start)
+        return length
+
+
+class Stripe:
+    """One stripe of a file. The constructor reads its directory, other methods read indexes on demand.
+
+    The constructor and the methods raise ValueError for inconsistent metadata.
+    """
+
+    def __init__(self, tail: FileTail, number: int, read: ReadRange) -> None:
+        self.tail = tail
+        self.number = number
+        self.info: StripeInformation = tail.stripes[number]
+        self._read = read
+        start = self.info.offset + self.info.index_length + self.info.data_length
+        self.footer: StripeFooter = parse_message(
+            StripeFooter, tail.codec.decompress(read(start, self.info.footer_length))
+        )
+        if len(self.footer.columns) != len(tail.types):
+            raise ValueError("the footer of the stripe and the file differ in the number of columns")
+        self._indexes: dict[int, RowIndex] = {}
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.info.number_of_rows
+
+    @property
+    def groups(self) -> int:
+        """The number of row groups. Without a row index, the whole stripe is one."""
+        stride = self.tail.stride
+        return -(-self.rows // stride) if self.has_index else min(1, self.rows)
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the stripe has row indexes."""
+        return self.tail.stride > 0 and self.info.index_length > 0
+
+    def rows_before(self, group: int) -> int:
+        """Return the number of rows before a row group, which may be the one after the last."""
+        return min(group * self.tail.stride, self.rows) if self.has_index else min(group, 1) * self.rows
+
+    @cached_property
+    def locations(self) -> tuple[StreamLocation, ...]:
+        """All streams, in file order."""
+        offset = self.info.offset
+        locations = []
+        limit = offset + self.info.index_length + self.info.data_length
+        for stream in self.footer.streams:
+            locations.append(StreamLocation(stream.kind, stream.column, offset, stream.length))
+            offset += stream.length
+        if offset > limit:
+            raise ValueError("the stripe's streams are longer than the stripe")
+        if len({(stream.kind, stream.column) for stream in locations}) < len(locations):
+            raise ValueError("the stripe has two streams of one kind for a column")
+        if any(
+            location.kind in _DATA_KINDS and location.offset < self.info.offset + self.info.index_length
+            for location in locations
+        ):
+            raise ValueError("the stripe has data streams among its indexes")
+        return tuple(locations)
+
+    @cached_property
+    def _by_column(self) -> dict[int, list[StreamLocation]]:
+        by_column: dict[int, list[StreamLocation]] = {}
+        for location in self.locations:
+            by_column.setdefault(location.column, []).append(location)
+        return by_column
+
+    def data_streams(self, column: int) -> list[StreamLocation]:
+        """Return the streams of a column except its indexes, in file order."""
+        return [location for location in self._by_column.get(column, ()) if location.kind not in _INDEX_KINDS]
+
+    def load_indexes(self, columns: Iterable[int]) -> None:
+        """Read the row indexes of some columns. Adjacent indexes are read at once."""
+        wanted = {column for column in columns if column not in self._indexes}
+        locations = [p for p in self.locations if p.kind == StreamKind.ROW_INDEX and p.column in wanted]
+        for run in _adjacent(locations):
+            data = self._read(run[0].offset, sum(location.length for location in run))
+            for location in run:
+                start = location.offset - run[0].offset
+                self._indexes[location.column] = self._checked(data[start : start + location.length], location.column)
+
+    def _checked(self, data: bytes, column: int) -> RowIndex:
+        index = parse_message(RowIndex, self.tail.codec.decompress(data))
+        if len(index.entry) != self.groups:
+            raise ValueError(f"column {column} has {len(index.entry)} index entries for {self.groups} row groups")
+        if column in self.tail.types[0].subtypes and not _may_count(index.entry[0].statistics, self.rows_before(1)):
+            raise UnsafeInputError(f"column {column} has row groups of another size than the file")
+        return index
+
+    def row_index(self, column: int) -> RowIndex | None:
+        """Return the row index of a column, or None."""
+        if column not in self._indexes:
+            self.load_indexes((column,))
+        return self._indexes.get(column)
+
+    def has_bloom_filters(self, column: int) -> bool:
+        """Return whether a column has bloom filters of the newer kind."""
+        return self._bloom_filters_at(column) is not None
+
+    def bloom_filters(self, column: int) -> BloomFilterIndex | None:
+        """Return the bloom filters of a column, or None.
+
+        They hash UTF-8 strings and UTC times. The older kind, which hashes strings in the writer's character set and
+        times in its time zone, is ignored.
+        """
+        location = self._bloom_filters_at(column)
+        if location is None:
+            return None
+        filters = parse_message(
+            BloomFilterIndex, self.tail.codec.decompress(self._read(location.offset, location.length))
+        )
+        return filters if len(filters.bloom_filter) == self.groups else None
+
+    def _bloom_filters_at(self, column: int) -> StreamLocation | None:
+        locations = self._by_column.get(column, ())
+        return next((location for location in locations if location.kind == StreamKind.BLOOM_FILTER_UTF8), None)
+
+    def dictionary_size(self, column: int) -> int:
+        """Return the number of entries of a column's dictionary, or 0 without a dictionary."""
+        encoding = self.footer.columns[column]
+        return encoding.dictionary_size if encoding.kind in _DICTIONARY else 0
+
+    def stream_indexes(self, column: int) -> dict[int, StreamIndex]:
+        """Return the index of each stream of a column by its kind. Dictionaries are read whole and have none."""
+        index = self.row_index(column)
+        if index is None:
+            raise ValueError(f"column {column} has no row index")
+        streams = {location.kind for location in self.data_streams(column)}
+        compressed = self.tail.codec.compression is not Compression.NONE
+        indexes = {}
+        position = 0
+        for kind, coding in self.codings(column, present=StreamKind.PRESENT in streams):
+            indexes[kind] = StreamIndex(index, coding, position, compressed)
+            position += indexes[kind].numbers
+        return indexes
+
+    def lengths_coding(self, column: int) -> StreamCoding:
+        """Return the coding of the lengths of a column's values or dictionary entries."""
+        return _integers(self.footer.columns[column].kind)[1]
+
+    def codings(self, column: int, *, present: bool) -> list[tuple[int, StreamCoding]]:
+        """Return the kinds and codings of a column's indexed streams, in the order of their positions."""
+        encoding: ColumnEncoding = self.footer.columns[column]
+        codings = _codings(OrcTypeKind(self.tail.types[column].kind), encoding.kind)
+        return [(StreamKind.PRESENT, StreamCoding.BITS), *codings] if present else codings
+
+
+def _codings(kind: OrcTypeKind, encoding: int) -> list[tuple[int, StreamCoding]]:
+    signed, unsigned = _integers(encoding)
+    if kind in _TEXT and encoding in _DICTIONARY:
+        return [(StreamKind.DATA, unsigned)]
+    if kind in _TEXT or kind is OrcTypeKind.BINARY:
+        return [(StreamKind.DATA, StreamCoding.RAW), (StreamKind.LENGTH, unsigned)]
+    if kind in _SIGNED_DATA:
+        return [(StreamKind.DATA, signed)]
+    simple = {
+        OrcTypeKind.BOOLEAN: [(StreamKind.DATA, StreamCoding.BITS)],
+        OrcTypeKind.BYTE: [(StreamKind.DATA, StreamCoding.BYTES)],
+        OrcTypeKind.UNION: [(StreamKind.DATA, StreamCoding.BYTES)],
+        OrcTypeKind.FLOAT: [(StreamKind.DATA, StreamCoding.RAW)],
+        OrcTypeKind.DOUBLE: [(StreamKind.DATA, StreamCoding.RAW)],
+        OrcTypeKind.DECIMAL: [(StreamKind.DATA, StreamCoding.RAW), (StreamKind.SECONDARY, signed)],
+        OrcTypeKind.TIMESTAMP: [(StreamKind.DATA, signed), (StreamKind.SECONDARY, unsigned)],
+        OrcTypeKind.TIMESTAMP_INSTANT: [(StreamKind.DATA, signed), (StreamKind.SECONDARY, unsigned)],
+        OrcTypeKind.LIST: [(StreamKind.LENGTH, unsigned)],
+        OrcTypeKind.MAP: [(StreamKind.LENGTH, unsigned)],
+        OrcTypeKind.STRUCT: [],
+    }
+    return [(int(stream), coding) for stream, coding in simple[kind]]
+
+
+def _integers(encoding: int) -> tuple[StreamCoding, StreamCoding]:
+    """Return the codings of signed and unsigned integers."""
+    return (
+        (StreamCoding.SIGNED, StreamCoding.UNSIGNED)
+        if encoding in _VERSION_2
+        else (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1)
+    )
+
+
+def _may_count(statistics: ColumnStatistics, rows: int) -> bool:
+    """Return whether statistics may be those of `rows` rows. A wrong stride shows in columns without nulls."""
+    return not statistics.HasField("number_of_values") or are_consistent(statistics, rows)
+
+
+def _adjacent(locations: Sequence[StreamLocation]) -> list[list[StreamLocation]]:
+    """Group streams without a gap between them."""
+    runs: list[list[StreamLocation]] = []
+    for location in locations:
+        if runs and runs[-1][-1].offset + runs[-1][-1].length == location.offset:
+            runs[-1].append(location)
+        else:
+            runs.append([location])
+    return runs

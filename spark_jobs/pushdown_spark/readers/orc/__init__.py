@@ -1,1 +1,0 @@
-"""The lazy ORC reader: filter columns first, select columns only where a row survives."""

@@ -1,0 +1,54 @@
+"""The block decompressor retains blocks in one buffer, and the block search pauses where it skips nothing."""
+
+from __future__ import annotations
+
+import pytest
+from avro_samples import packed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pushdown_spark.formats.avro.block_search import BlockSearch
+from pushdown_spark.formats.avro.container_file import AvroCodec, BlockDecompressor
+from pushdown_spark.predicates.avro_bytes import BlockPattern
+
+CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda size: b"0123456789" * (size // 10)))
+
+
+@pytest.mark.parametrize("codec", [AvroCodec.NULL, AvroCodec.SNAPPY, AvroCodec.DEFLATE])
+@given(blocks=st.lists(st.tuples(CONTENTS, st.booleans(), st.sampled_from(["before", "behind", "no"])), max_size=12))
+def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[bytes, bool, str]]) -> None:
+    decompressor = BlockDecompressor(codec)
+    expected = b""
+    for content, is_kept, taken in blocks:
+        assert bytes(decompressor.decompress(packed(codec, content))) == content
+        if taken == "before":
+            assert bytes(decompressor.take_retained()) == expected
+            expected = b""
+        if is_kept:
+            decompressor.retain()
+            expected += content
+        if taken == "behind":
+            assert bytes(decompressor.take_retained()) == expected
+            expected = b""
+    assert bytes(decompressor.take_retained()) == expected
+
+
+def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
+    """Which of some equal blocks were searched."""
+    found = []
+    for _ in range(blocks):
+        found.append(not search.is_paused())
+        if found[-1]:
+            search.may_match(content)
+    return found
+
+
+def test_a_search_that_skips_nothing_pauses_longer_each_time() -> None:
+    search = BlockSearch([BlockPattern(("needle",), 48.0, "needle")])
+    found = searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
+    rests = [len(run) for run in "".join("x" if tried else "." for tried in found).split("x" * 32)[1:]]
+    assert rests == [128, 256, 512, 1024, 0]
+    # One trial in which most blocks are skipped, and it is as eager as at first.
+    assert searched(search, 1024, b"a needle")[1023] is False
+    assert all(searched(search, 64, b"hay"))
+    assert searched(search, 32 + 128 + 32, b"a needle").count(True) == 64

@@ -1,0 +1,84 @@
+"""The estimate ranks the two readers as measured on lineitem at scale 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from pushdown_spark.formats.avro.cost import MARGIN, AvroSample, ReaderSeconds, reader_seconds
+
+SIZE, ROWS, BLOCKS = 672_000_000, 6_001_215, 10_500
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """Blocks that the search lets through and matching rows of a query, its columns, and whether ours was cheaper."""
+
+    name: str
+    found: int
+    matching: int
+    columns: int
+    ours: bool
+    search: bool
+    filtered: bool = True
+
+
+CASES = (
+    Case("needle", 27, 25, 16, ours=True, search=True),
+    Case("1 % range, clustered", 110, 60_000, 16, ours=True, search=True),
+    Case("1 % range, scattered", BLOCKS, 60_000, 16, ours=True, search=False),
+    Case("half", BLOCKS, ROWS // 2, 16, ours=False, search=False),
+    Case("all", BLOCKS, ROWS, 16, ours=False, search=False, filtered=False),
+    Case("all, 2 columns", BLOCKS, ROWS, 2, ours=True, search=False, filtered=False),
+)
+
+
+def sample(case: Case) -> AvroSample:
+    return AvroSample(SIZE, ROWS, case.found / BLOCKS, case.matching / ROWS, 12, is_flat=True)
+
+
+def priced(seen: AvroSample, case: Case) -> ReaderSeconds:
+    return reader_seconds(seen, case.columns, WORKERS, has_filter=case.filtered)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
+    found = priced(sample(case), case)
+    assert (found.ours < MARGIN * found.spark, found.search) == (case.ours, case.search), found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_small_table_is_left_to_spark(case: Case) -> None:
+    """Starting our side costs more than Spark takes for the whole of it."""
+    seen = sample(case)
+    small = priced(replace(seen, size=seen.size / 1_000, records=seen.records / 1_000), case)
+    assert small.ours > small.spark, small
+
+
+def test_more_work_costs_more() -> None:
+    needle = CASES[0]
+    seen = sample(needle)
+    cost = priced(seen, needle).ours
+    assert priced(replace(seen, size=2 * seen.size), needle).ours > cost
+    assert priced(replace(seen, candidate_share=10 * seen.candidate_share), needle).ours > cost
+    assert priced(replace(seen, matching_share=10_000 * seen.matching_share), needle).ours > cost
+    everything = replace(seen, candidate_share=1.0, matching_share=1.0)
+    assert priced(everything, replace(needle, columns=16)).ours > priced(everything, replace(needle, columns=2)).ours
+
+
+def test_only_workers_with_enough_work_load_machine_code() -> None:
+    """Machine code is loaded by each worker that has enough to decode, so a needle costs the same by many."""
+    needle, everything = CASES[0], CASES[-1]
+    assert reader_seconds(sample(needle), 16, 2, has_filter=True) == reader_seconds(
+        sample(needle), 16, 64, has_filter=True
+    )
+    few, many = (reader_seconds(sample(everything), 2, workers, has_filter=False).ours for workers in (2, 8))
+    assert few < many
+
+
+def test_records_that_are_not_flat_cost_more() -> None:
+    clustered = CASES[1]
+    seen = sample(clustered)
+    assert priced(replace(seen, is_flat=False), clustered).ours > priced(seen, clustered).ours

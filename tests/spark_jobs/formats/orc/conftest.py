@@ -1,0 +1,24 @@
+"""Files written by ORC's Java writer, which Spark uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from orc_samples import Sample, SparkFile, loaded
+from pyspark.sql import DataFrame
+
+
+@pytest.fixture
+def by_spark(tmp_path: Path) -> SparkFile:
+    made: list[Path] = []
+
+    def write(frame: DataFrame, **options: object) -> Sample:
+        directory = tmp_path / f"spark-{len(made)}"
+        made.append(directory)
+        given = {key.replace("_", "."): str(value) for key, value in options.items()}
+        frame.coalesce(1).write.options(**given).orc(str(directory))
+        (part,) = directory.glob("part-*.orc")
+        return loaded(part)
+
+    return write

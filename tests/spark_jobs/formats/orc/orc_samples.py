@@ -1,0 +1,93 @@
+"""ORC files in memory: written by pyarrow, sliced, or built from single streams."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import orc
+
+from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery
+from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
+from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
+from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, SliceFile, stream_slices
+from pushdown_spark.formats.orc.stripe import Stripe
+
+CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A whole file in memory."""
+
+    content: bytes
+
+    @property
+    def read(self) -> ReadRange:
+        """Reads ranges of it."""
+        return lambda offset, length: self.content[offset : offset + length]
+
+    @property
+    def tail(self) -> FileTail:
+        """Its tail."""
+        return read_tail(self.read, len(self.content))
+
+    @property
+    def table(self) -> pa.Table:
+        """All of it, as pyarrow reads it."""
+        return orc.ORCFile(pa.BufferReader(self.content)).read()
+
+    def stripe(self, number: int = 0) -> Stripe:
+        """One of its stripes."""
+        return Stripe(self.tail, number, self.read)
+
+    def file(self, query: OrcQuery, count: OrcMetrics | None = None) -> OrcFile:
+        """The file as the reader opens it."""
+        return OrcFile("f.orc", query, OrcMetrics() if count is None else count, self.read, len(self.content))
+
+
+SparkFile = Callable[..., Sample]
+"""Writes a frame as one file; keywords are the writer's options with `_` for `.`."""
+
+
+def written(table: pa.Table, **options: object) -> Sample:
+    """A file by pyarrow, uncompressed unless told otherwise."""
+    out = io.BytesIO()
+    orc.write_table(table, out, **options)
+    return Sample(out.getvalue())
+
+
+def loaded(path: Path | str) -> Sample:
+    """A file on disk."""
+    return Sample(Path(path).read_bytes())
+
+
+def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = None, stripe: int = 0) -> pa.RecordBatch:
+    """Some row groups of some top-level columns (all if none are told), cut out and decoded."""
+    source = sample.stripe(stripe)
+    chosen = list(sample.tail.types[0].subtypes) if columns is None else columns
+    selection = ColumnSelection.of(sample.tail, chosen)
+    made = SliceFile(source, selection)
+    made.add(
+        groups,
+        stream_slices(source, selection.columns, groups),
+        lambda begin, end: sample.content[begin:end],
+    )
+    return made.open().read_stripe(0)
+
+
+def of_streams(template: Sample, streams: Sequence[tuple[int, int, bytes]], rows: int) -> pa.RecordBatch:
+    """The rows of a file like a template, whose one stripe has just these streams (kind, column, content)."""
+    tail, stripe = template.tail, template.stripe()
+    body = b"".join(data for *_, data in streams)
+    directory = stripe_footer_bytes(
+        [(kind, column, len(data)) for kind, column, data in streams], list(stripe.footer.columns), b""
+    )
+    footer = footer_bytes(tail.footer, list(tail.types), [(3, len(body), len(directory), rows)])
+    script = post_script_bytes(tail.post_script, len(footer))
+    content = b"ORC" + body + directory + footer + script + bytes([len(script)])
+    return orc.ORCFile(pa.BufferReader(content)).read_stripe(0)

@@ -1,0 +1,114 @@
+"""Chunks of every codec are decompressed, and damaged chunks never take more memory than a block."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import cramjam
+import pyarrow as pa
+import pytest
+from orc_samples import CODECS, written
+
+from pushdown_spark.formats.orc.compression import HEADER, Codec, Compression, spans
+
+BLOCK = 4096
+TEXT = b"".join(b"row %d;" % number for number in range(400))
+COMPRESSED = [compression for compression in Compression if compression is not Compression.NONE]
+
+
+def deflated(data: bytes) -> bytes:
+    maker = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return maker.compress(data) + maker.flush()
+
+
+def stored(compression: Compression, data: bytes) -> bytes:
+    packers = {
+        Compression.ZLIB: deflated,
+        Compression.SNAPPY: lambda raw: bytes(cramjam.snappy.compress_raw(raw)),
+        Compression.LZ4: lambda raw: bytes(cramjam.lz4.compress_block(raw, store_size=False)),
+        Compression.ZSTD: lambda raw: bytes(cramjam.zstd.compress(raw)),
+    }
+    content = packers[compression](data)
+    return (len(content) << 1).to_bytes(HEADER, "little") + content
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_chunks_are_decompressed(compression: Compression) -> None:
+    codec = Codec(compression, BLOCK)
+    plain = (5 << 1 | 1).to_bytes(HEADER, "little") + b"plain"
+    data = stored(compression, TEXT[:3000]) + plain + stored(compression, TEXT[:100])
+    assert codec.decompress(data) == TEXT[:3000] + b"plain" + TEXT[:100]
+    assert len(list(spans(data))) == 3
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_chunks_of_any_content_are_decompressed(compression: Compression) -> None:
+    """LZ4 blocks among them that begin with what might be their own length."""
+    rng = random.Random(1)
+    codec = Codec(compression, 1 << 18)
+    likely = bytes(5) + b"\x80" * 14
+    for _ in range(400):
+        content = bytes(rng.choices(range(rng.choice((1, 2, 3, 256))), k=rng.randint(1, 4000)))
+        assert codec.decompress(stored(compression, content)) == content
+    assert codec.decompress(stored(compression, likely)) == likely
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+@pytest.mark.parametrize("most", [0, 1, 999, 3000, 5000])
+def test_the_beginning_of_a_chunk_is_decompressed_alone(compression: Compression, most: int) -> None:
+    data = stored(compression, TEXT[:3000])
+    assert Codec(compression, BLOCK).chunk(data, 0, len(data), most)[:most] == TEXT[: min(most, 3000)]
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_stored_chunks_are_read_back(compression: Compression) -> None:
+    codec = Codec(compression, 100)
+    packed = codec.store_uncompressed(TEXT)
+    assert codec.decompress(packed) == TEXT
+    assert (packed == TEXT) is (compression is Compression.NONE)
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_a_chunk_larger_than_a_block_is_rejected(compression: Compression) -> None:
+    bomb = stored(compression, bytes(1_000_000))
+    with pytest.raises(ValueError, match="chunk"):
+        Codec(compression, BLOCK).decompress(bomb)
+
+
+@pytest.mark.parametrize("data", [b"\x01", b"\x01\x00", b"\x0b\x00\x00abcd", b"\x0a\x00\x00"])
+def test_truncated_chunks_are_rejected(data: bytes) -> None:
+    with pytest.raises(ValueError, match="truncated"):
+        Codec(Compression.ZLIB, BLOCK).decompress(data)
+
+
+def test_truncated_deflate_data_is_rejected() -> None:
+    whole = deflated(TEXT)
+    for length in range(1, len(whole) - 1, 50):
+        data = (length << 1).to_bytes(HEADER, "little") + whole[:length]
+        with pytest.raises(ValueError, match="chunk"):
+            Codec(Compression.ZLIB, BLOCK).decompress(data)
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_damage_only_raises_value_errors(compression: Compression) -> None:
+    rng = random.Random(5)
+    data = stored(compression, TEXT[:3000])
+    codec = Codec(compression, BLOCK)
+    failed = 0
+    for _ in range(500):
+        spoilt = bytearray(data)
+        spoilt[rng.randrange(HEADER, len(data))] ^= 1 << rng.randrange(8)
+        try:
+            assert len(codec.decompress(bytes(spoilt))) <= BLOCK
+        except ValueError:
+            failed += 1
+    assert failed > 20
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_files_of_every_codec_are_opened(codec: str) -> None:
+    table = pa.table({"a": list(range(5000)), "s": [f"text {number % 7}" for number in range(5000)]})
+    sample = written(table, compression=codec, row_index_stride=100)
+    assert sample.tail.footer.number_of_rows == 5000
+    assert sample.stripe().groups == 50

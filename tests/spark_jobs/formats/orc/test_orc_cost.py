@@ -1,0 +1,62 @@
+"""The estimate ranks the readers as measured on lineitem at two scales and on a table of 120 columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pytest
+
+from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
+from pushdown_spark.predicates.vector import And, Column, Compare, Kind, Not, OneOf, Op, VectorFilter
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows, row groups with a match and matching rows of a query, its columns and lists; readers, cheapest first."""
+
+    name: str
+    rows: int
+    hit: int
+    matching: int
+    columns: int
+    filters: int
+    lists: tuple[int, ...]
+    ranking: tuple[OrcReader, ...]
+
+
+OURS, FILTERED, SPARK = OrcReader.LAZY, OrcReader.SPARK_WITH_FILTER, OrcReader.SPARK
+CASES = (
+    Case("wide, 16 columns", 4_000_000, 6, 6, 16, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
+    Case("wide, all columns", 4_000_000, 6, 6, 120, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
+    Case("needle at scale 1", 6_000_000, 21, 21, 16, 1, (), (FILTERED, OURS, SPARK)),
+    Case("needle at scale 10", 60_000_000, 27, 27, 16, 1, (), (OURS, FILTERED, SPARK)),
+    Case("1,000 scattered", 6_000_000, 600, 991, 16, 1, (33,), (FILTERED, SPARK, OURS)),
+    Case("half the rows", 6_000_000, 600, 3_000_000, 16, 1, (), (SPARK, FILTERED, OURS)),
+    Case("few rows", 20_000, 2, 2, 16, 1, (), (FILTERED, SPARK, OURS)),
+)
+
+
+def sample(case: Case) -> OrcSample:
+    return OrcSample(case.rows, case.rows / 10_000, case.matching / case.rows, case.hit * 10_000 / case.rows, 1.0, 12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_ranking(case: Case) -> None:
+    costs = reader_seconds(sample(case), case.columns, case.filters, case.lists)
+    assert tuple(sorted(costs, key=lambda verdict: costs[verdict])) == case.ranking, costs
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_pruned_costs_nothing(case: Case) -> None:
+    seen = sample(case)
+    whole = reader_seconds(seen, case.columns, case.filters, case.lists)
+    pruned = reader_seconds(replace(seen, alive_share=0.0), case.columns, case.filters, case.lists)
+    assert pruned[SPARK] == pruned[FILTERED] == 0 < pruned[OURS]
+    assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
+
+
+def test_nested_lists_of_a_filter_are_counted() -> None:
+    column = Column(("a",), Kind.INTEGER, pa.int64())
+    both = And((Not(OneOf(column, (1, 2, 3))), Compare(column, Op.GT, 1), OneOf(column, (4, 5))))
+    assert VectorFilter(both).lists == (3, 2)

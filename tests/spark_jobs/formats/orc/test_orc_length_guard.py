@@ -1,0 +1,139 @@
+"""Lengths are rejected exactly if the sum of a run exceeds Arrow's offsets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from rle_samples import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.length_guard import MAX_SUM, check_lengths
+from pushdown_spark.formats.orc.rle_seek import StreamCoding
+
+Run = tuple[bytes, list[int]]
+"""A run's bytes and its values, as the file means them: negative ones too."""
+
+
+def some(rng: random.Random, width: int, count: int) -> list[int]:
+    """Values of at most so many bits, one of which has them all."""
+    values = [rng.getrandbits(rng.randint(0, width)) for _ in range(count)]
+    values[rng.randrange(count)] |= 1 << (width - 1)
+    return values
+
+
+def short_run(rng: random.Random) -> Run:
+    value, count = rng.getrandbits(rng.randint(1, 40)), rng.randint(3, 10)
+    return short_repeat(value, count), [value] * count
+
+
+def direct_run(rng: random.Random) -> Run:
+    width, count = rng.choice(WIDTHS), rng.choice((1, 2, 31, 32, 33, 256, 257, 511, 512, rng.randint(1, 512)))
+    values = some(rng, width, count)
+    return direct(values, width), values
+
+
+def patched_run(rng: random.Random) -> Run:
+    width, patch_width, count = rng.choice((2, 6, 14)), rng.choice((2, 8, 20, 40)), rng.randint(20, 512)
+    base = rng.choice((3, 900, -2, 1 << 20, 1 << 33))
+    low = some(rng, width, count)
+    gap, patch = rng.randint(0, 15), rng.getrandbits(patch_width) | 1
+    values = [base + value for value in low]
+    values[gap] += patch << width
+    return patched(base, low, width, [(gap, patch)], patch_width), values
+
+
+def steady_run(rng: random.Random) -> Run:
+    first, step, count = rng.choice((0, 5, 300, 70_000, 1 << 30)), rng.choice((0, 1, 3, -1, 4_000)), rng.randint(2, 512)
+    return delta(first, step, [], 0, count, signed=False), [first + step * number for number in range(count)]
+
+
+def delta_run(rng: random.Random) -> Run:
+    width, count = rng.choice((2, 8, 11, 12, 16)), rng.randint(3, 512)
+    first, step = rng.choice((0, 40, 1 << 19, 1 << 22)), rng.choice((0, 3, -5))
+    deltas = some(rng, width, count - 2)
+    values = [first, first + step]
+    for change in deltas:
+        values.append(values[-1] + (-change if step < 0 else change))
+    return delta(first, step, deltas, width, count, signed=False), values
+
+
+def literal_run(rng: random.Random) -> Run:
+    values = some(rng, rng.choice((3, 8, 20, 21, 22, 33)), rng.randint(1, 128))
+    return literals_v1(values), values
+
+
+def repeated_run(rng: random.Random) -> Run:
+    first, step, count = rng.choice((0, 7, 90_000, 1 << 30)), rng.choice((0, 1, -1, 127, -128)), rng.randint(3, 130)
+    stream = bytes([count - 3, step & 255]) + varint(first)
+    return stream, [first + step * number for number in range(count)]
+
+
+MAKERS: dict[StreamCoding, Sequence[Callable[[random.Random], Run]]] = {
+    StreamCoding.UNSIGNED: (short_run, direct_run, patched_run, steady_run, delta_run),
+    StreamCoding.UNSIGNED_V1: (literal_run, repeated_run),
+}
+
+
+def is_too_much(values: Sequence[int]) -> bool:
+    return min(values) < 0 or sum(values) > MAX_SUM
+
+
+def is_refused(data: bytes, coding: StreamCoding, at_least: int = 0) -> bool:
+    try:
+        check_lengths(data, coding, at_least)
+    except UnsafeInputError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("coding", MAKERS)
+def test_one_run(coding: StreamCoding) -> None:
+    rng = random.Random(1)
+    refused = 0
+    for make in MAKERS[coding]:
+        for _ in range(400):
+            stream, values = make(rng)
+            assert is_refused(stream, coding) == is_too_much(values), (make, values)
+            refused += is_too_much(values)
+    assert 100 < refused < 1900
+
+
+@pytest.mark.parametrize("coding", MAKERS)
+def test_consecutive_runs(coding: StreamCoding) -> None:
+    """Whether or not their number is asked for: that decides how they are looked at."""
+    rng = random.Random(2)
+    for _ in range(300):
+        runs = [rng.choice(MAKERS[coding])(rng) for _ in range(rng.randint(1, 12))]
+        if rng.random() < 0.7:
+            runs = [run for run in runs if not is_too_much(run[1])]
+        stream, count = b"".join(run[0] for run in runs), sum(len(run[1]) for run in runs)
+        refused = any(is_too_much(run[1]) for run in runs)
+        assert is_refused(stream, coding) == is_refused(stream, coding, count) == refused
+        if not refused:
+            with pytest.raises(ValueError, match=f"there are {count} lengths, {count + 1} were expected"):
+                check_lengths(stream, coding, count + 1)
+
+
+@pytest.mark.parametrize("coding", MAKERS)
+def test_a_truncated_last_run_is_accepted(coding: StreamCoding) -> None:
+    rng = random.Random(3)
+    for make in MAKERS[coding]:
+        for _ in range(40):
+            stream, values = make(rng)
+            for stop in {0, 1, 2, len(stream) - 1, rng.randrange(len(stream))}:
+                if not is_too_much(values):
+                    check_lengths(stream[:stop], coding)
+
+
+@pytest.mark.parametrize("coding", MAKERS)
+def test_damage_only_raises_expected_errors(coding: StreamCoding) -> None:
+    rng = random.Random(4)
+    raised = 0
+    for _ in range(3_000):
+        try:
+            check_lengths(rng.randbytes(rng.randint(0, 60)), coding, rng.choice((0, 0, 5)))
+        except (ValueError, UnsafeInputError):
+            raised += 1
+    assert raised > 100

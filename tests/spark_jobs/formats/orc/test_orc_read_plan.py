@@ -1,0 +1,63 @@
+"""The read plan covers all row groups with matching rows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pushdown_spark.formats.orc.coalesced_reads import BRIDGED_GROUPS, plan_reads, split_range
+from pushdown_spark.formats.orc.row_group_slice import RowGroupRange
+
+
+def spread(runs: tuple[RowGroupRange, ...]) -> list[int]:
+    return [group for run in runs for group in range(run.first, run.last + 1)]
+
+
+@pytest.mark.parametrize(
+    ("partial", "fetched"),
+    [
+        (0, [RowGroupRange(2, 3), RowGroupRange(5, 9)]),
+        (1, [RowGroupRange(2, 3), RowGroupRange(5, 9)]),
+        (2, [RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9)]),
+        (3, [RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9)]),
+    ],
+)
+def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetched: list[RowGroupRange]) -> None:
+    """Group 4 is excluded by statistics; up to so many runs are read alone, then all that is alive."""
+    plan = plan_reads([2, 3, 6, 9], [1, 2, 3, 5, 6, 7, 8, 9], partial)
+    expected = {0: [RowGroupRange(2, 3), RowGroupRange(5, 9)], 1: [RowGroupRange(2, 3), RowGroupRange(6, 9)]}.get(
+        partial, fetched
+    )
+    assert list(plan.fetched) == expected
+    assert plan.decoded == (RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9))
+
+
+def test_without_a_limit_small_gaps_are_bridged() -> None:
+    plan = plan_reads([0, BRIDGED_GROUPS + 1, 2 * BRIDGED_GROUPS + 3], range(20), None)
+    assert plan.fetched == (
+        RowGroupRange(0, BRIDGED_GROUPS + 1),
+        RowGroupRange(2 * BRIDGED_GROUPS + 3, 2 * BRIDGED_GROUPS + 3),
+    )
+    assert plan.decoded == plan.fetched
+
+
+@pytest.mark.parametrize("partial", [None, 0, 1, 2, 5])
+def test_matching_row_groups_are_fetched_and_decoded(partial: int | None) -> None:
+    rng = random.Random(partial)
+    for _ in range(300):
+        alive = sorted(rng.sample(range(40), rng.randint(1, 40)))
+        hits = sorted(rng.sample(alive, rng.randint(1, len(alive))))
+        plan = plan_reads(hits, alive, partial)
+        decoded, fetched = spread(plan.decoded), spread(plan.fetched)
+        assert set(hits) <= set(decoded) <= set(fetched)
+        assert decoded == sorted(set(decoded))
+        assert fetched == sorted(set(fetched))
+        if partial is not None:
+            assert decoded == hits
+            assert set(fetched) <= set(alive)
+
+
+def test_split_ranges_cover_the_range() -> None:
+    assert split_range(RowGroupRange(3, 9), 3) == [RowGroupRange(3, 5), RowGroupRange(6, 8), RowGroupRange(9, 9)]
+    assert split_range(RowGroupRange(3, 3), 100) == [RowGroupRange(3, 3)]

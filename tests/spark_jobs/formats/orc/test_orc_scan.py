@@ -1,0 +1,333 @@
+"""Files, stripes and row groups are pruned, searched and selected, and all counts are correct."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyorc
+import pytest
+from orc_samples import Sample, written
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema
+from rle_samples import short_repeat
+
+from pushdown_spark.errors import PushdownError, SchemaConflictError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.formats.orc import lazy_reader
+from pushdown_spark.formats.orc.coalesced_reads import ReadPurpose
+from pushdown_spark.formats.orc.file_reader import OrcQuery
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
+from pushdown_spark.formats.orc.stripe import StreamKind
+from pushdown_spark.predicates.compile import compile_filter
+from pushdown_spark.predicates.derive import Scope
+from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.predicates.vector import Constant, VectorFilter
+
+ROWS = 10_000
+STRIDE = 1000
+TABLE = pa.table(
+    {
+        "n": pa.array(range(ROWS), pa.int64()),
+        "odd": pa.array([row * 2_654_435_761 % 1_000_003 * 2 + 1 for row in range(ROWS)], pa.int64()),
+        "s": pa.array([f"text {row * 31 % 977}" for row in range(ROWS)]),
+        "st": pa.array([{"x": row // 1000, "y": None} if row % 10 else None for row in range(ROWS)]),
+    },
+    schema=pa.schema(
+        [
+            ("n", pa.int64()),
+            ("odd", pa.int64()),
+            ("s", pa.string()),
+            ("st", pa.struct([("x", pa.int64()), ("y", pa.string())])),
+        ]
+    ),
+)
+SAMPLE = written(TABLE, row_index_stride=STRIDE, compression="zlib")
+
+
+def compiled(where: str, schema: pa.Schema) -> VectorFilter:
+    tree = parse_predicate(where)
+    assert tree is not None
+    fields = from_arrow_schema(schema)
+    assert isinstance(fields, t.StructType)
+    found = compile_filter(tree, Scope(fields))
+    assert isinstance(found, VectorFilter), found
+    return found
+
+
+def query(
+    where: str | None, schema: pa.Schema = TABLE.schema, *, partial: int | None = None, min_seek: int = 0
+) -> OrcQuery:
+    found = None if where is None else compiled(where, schema)
+    return OrcQuery(schema, tuple(range(len(schema))), found, partial, min_seek, case_sensitive=False)
+
+
+def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
+    """The rows of all stripes, and the figures."""
+    count = OrcMetrics()
+    file = sample.file(asked, count)
+    batches = list(file.batches(file.stripes(0, len(sample.content))))
+    file.close()
+    return pa.Table.from_batches(batches, asked.schema), count
+
+
+@pytest.mark.parametrize("partial", [None, 0, 1, 2, 100])
+@pytest.mark.parametrize(
+    ("where", "keeps"),
+    [
+        ("n = 4321", lambda row: row == 4321),
+        ("n IN (5, 2500, 9999)", lambda row: row in (5, 2500, 9999)),
+        ("n < 10 OR n >= 9990", lambda row: row < 10 or row >= 9990),
+        ("st.x = 3", lambda row: row // 1000 == 3 and row % 10),
+        ("st IS NULL AND n < 3000", lambda row: row % 10 == 0 and row < 3000),
+        ("n >= 0", lambda row: True),
+        ("n < 0", lambda row: False),
+        ("s LIKE '%7' AND n > 5000", lambda row: f"text {row * 31 % 977}".endswith("7") and row > 5000),
+    ],
+)
+def test_rows_are_the_rows_that_pass(where: str, keeps: object, partial: int | None) -> None:
+    assert callable(keeps)
+    found, count = scanned(SAMPLE, query(where, partial=partial))
+    expected = TABLE.filter(pa.array([bool(keeps(row)) for row in range(ROWS)]))
+    assert found.equals(expected)
+    assert count.rows_returned == len(expected)
+
+
+def _batches(sample: Sample, asked: OrcQuery) -> list[pa.RecordBatch]:
+    return list(sample.file(asked).batches(range(len(sample.tail.stripes))))
+
+
+@pytest.mark.parametrize("values", [pa.string(), pa.binary(), pa.list_(pa.int64())])
+def test_long_values_are_decoded_a_few_row_groups_at_a_time(
+    values: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [7] * 12 if pa.types.is_list(values) else b"x" * 100 if pa.types.is_binary(values) else "x" * 100
+    table = pa.table({"v": pa.array([long] * ROWS, values)})
+    sample = written(table, row_index_stride=STRIDE, dictionary_key_size_threshold=0.0)
+    asked = query(None, table.schema)
+    monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 250 * STRIDE)
+    found = _batches(sample, asked)
+    assert [batch.num_rows for batch in found] == [2 * STRIDE] * 5
+    assert pa.Table.from_batches(found).equals(table)
+
+
+@pytest.mark.parametrize("partial", [None, 0, 1, 2])
+def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
+    whole, figures = scanned(SAMPLE, asked)
+    monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 16 * STRIDE)
+    monkeypatch.setattr(lazy_reader, "_MATCHING_BYTES", 20_000)
+    found, count = scanned(SAMPLE, asked)
+    assert found.equals(whole)
+    assert found.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
+    assert (count.stripes, count.groups) == (figures.stripes, figures.groups)
+    assert count.rows_returned == figures.rows_returned
+
+
+def test_impossible_lengths_are_rejected() -> None:
+    """The decoder underneath would take so much memory as they claim, and end the process where there is less."""
+    table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
+    sample = written(table, file_version="0.12")
+    (place,) = (place for place in sample.stripe().data_streams(1) if place.kind == StreamKind.LENGTH)
+    lengths = short_repeat(1 << 40, 10) * 2
+    assert len(lengths) <= place.length, "the test's own lengths do not fit"
+    lengths = lengths.ljust(place.length, b"\0")
+    content = sample.content[: place.offset] + lengths + sample.content[place.offset + place.length :]
+    with pytest.raises(UnsafeInputError, match=r"f\.orc, stripe 0.*lengths of 10 values"):
+        scanned(Sample(content), query(None, table.schema))
+
+
+def test_a_file_is_pruned_by_its_statistics() -> None:
+    found, count = scanned(SAMPLE, query("n > 20000"))
+    assert found.num_rows == 0
+    assert count.stripes == {UnitOutcome.TOTAL: 1, UnitOutcome.BY_STATISTICS: 1}
+    assert count.groups == {UnitOutcome.TOTAL: 10, UnitOutcome.BY_STATISTICS: 10}
+    assert set(count.bytes) == {ReadPurpose.METADATA}
+    assert count.rows_decoded == 0
+
+
+def test_stripes_are_pruned_by_their_statistics() -> None:
+    many = written(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
+    stripes = len(many.tail.stripes)
+    assert stripes > 3
+    found, count = scanned(many, query("n = 9999"))
+    assert found["n"].to_pylist() == [9999]
+    assert count.stripes[UnitOutcome.TOTAL] == stripes
+    assert count.stripes[UnitOutcome.BY_STATISTICS] == stripes - 1
+    assert count.groups[UnitOutcome.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
+
+
+def test_row_groups_are_pruned_by_their_statistics() -> None:
+    plain = written(TABLE, row_index_stride=STRIDE)
+    found, count = scanned(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
+    assert found["n"].to_pylist() == [2999, 3000]
+    assert +count.groups == {
+        UnitOutcome.TOTAL: 10,
+        UnitOutcome.BY_STATISTICS: 8,
+        UnitOutcome.FILTERED: 2,
+        UnitOutcome.SELECTED: 2,
+    }
+    assert count.rows_decoded == 2 * STRIDE
+    assert count.bytes[ReadPurpose.SELECT] < len(plain.content) / 5
+
+
+def test_row_groups_are_pruned_by_bloom_filters() -> None:
+    odd = TABLE["odd"].to_pylist()
+    found, count = scanned(bloomed(), query(f"odd IN ({odd[7777]}, 8, 10)"))
+    assert found["n"].to_pylist() == [7777]
+    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] >= 7
+    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] + count.groups[UnitOutcome.FILTERED] == 10
+    nothing, count = scanned(bloomed(), query("odd = 500000"))
+    assert nothing.num_rows == 0
+    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] >= 8
+
+
+def bloomed() -> Sample:
+    """The table by pyorc, which is of C++'s ORC as well."""
+    out = io.BytesIO()
+    schema = "struct<n:bigint,odd:bigint,s:string,st:struct<x:bigint,y:string>>"
+    with pyorc.Writer(out, schema, row_index_stride=STRIDE, bloom_filter_columns=["odd"]) as writer:
+        for row in TABLE.to_pylist():
+            members = row["st"]
+            writer.write((row["n"], row["odd"], row["s"], members and (members["x"], members["y"])))
+    return Sample(out.getvalue())
+
+
+def test_filter_columns_are_never_read_twice() -> None:
+    plain = written(TABLE, row_index_stride=STRIDE)
+    _, whole = scanned(plain, query(None))
+    _, lazy = scanned(plain, query("odd > 5 OR n >= 0"))
+    assert lazy.bytes[ReadPurpose.FILTER] + lazy.bytes[ReadPurpose.SELECT] <= whole.bytes[ReadPurpose.SELECT]
+    assert lazy.groups[UnitOutcome.SELECTED] == whole.groups[UnitOutcome.SELECTED] == 10
+
+
+def test_partial_reads_and_seeks_reduce_reads() -> None:
+    where = "s IN ('text 5', 'text 450')"
+    rows = pa.concat_tables([TABLE] * 6)
+    sample = written(
+        rows.set_column(2, "s", pa.array([f"text {row // 100}" for row in range(6 * ROWS)])), row_index_stride=STRIDE
+    )
+    alone, once = (scanned(sample, query(where, partial=partial))[1] for partial in (4, 0))
+    assert alone.bytes[ReadPurpose.SELECT] < once.bytes[ReadPurpose.SELECT]
+    wide = scanned(sample, query(where, partial=4, min_seek=1 << 20))[1]
+    assert wide.reads < alone.reads
+
+
+def test_without_a_filter_everything_is_read_once() -> None:
+    found, count = scanned(SAMPLE, query(None))
+    assert found.equals(TABLE)
+    assert count.rows_decoded == count.rows_returned == ROWS
+    assert count.groups == {UnitOutcome.TOTAL: 10, UnitOutcome.SELECTED: 10}
+
+
+@pytest.mark.parametrize(("value", "rows"), [(True, ROWS), (False, 0), (None, 0)])
+@pytest.mark.parametrize("names", [[], ["s", "n"]])
+def test_filters_without_columns(value: bool | None, rows: int, names: list[str]) -> None:
+    schema = pa.schema([TABLE.schema.field(name) for name in names])
+    asked = OrcQuery(schema, tuple(range(len(names))), VectorFilter(Constant(value), ()), None, 0, False)
+    file = SAMPLE.file(asked)
+    assert sum(batch.num_rows for batch in file.batches([0])) == rows
+
+
+def test_missing_columns_are_null() -> None:
+    schema = pa.schema([("n", pa.int64()), ("new", pa.list_(pa.string())), ("m", pa.int32())])
+    found, _ = scanned(SAMPLE, query("m IS NULL AND n < 2", schema))
+    assert found.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
+    nothing, count = scanned(SAMPLE, query("m = 5", schema))
+    assert nothing.num_rows == 0
+    assert count.stripes[UnitOutcome.BY_STATISTICS] == 1
+
+
+def test_only_missing_columns() -> None:
+    schema = pa.schema([("p", pa.int64()), ("q", pa.string())])
+    assert scanned(SAMPLE, query("p IS NULL", schema))[0].num_rows == ROWS
+
+
+def test_values_after_nan_are_found() -> None:
+    """A writer's bounds of numbers that follow NaN may miss them, in row groups and in what is merged of them."""
+    values = [1.0, 2.0, math.nan, 100.0, 3.0, math.nan]
+    sample = written(pa.table({"x": values}), row_index_stride=2)
+    schema = pa.schema([("x", pa.float64())])
+    for value in (1.0, 2.0, 100.0, 3.0):
+        assert scanned(sample, query(f"x = {value}D", schema))[0]["x"].to_pylist() == [value]
+    assert scanned(sample, query("x < 0D", schema))[0].num_rows == 0
+
+
+def test_a_wrong_stride_uses_spark() -> None:
+    sample = written(TABLE, row_index_stride=1002)
+    file = sample.file(query("n = 5500"))
+    file.tail.footer.row_index_stride = 1001
+    with pytest.raises(UnsafeInputError, match=r"f\.orc, stripe 0: column \d has row groups of another size"):
+        list(file.batches([0]))
+
+
+def test_files_without_rows() -> None:
+    found, count = scanned(written(TABLE.slice(0, 0)), query("n = 1"))
+    assert found.num_rows == 0
+    assert count.stripes == Counter()
+    one, _ = scanned(written(TABLE.slice(7, 1)), query("n = 7"))
+    assert one["n"].to_pylist() == [7]
+
+
+def test_stripes_belong_to_the_range_they_begin_in() -> None:
+    many = written(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
+    file = many.file(query(None))
+    offsets = [stripe.offset for stripe in many.tail.stripes]
+    middle = offsets[2]
+    assert file.stripes(0, middle) == [0, 1]
+    assert file.stripes(middle, len(many.content)) == list(range(2, len(offsets)))
+    assert file.stripes(middle, middle) == []
+
+
+@pytest.mark.parametrize(
+    ("moments", "error"),
+    [
+        ([-9_300_000_000_000_000], UnsafeInputError),
+        ([9_300_000_000_000_000], UnsafeInputError),
+        ([-9_200_000_000_000_000, 9_200_000_000_000_000], None),
+    ],
+)
+def test_times_beyond_arrow_use_spark(moments: list[int], error: type[PushdownError] | None) -> None:
+    schema = pa.schema([("t", pa.timestamp("us", "UTC"))])
+    sample = written(pa.table({"t": pa.array(moments, pa.timestamp("us", "UTC"))}))
+    if error is None:
+        assert scanned(sample, query(None, schema))[0]["t"].cast(pa.int64()).to_pylist() == moments
+    else:
+        with pytest.raises(error, match="1677"):
+            scanned(sample, query(None, schema))
+
+
+def test_times_of_another_time_zone_use_spark() -> None:
+    out = io.BytesIO()
+    with pyorc.Writer(out, "struct<t:timestamp,n:int>", timezone=ZoneInfo("America/New_York")) as writer:
+        writer.write((datetime(2020, 1, 1, tzinfo=UTC), 1))
+    sample = Sample(out.getvalue())
+    with pytest.raises(UnsafeInputError, match="America/New_York"):
+        scanned(sample, query(None, pa.schema([("t", pa.timestamp("us", "UTC"))])))
+    assert scanned(sample, query(None, pa.schema([("n", pa.int32())])))[0]["n"].to_pylist() == [1]
+
+
+def test_errors_name_the_file_and_the_stripe() -> None:
+    with pytest.raises(UnreadableFileError, match=r"cannot read f\.orc: .*; replace the file"):
+        Sample(SAMPLE.content[:-5]).file(query(None))
+    stripe = SAMPLE.tail.stripes[0]
+    begin = stripe.offset + stripe.index_length
+    broken = Sample(SAMPLE.content[:begin] + bytes(stripe.data_length) + SAMPLE.content[begin + stripe.data_length :])
+    with pytest.raises(UnreadableFileError, match=r"cannot read f\.orc, stripe 0 at byte 3: .*; replace the file"):
+        scanned(broken, query(None))
+    with pytest.raises(UnsafeInputError, match=r"f\.orc: column s is stored as string"):
+        SAMPLE.file(query(None, pa.schema([("s", pa.int64())])))
+    twice = written(pa.table({"a": [1], "A": [2]}))
+    with pytest.raises(SchemaConflictError, match=r"f\.orc: column 'a' fits 2"):
+        twice.file(query(None, pa.schema([("a", pa.int64())])))
+
+
+def test_metrics_of_tasks_add_up() -> None:
+    counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
+    both = sum_metrics(counts)
+    assert both.stripes[UnitOutcome.TOTAL] == 2
+    assert both.bytes_read == counts[0].bytes_read + counts[1].bytes_read
+    assert both.reads == counts[0].reads + counts[1].reads

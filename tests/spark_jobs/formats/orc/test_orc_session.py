@@ -1,0 +1,222 @@
+"""ORC scans in a session: implicit columns, limits, settings, and Spark's own switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyorc
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as f
+
+from pushdown_spark.contract import ErrorCode
+from pushdown_spark.errors import BadSpecError, PushdownError, UnreadableFileError
+from pushdown_spark.failures import classify
+from pushdown_spark.session import PushdownSession
+
+ROWS = 20_000
+USE_SELECTED = "orc.filter.use.selected"
+WHERE = "k = 4321"
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys that are spread over all row groups, in two directories."""
+    root = tmp_path_factory.mktemp("orc") / "t"
+    frame = spark.range(ROWS).select(f.expr("id * 7919 % 20000").alias("k"), f.expr("'v' || id").alias("v"))
+    for part in ("left", "right"):
+        frame.coalesce(1).write.option("orc.row.index.stride", "1000").orc(str(root / part))
+    return root
+
+
+def collected(spark: SparkSession, path: Path, **options: str) -> list[Row]:
+    given = {key.replace("_", "."): value for key, value in options.items()}
+    return spark.read.options(**given).orc(str(path)).where(WHERE).collect()
+
+
+def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) -> None:
+    """The reason why use_selected is refused for Spark's reader; it fails on the day that Spark mends it."""
+    left = table / "left"
+    assert [row.k for row in collected(spark, left)] == [4321]
+    assert [row.k for row in collected(spark, left, orc_sarg_to_filter="true")] == [4321]
+    both = collected(spark, left, orc_sarg_to_filter="true", orc_filter_use_selected="true")
+    assert [row.k for row in both] != [4321]
+
+
+def test_lists_with_null_use_our_reader(spark: SparkSession, table: Path) -> None:
+    """Spark 4.3.0 fails at them, whatever the rows; this fails on the day that Spark mends it."""
+    where = "k IN (4321, NULL)"
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        spark.read.orc(str(table / "left")).where(where).collect()
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(table / "left"), format="orc")
+    result = session.scan("t", where=where, columns=["k"])
+    assert [row.k for row in result.run(lambda frame: frame.collect())] == [4321]
+    assert result.report()["t"].reason == "Spark's ORC reader fails at lists of numbers that hold a NULL"
+
+
+@pytest.mark.parametrize("reader", ["spark", "auto"])
+def test_use_selected_is_rejected_with_spark_s_reader(spark: SparkSession, table: Path, reader: str) -> None:
+    with pytest.raises(BadSpecError, match="use_selected=True needs reader='pushdown'"):
+        PushdownSession(spark).add_source("t", path=str(table), format="orc", reader=reader, orc={"use_selected": True})
+
+
+@pytest.fixture
+def configured(spark: SparkSession) -> Iterator[None]:
+    """The switch in Hadoop's configuration, as spark.hadoop.* puts it there."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set(USE_SELECTED, "true")
+    yield
+    hadoop.unset(USE_SELECTED)
+
+
+@pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
+def test_use_selected_in_the_configuration_is_rejected(
+    spark: SparkSession, table: Path, configured: None, reader: str
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(table / "left"), format="orc", reader=reader)
+    with pytest.raises(PushdownError, match=USE_SELECTED) as raised:
+        session.scan("t", where=WHERE)
+    assert raised.value.code is ErrorCode.UNSAFE_SETTING
+
+
+@pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
+def test_use_selected_as_an_option_is_rejected(spark: SparkSession, table: Path, reader: str) -> None:
+    session = PushdownSession(spark)
+    options = {USE_SELECTED: "true"}
+    session.add_source("t", path=str(table / "left"), format="orc", reader=reader, options=options)
+    with pytest.raises(PushdownError, match=USE_SELECTED) as raised:
+        session.scan("t", where=WHERE)
+    assert raised.value.code is ErrorCode.UNSAFE_SETTING
+
+
+@pytest.mark.parametrize("use_selected", [False, True])
+def test_our_reader_supports_use_selected(spark: SparkSession, table: Path, use_selected: bool) -> None:
+    session = PushdownSession(spark)
+    session.add_source(
+        "t", path=str(table / "left"), format="orc", reader="pushdown", orc={"use_selected": use_selected}
+    )
+    result = session.scan("t", columns=["v"], where="k IN (4321, 5) OR k IS NULL")
+    assert len(result.run(lambda frame: frame.collect())) == 2
+    assert result.report()["t"].reader == "pushdown"
+    plan = result.df._jdf.queryExecution().optimizedPlan().toString()
+    assert ("Filter" in plan) is not use_selected
+
+
+def test_implicit_columns(spark: SparkSession, table: Path) -> None:
+    session = PushdownSession(spark)
+    options = {"recursiveFileLookup": "true"}
+    session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
+    result = session.scan("t", columns=["k", "dir0", "filename"], where="k IN (1, 2) AND dir0 = 'right'")
+    rows = result.run(lambda frame: frame.collect())
+    assert sorted(row.k for row in rows) == [1, 2]
+    assert {row.dir0 for row in rows} == {"right"}
+    assert all(row.filename.endswith(".orc") for row in rows)
+    assert result.report()["t"].reader == "pushdown"
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 100_000])
+def test_limits(spark: SparkSession, table: Path, limit: int) -> None:
+    session = PushdownSession(spark)
+    options = {"recursiveFileLookup": "true"}
+    session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
+    rows = session.scan("t", columns=["k"], where="k < 50", limit=limit).run(lambda frame: frame.collect())
+    assert len(rows) == min(limit, 100)
+    assert all(row.k < 50 for row in rows)
+
+
+@pytest.mark.parametrize("where", [None, "k >= 0", "true", "1 = 2", "k IS NULL"])
+def test_rows_without_columns_are_counted(spark: SparkSession, table: Path, where: str | None) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(table / "left"), format="orc", reader="pushdown")
+    query = "SELECT count(*) AS n FROM t" + (f" WHERE {where}" if where else "")
+    ((found,),) = session.sql(query).run(lambda frame: frame.collect())
+    assert found == (ROWS if where in (None, "k >= 0", "true") else 0)
+
+
+def test_julian_dates_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT DATE '1500-02-28' AS d, 1 AS n UNION ALL SELECT DATE '2020-01-01', 2")
+    frame.coalesce(1).write.orc(str(tmp_path / "t"))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path / "t"), format="orc", reader="pushdown")
+    result = session.scan("t", columns=["n"], where="d = DATE '1500-02-28'")
+    assert [row.n for row in result.run(lambda frame: frame.collect())] == [1]
+    report = result.report()["t"]
+    assert report.reader == "spark"
+    assert "1582" in report.reason
+
+
+def test_members_are_case_sensitive(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        spark.sql("SELECT named_struct('a', 1, 'A', 2) AS s").write.orc(str(tmp_path / "t"))
+        session = PushdownSession(spark)
+        session.add_source("t", path=str(tmp_path / "t"), format="orc", reader="pushdown")
+        result = session.scan("t", where="s.A = 2 AND s.a = 1")
+        assert [tuple(row.s) for row in result.run(lambda frame: frame.collect())] == [(1, 2)]
+        assert session.scan("t", where="s.A = 1").run(lambda frame: frame.count()) == 0
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_padded_strings_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "chars.orc"
+    with path.open("wb") as out, pyorc.Writer(out, "struct<c:char(5),v:varchar(5),n:int>") as writer:
+        writer.writerows([("a", "a", 1), ("a  ", "a  ", 2), ("", "", 3), (None, None, 4), ("abcde", "abcde", 5)])
+    for schema in (None, "c string, v string, n int"):
+        for where in ("c = 'a'", "c = 'a    '", "c <= 'abc'", "v = 'a'", "c LIKE '%e'", "n > 0"):
+            expected = spark.read.orc(str(path)) if schema is None else spark.read.schema(schema).orc(str(path))
+            session = PushdownSession(spark)
+            session.add_source("t", path=str(path), format="orc", reader="pushdown", schema=schema)
+            found = session.scan("t", where=where).run(lambda frame: frame.collect())
+            assert session.scan("t", where=where).report()["t"].reader == "pushdown" or "c " in where
+            assert sorted(map(repr, found)) == sorted(map(repr, expected.where(where).collect())), (schema, where)
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    (part,) = (table / "left").glob("part-*.orc")
+    content = part.read_bytes()
+    (tmp_path / "cut.orc").write_bytes(content[: len(content) // 2])
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path / "cut.orc"), format="orc", reader="pushdown", schema="k bigint")
+    with pytest.raises(Exception, match=r"cannot read .*cut\.orc") as raised:
+        session.scan("t", where=WHERE).run(lambda frame: frame.collect())
+    assert classify(raised.value).code is UnreadableFileError.code
+
+
+def test_extra_columns_of_hive_files_fail_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Partition columns are no columns of the file."""
+    path = tmp_path / "day=1" / "a.orc"
+    path.parent.mkdir()
+    with path.open("wb") as file, pyorc.Writer(file, "struct<_col0:int,_col1:string>") as rows:
+        rows.write((1, "x"))
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        session.add_source("t", path=str(tmp_path), format="orc", schema="a int, day int", reader=reader)
+        with pytest.raises(Exception, match="has fewer 1 fields"):
+            session.scan("t", where="a = 1").run(lambda frame: frame.collect())
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format="orc", schema="a int, b string, day int", reader="pushdown")
+    result = session.scan("t", where="a = 1")
+    assert result.run(lambda frame: frame.collect()) == [Row(a=1, b="x", day=1)]
+    assert result.report()["t"].reader == "pushdown"
+
+
+def test_only_our_reader_reads_names_with_a_backtick(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "ticks")
+    spark.sql("SELECT id, concat('t', id) AS `tick``s` FROM range(3)").write.orc(path)
+    schema = "id BIGINT, `tick``s` STRING"
+    lost = spark.read.schema(schema).orc(path).where("`tick``s` IS NOT NULL").count()
+    assert lost == 0, "Spark's reader reads the column now: there is nothing to refuse any more"
+    session = PushdownSession(spark)
+    session.add_source("ours", path=path, format="orc", schema=schema, reader="pushdown")
+    result = session.scan("ours", columns=["`tick``s`"], where="id = 2")
+    assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [("t2",)]
+    session.add_source("spark", path=path, format="orc", schema=schema, reader="spark")
+    with pytest.raises(BadSpecError, match="has a backtick; give reader='pushdown'"):
+        session.scan("spark", where="id = 2")
+    assert session.scan("spark", columns=["id"], where="id = 2").df.count() == 1

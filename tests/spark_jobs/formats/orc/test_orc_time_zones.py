@@ -1,0 +1,80 @@
+"""Timestamps without a time zone are read in the JVM's zone."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.orc.time_zones import UTC, Zone
+
+BERLIN = Zone("Europe/Berlin", 1_420_066_800)
+NEW_YORK = Zone("America/New_York", 1_420_088_400)
+SECOND = 1_000_000_000
+HOUR = 3600 * SECOND
+HALF = SECOND // 2
+
+
+def moved(zone: Zone, *nanos: int | None) -> list[int | None]:
+    times = zone.instants(pa.array(nanos, pa.timestamp("ns")))
+    assert times.type == pa.timestamp("ns")
+    found: list[int | None] = times.cast(pa.int64()).to_pylist()
+    return found
+
+
+def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:
+    assert moved(BERLIN, 10 * HOUR, None) == [9 * HOUR, None]
+    assert moved(NEW_YORK, 10 * HOUR) == [15 * HOUR]
+    assert moved(UTC, 10 * HOUR, -1, None) == [10 * HOUR, -1, None]
+    assert moved(BERLIN, None) == [None]
+    assert moved(BERLIN) == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "decoded", "read"),
+    [
+        # Half a second after the hour: before 1970 in Berlin alone, where a second is taken off.
+        (BERLIN, HALF, -HOUR - HALF),
+        (BERLIN, HALF // 1000, -HOUR + HALF // 1000),
+        (BERLIN, HALF + HOUR, HALF),
+        # Before 1970 in both: what was taken off stays off.
+        (BERLIN, -HOUR - HALF, -2 * HOUR - HALF),
+        # Before 1970 in UTC alone: what was taken off is given back.
+        (NEW_YORK, -HOUR - HALF, 4 * HOUR + HALF),
+        (NEW_YORK, -HOUR, 4 * HOUR),
+        (NEW_YORK, -6 * HOUR - HALF, -HOUR - HALF),
+    ],
+)
+def test_fractions_before_1970_follow_the_zone(zone: Zone, decoded: int, read: int) -> None:
+    assert moved(zone, decoded, None) == [read, None]
+    assert moved(zone, decoded, HOUR * 100) == [read, *moved(zone, HOUR * 100)]
+
+
+def test_times_before_1900_use_spark() -> None:
+    begin = -2_208_988_800 * SECOND
+    assert moved(BERLIN, begin + 2 * HOUR) == [begin + HOUR]
+    with pytest.raises(UnsafeInputError, match="before 1900"):
+        moved(BERLIN, begin)
+    assert moved(UTC, begin - HOUR) == [begin - HOUR]
+
+
+def test_times_after_2262_use_spark() -> None:
+    with pytest.raises(UnsafeInputError, match="2262"):
+        moved(NEW_YORK, (1 << 63) - 1)
+    assert moved(BERLIN, (1 << 63) - 1) == [(1 << 63) - 1 - HOUR]
+
+
+@pytest.mark.parametrize("written_in", [b"", b"Europe/Berlin"])
+def test_stripes_of_the_same_zone_are_read(written_in: bytes) -> None:
+    BERLIN.check(written_in)
+
+
+def test_all_names_of_utc_are_one_zone() -> None:
+    UTC.check(b"Etc/GMT")
+    Zone("Zulu").check(b"UTC")
+
+
+@pytest.mark.parametrize(("zone", "written_in"), [(BERLIN, b"UTC"), (UTC, b"Europe/Berlin"), (BERLIN, b"CET")])
+def test_stripes_of_other_zones_use_spark(zone: Zone, written_in: bytes) -> None:
+    with pytest.raises(UnsafeInputError, match=f"written in the time zone {written_in.decode()}, here it is"):
+        zone.check(written_in)
