@@ -20,6 +20,7 @@ _RENAMED = {
     "codes": "errors",
     "join_spec": "contract.join_tree",
     "message": "contract.message",
+    "projection.catalog": "projection.metadata_columns",
     "remote_spec": "contract",
     "report": "contract.report_text",
     "versions": "contract.versions",

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark import errors
 from pushdown_spark.contract import ErrorCode, JobError
 from pushdown_spark.filesystem import HadoopFiles
-from pushdown_spark.projection.implicit import location
+from pushdown_spark.projection.file_locations import location
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

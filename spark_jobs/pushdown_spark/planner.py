@@ -97,8 +97,8 @@ def plan_full_pushdown(
 def _plan_files(
     spark: SparkSession, relation: FileRelation, request: ScanRequest, notes: tuple[str, ...]
 ) -> PlannedScan:
-    notes = (*notes, *_listing_notes(relation.source), *relation.merged.notes)
-    if relation.merged.parts:
+    notes = (*notes, *_listing_notes(relation.source), *relation.table_schema.notes)
+    if relation.table_schema.groups:
         return _plan_groups(spark, relation, request, notes)
     if relation.source.max_malformed is not None:
         request = _count_malformed(spark, relation, request)
@@ -115,7 +115,9 @@ def _plan_groups(
     """Return the union of a scan for each group of files with the same schema."""
     partition_schema = relation.partition_schema
     names = frozenset() if request.predicate is None else frozenset(relation.referenced_columns(request.predicate))
-    groups = list(file_groups(relation.merged.parts, partition_schema, relation.roots, relation.merged.rules))
+    groups = list(
+        file_groups(relation.table_schema.groups, partition_schema, relation.roots, relation.table_schema.rules)
+    )
     plans = []
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source))
@@ -127,8 +129,8 @@ def _plan_groups(
     case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
 
     def union(scans: Iterable[Scan]) -> UnionScan:
-        parts = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
-        return UnionScan(parts, schema, request.implicit, case_sensitive=case_sensitive)
+        group_scans = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
+        return UnionScan(group_scans, schema, request.implicit, case_sensitive=case_sensitive)
 
     return PlannedScan(
         union(plan.scan for plan in plans),

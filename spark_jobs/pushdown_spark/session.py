@@ -13,7 +13,7 @@ from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, Remote
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.predicates.long_lists import shortened
-from pushdown_spark.projection.catalog import catalog_of
+from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
@@ -125,7 +125,7 @@ class PushdownSession:
             source.orc,
             source.on_schema_conflict,
             source.on_missing_column,
-            catalog_of(source.implicit_names, source.implicit_columns),
+            implicit_catalog(source.implicit_names, source.implicit_columns),
             self._cold,
             source.max_malformed,
         )
@@ -183,7 +183,7 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
 
     def select(frame: DataFrame) -> DataFrame:
         # Spark takes milliseconds to parse a projection that changes nothing.
-        return frame if projection.is_of(frame.columns) else frame.selectExpr(*projection.select_items)
+        return frame if projection.selects_exactly(frame.columns) else frame.selectExpr(*projection.select_items)
 
     def filter_and_select(frame: DataFrame) -> DataFrame:
         return select(frame if query.where is None else frame.where(query.where))

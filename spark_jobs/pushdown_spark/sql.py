@@ -19,7 +19,7 @@ from pushdown_spark.joins.variables import SessionVariables
 from pushdown_spark.joins.views import PrivateViews
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.predicates.parse import read_alike, with_intervals_grouped
-from pushdown_spark.projection.needed import lost_words
+from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
@@ -73,7 +73,7 @@ class SqlPlanner:
         """One reference to one source: its WHERE reaches the source's reader."""
         relation = open_relation(self._spark, source)
         where = self._where(sql, tree, relation)
-        request, notes = relation.query_request(tree, where, lost_words(sql, tree))
+        request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
         request = replace(request, spark_only=request.spark_only or spark_only(sql))
 
         def run_query(frame: DataFrame) -> DataFrame:

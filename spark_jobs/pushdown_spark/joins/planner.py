@@ -42,8 +42,8 @@ from pushdown_spark.joins.variables import SessionVariables
 from pushdown_spark.joins.views import PrivateViews
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.predicates.parse import read_alike
-from pushdown_spark.projection.needed import lost_words
 from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.readers.predicate_settings import hides_names, misread
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.open import open_relations
@@ -72,7 +72,7 @@ class _Request:
         request = place.source.request(projection, " AND ".join(parts) or None)
         implicit = tuple(sorted({*request.implicit, *self.implicit}))
         if implicit:
-            request = replace(request, implicit=implicit, fill=place.source.implicit_values())
+            request = replace(request, implicit=implicit, implicit_values=place.source.implicit_values())
         request = replace(request, spark_only=request.spark_only or self.spark_only)
         notes = tuple(reduction.note for reduction in reductions)
         planned = plan_scan(self.spark, place.source, request, (*projection.notes, *notes))
@@ -206,7 +206,7 @@ class JoinPlanner:
         self, sql: str, tree: exp.Expr, places: list[Place], columns: Mapping[str, frozenset[str]]
     ) -> list[_Request]:
         only = spark_only(sql)
-        hidden, words = hides_names(self._spark, sql), lost_words(sql, tree)
+        hidden, words = hides_names(self._spark, sql), words_outside_names(sql, tree)
         variables = SessionVariables(self._spark)
         used = Used(tree, variables.has, case_sensitive=self._case_sensitive, hides_names=hidden, words=words)
         requests = []

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from sqlglot import exp
 
 from pushdown_spark.name_keys import name_key
-from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
-from pushdown_spark.projection.implicit import given_names
+from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
 
 
 class Used:
@@ -41,7 +40,7 @@ class Used:
         self._paths += [(name.name,) for join in tree.find_all(exp.Join) for name in _using(join)]
         self._members = {dot.expression.name for dot in tree.find_all(exp.Dot)}
         self._words = frozenset(words)
-        self._given = given_names(tree) | {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
+        self._given = defined_names(tree) | {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
 
     def columns(self, table: exp.Table, names: Iterable[str]) -> tuple[str, ...]:
         """Those of a table's columns that the query may mean."""

@@ -19,8 +19,8 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.projection.evolution import FileSchema
-from pushdown_spark.projection.implicit import location
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.readers.avro.header import read_header
 from pushdown_spark.readers.avro.schema import parse_schema
 from pushdown_spark.readers.avro.settings import avro_settings

@@ -11,17 +11,17 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.predicates.parse import asks_of_its_file, needs_every_row
-from pushdown_spark.projection.fill import ImplicitFill
+from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.readers.malformed import MalformedLines
 from pushdown_spark.relations.declaration import Source
 
 
 @dataclass(frozen=True)
 class Directories:
-    """Hive partitions `key=value` that a scan reads.
+    """The directories `key=value` that a scan reads.
 
-    `fields` are their columns, `values` the columns' values as SQL constants by the path of the directory, of those
-    alone that the predicate leaves; `conjuncts` are what it leaves them by.
+    `fields` are the partition columns. `values` are their values as SQL constants, by directory, without the
+    directories that the predicate prunes. `conjuncts` are the conjuncts that pruned them.
     """
 
     fields: StructType
@@ -37,7 +37,7 @@ class ScanRequest:
     fallback. `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the
     whole predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
     `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
-    `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
+    `read_schema`. `implicit_values` has the values of the implicit columns, None where none is asked for.
     `spark_only` says why none but Spark's own reader will do, None where any may read. `directories` are the source's
     partitions where a reader of ours is to tell their values; predicate and `where` are then without what they answer.
     `malformed` counts the malformed lines of the source, None where nobody asked for that.
@@ -51,7 +51,7 @@ class ScanRequest:
     where: str | None
     predicate: exp.Expr | None
     pruned: StructType | None = None
-    fill: ImplicitFill | None = None
+    implicit_values: ImplicitValues | None = None
     spark_only: str | None = None
     directories: Directories | None = None
     malformed: MalformedLines | None = None

@@ -51,7 +51,8 @@ def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) 
     in the table: a column that the files have too stands where the files have it.
     """
     constants = constant_columns(request, uris)
-    added = [] if request.fill is None else request.fill.by_partition(request.implicit, list(map(decoded, uris)))
+    values = request.implicit_values
+    added = [] if values is None else values.by_partition(request.implicit, list(map(decoded, uris)))
     if not constants and not added:
         return frame
     names = dict.fromkeys([*request.columns, *frame.columns])

@@ -5,7 +5,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from pushdown_spark.projection.needed import needed
+from pushdown_spark.projection.required_columns import required_columns
 
 SCHEMA = (
     "id int, event struct<type:string,detail:struct<code:int,text:string>>, items array<struct<sku:string,n:int>>, "
@@ -31,11 +31,11 @@ SCHEMA = (
         ("filename = 'x'", "", "struct<>"),
     ],
 )
-def test_a_predicate_needs_the_members_that_it_names(
+def test_predicates_require_the_members_that_they_name(
     spark: SparkSession, predicate: str, tree: str, pruned: str | None
 ) -> None:
     schema = StructType.fromDDL(SCHEMA)
-    found = needed(sqlglot.parse_one(predicate, read="spark"), schema, case_sensitive=False)
-    assert sorted(str(found).split(", ")) == sorted(tree.split(", "))
+    required = required_columns(sqlglot.parse_one(predicate, read="spark"), schema, case_sensitive=False)
+    assert sorted(str(required).split(", ")) == sorted(tree.split(", "))
     if pruned is not None:
-        assert found.pruned(schema, case_sensitive=False).simpleString() == pruned
+        assert required.pruned(schema, case_sensitive=False).simpleString() == pruned

@@ -1,4 +1,4 @@
-"""What is written into SQL means to Spark what it meant, whatever the session's settings."""
+"""Types and strings in generated SQL have the same meaning under every session setting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.projection.alignment import ddl
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
+from pushdown_spark.projection.schema_alignment import ddl
 
 SCHEMA = t.StructType(
     [
@@ -22,14 +22,14 @@ SETTINGS = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parser.escape
 
 @pytest.fixture(params=[None, *SETTINGS])
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
-    """A session of its own, with none or one of the settings."""
-    found = spark.newSession()
+    """A new session with none or one of the settings."""
+    new = spark.newSession()
     if request.param is not None:
-        found.conf.set(request.param, SETTINGS[request.param])
-    return found
+        new.conf.set(request.param, SETTINGS[request.param])
+    return new
 
 
-def test_types(session: SparkSession) -> None:
+def test_sql_type_parses_to_the_same_type(session: SparkSession) -> None:
     nulls = [f"CAST(NULL AS {sql_type(field.dataType)}) AS {quote_name(field.name)}" for field in SCHEMA.fields]
     assert session.sql(f"SELECT {', '.join(nulls)}").schema == SCHEMA
     assert session.createDataFrame([], ddl(SCHEMA)).schema == SCHEMA
@@ -38,5 +38,5 @@ def test_types(session: SparkSession) -> None:
 @pytest.mark.parametrize(
     "text", ["", "it's", "a\\n", "\n\t\0", '"x"', "😀 ß", "${spark.app.name}", "${env:HOME}", "$x {y}"]
 )
-def test_texts(session: SparkSession, text: str) -> None:
+def test_sql_text_evaluates_to_the_same_string(session: SparkSession, text: str) -> None:
     assert session.sql(f"SELECT {sql_text(text)}").head() == (text,)

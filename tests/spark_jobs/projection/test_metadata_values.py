@@ -9,17 +9,9 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from pushdown_spark.projection.catalog import BuiltInColumns, FileFacts
-from pushdown_spark.projection.implicit import (
-    FILE_COLUMNS,
-    directories,
-    implicit_references,
-    location,
-    max_depth,
-    native_implicit_expressions,
-    root_of,
-    scan_root,
-)
+from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
+from pushdown_spark.projection.metadata_columns import BUILT_IN, FILE_COLUMNS, BuiltInColumns, FileMetadata
+from pushdown_spark.projection.metadata_values import native_expression
 
 
 @pytest.mark.parametrize(
@@ -34,25 +26,25 @@ from pushdown_spark.projection.implicit import (
         ("*.json", ""),
     ],
 )
-def test_the_scan_root_is_what_no_glob_can_change(path: str, root: str) -> None:
+def test_scan_root_of_globs(path: str, root: str) -> None:
     assert scan_root(path) == root
 
 
-def test_the_scan_root_of_a_plain_file_is_its_parent() -> None:
+def test_scan_root_of_file_is_its_parent() -> None:
     assert scan_root("/data/in/a.json", is_file=True) == "/data/in"
     assert scan_root("hdfs://nn/a.json", is_file=True) == "hdfs://nn"
 
 
-def told(path: str, root: str) -> dict[str, object]:
-    """What the built-in columns say of a file of one byte."""
+def builtin_values(path: str, root: str) -> dict[str, object]:
+    """Return the values of the built-in columns for a file of one byte."""
     family = BuiltInColumns()
-    facts = FileFacts(location(path), directories(path, root), 1, datetime(2026, 1, 2, tzinfo=UTC))
+    metadata = FileMetadata(location(path), directories(path, root), 1, datetime(2026, 1, 2, tzinfo=UTC))
     columns = [family.column(name) for name in (*FILE_COLUMNS, "dir0", "dir1", "dir2")]
-    return {column.name: family.value(column, facts) for column in columns if column is not None}
+    return {column.name: family.value(column, metadata) for column in columns if column is not None}
 
 
-def test_values_of_a_remote_file() -> None:
-    assert told("s3a://events/2026/01/a b.json.gz", "s3a://events/2026") == {
+def test_values_of_remote_file() -> None:
+    assert builtin_values("s3a://events/2026/01/a b.json.gz", "s3a://events/2026") == {
         "filename": "a b.json.gz",
         "filepath": "s3a://events/2026/01",
         "fqn": "s3a://events/2026/01/a b.json.gz",
@@ -65,13 +57,13 @@ def test_values_of_a_remote_file() -> None:
     }
 
 
-def test_values_of_a_local_file_at_the_root_and_elsewhere() -> None:
-    plain = told("file:/plain", "/")
+def test_values_of_local_file_at_the_root_and_elsewhere() -> None:
+    plain = builtin_values("file:/plain", "/")
     assert (plain["filename"], plain["filepath"], plain["fqn"], plain["suffix"]) == ("plain", "/", "/plain", None)
-    assert told("/database/x/a.json", "/data")["dir0"] is None
+    assert builtin_values("/database/x/a.json", "/data")["dir0"] is None
 
 
-def test_depth_is_that_of_the_deepest_file_below_its_own_root() -> None:
+def test_max_depth_and_root_of() -> None:
     files = ["/d/a.json", "/d/x/y/b.json", "/e/z/c.json"]
     assert max_depth(files, ["/d", "file:///e"]) == 2
     assert max_depth(files, ["/d/x", "/d", "/e"]) == 1
@@ -92,12 +84,12 @@ def test_depth_is_that_of_the_deepest_file_below_its_own_root() -> None:
         ("dir01 = 1 AND dirx = 2", ()),
     ],
 )
-def test_implicit_columns_in_a_predicate(predicate: str, mentioned: tuple[str, ...]) -> None:
+def test_implicit_columns_of_a_predicate(predicate: str, mentioned: tuple[str, ...]) -> None:
     schema = StructType.fromDDL("id int, event struct<filename:string>, FilePath string")
-    assert implicit_references(sqlglot.parse_one(predicate, read="spark"), schema) == mentioned
+    assert BUILT_IN.references(sqlglot.parse_one(predicate, read="spark"), schema) == mentioned
 
 
-NASTY_PLACES = [
+UNUSUAL_PATHS = [
     "plain.json",
     "with blank/a b.json",
     "per%41cent/100%/plus+sign.tar.json",
@@ -106,40 +98,35 @@ NASTY_PLACES = [
 ]
 
 
-def test_native_expressions_agree_with_the_file_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_native_expressions_equal_builtin_values(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "it's a root+%20"
-    for place in NASTY_PLACES:
+    for place in UNUSUAL_PATHS:
         file = root / place
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"place": place}) + "\n")
-    expressions = native_implicit_expressions([str(tmp_path), f"file://{root}"], depth=3)
+    roots = [str(tmp_path), f"file://{root}"]
+    names = (*FILE_COLUMNS, "dir0", "dir1", "dir2")
     frame = spark.read.option("recursiveFileLookup", True).schema("place string").json(str(root))
-    rows = frame.selectExpr("place", *(f"{text} AS {name}" for name, text in expressions.items())).collect()
+    rows = frame.selectExpr("place", *(f"{native_expression(name, roots)} AS {name}" for name in names)).collect()
     found = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}
-    for place in NASTY_PLACES:
+    for place in UNUSUAL_PATHS:
         status = (root / place).stat()
         modified = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000 / 1000, UTC).replace(tzinfo=None)
         itself = {"size": status.st_size, "modified": modified}
-        assert found[place] == told(f"{root}/{place}", str(root)) | itself
+        assert found[place] == builtin_values(f"{root}/{place}", str(root)) | itself
 
 
-def test_native_expressions_answer_any_level_and_only_implicit_names() -> None:
-    expressions = native_implicit_expressions([], depth=1)
-    assert list(expressions) == [*FILE_COLUMNS, "dir0"]
-    assert len(expressions) == 7
-    assert expressions["dir7"] == "CAST(NULL AS STRING)"
-    assert "user_id" not in expressions
+def test_directories_without_roots_are_null() -> None:
+    assert native_expression("dir7", []) == "CAST(NULL AS STRING)"
 
 
-def test_a_file_outside_all_roots_has_null_directories(spark: SparkSession, tmp_path: Path) -> None:
+def test_directories_outside_all_roots_are_null(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}\n")
-    expressions = native_implicit_expressions(["/somewhere/else"])
-    row = (
-        spark.read.schema("x int").json(str(tmp_path)).selectExpr(expressions["dir0"], expressions["FILENAME"]).first()
-    )
+    expressions = [native_expression(name, ["/somewhere/else"]) for name in ("dir0", "filename")]
+    row = spark.read.schema("x int").json(str(tmp_path)).selectExpr(*expressions).first()
     assert row is not None
     assert tuple(row) == (None, "a.json")
 
 
-def test_locations_drop_the_local_scheme_only() -> None:
+def test_location_drops_the_local_scheme_only() -> None:
     assert [location(p) for p in ("file:///a/", "/", "hdfs://nn/a", "file:/")] == ["/a", "/", "hdfs://nn/a", "/"]

@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError, UnknownColumnError
-from pushdown_spark.projection.resolve import ColumnKind, resolve
+from pushdown_spark.projection.resolver import ColumnKind, resolve
 
 DETAIL = StructType().add("code", IntegerType()).add("text", StringType())
 EVENT = StructType().add("type", StringType()).add("Detail", DETAIL)
@@ -44,7 +44,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def selected(frame: DataFrame, columns: list[str] | None) -> list[tuple[object, ...]]:
-    """The rows that the projection gives; checks that names and types came out as announced."""
+    """Return the rows of a projection, and check the names and types of its outputs."""
     projection = resolve(columns, frame.schema)
     result = frame.selectExpr(*(output.select_item for output in projection.outputs))
     assert result.columns == [output.name for output in projection.outputs]
@@ -54,13 +54,13 @@ def selected(frame: DataFrame, columns: list[str] | None) -> list[tuple[object, 
     return [tuple(row) for row in result.collect()]
 
 
-def test_none_and_the_wildcard_are_the_schema(frame: DataFrame) -> None:
+def test_none_and_wildcard_select_the_schema(frame: DataFrame) -> None:
     assert resolve(None, SCHEMA) == resolve(["*"], SCHEMA)
     assert resolve(["*", "USER_ID"], SCHEMA).table_columns == tuple(SCHEMA.fieldNames())
     assert selected(frame, None) == [tuple(row) for row in frame.collect()]
 
 
-def test_no_columns_are_no_columns() -> None:
+def test_empty_list_selects_nothing() -> None:
     projection = resolve([], SCHEMA)
     assert (projection.outputs, projection.table_columns, str(projection.tree)) == ((), (), "")
 
@@ -82,14 +82,14 @@ def test_no_columns_are_no_columns() -> None:
         (["m"], ["m"], [({"k": 1},), (None,), ({},)]),
     ],
 )
-def test_paths_give_values_under_the_names_spark_would_give(
+def test_values_and_names_of_paths(
     frame: DataFrame, columns: list[str], names: list[str], rows: list[tuple[object, ...]]
 ) -> None:
     assert [output.name for output in resolve(columns, SCHEMA).outputs] == names
     assert selected(frame, columns) == rows
 
 
-def test_groups_rebuild_structs_with_just_their_members(frame: DataFrame) -> None:
+def test_groups_select_struct_members(frame: DataFrame) -> None:
     rows = selected(frame, ["event(type, detail(text))", "items(tags[0])"])
     assert rows == [
         (("buy", ("seven",)), [("t1",), None]),
@@ -98,12 +98,12 @@ def test_groups_rebuild_structs_with_just_their_members(frame: DataFrame) -> Non
     ]
 
 
-def test_a_position_beyond_the_end_is_null_under_ansi(frame: DataFrame, spark: SparkSession) -> None:
+def test_position_beyond_the_end_is_null_in_ansi_mode(frame: DataFrame, spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     assert selected(frame, ["arr[99]", "arr[0,99]"])[0] == (None, [10, None])
 
 
-def test_what_must_be_read_is_named_in_the_order_of_the_schema() -> None:
+def test_table_columns_have_the_order_of_the_schema() -> None:
     projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], SCHEMA, 1)
     assert projection.table_columns == ("event", "items", "type")
     assert str(projection.tree) == "type, items[1](sku), event(type, Detail(code))"
@@ -114,7 +114,7 @@ def test_what_must_be_read_is_named_in_the_order_of_the_schema() -> None:
     ]
 
 
-def test_a_directory_deeper_than_any_file_is_a_null_string(frame: DataFrame) -> None:
+def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
     projection = resolve(["dir2"], SCHEMA, 2)
     assert projection.outputs[0].kind is ColumnKind.NULL
     assert projection.outputs[0].data_type == StringType()
@@ -124,7 +124,7 @@ def test_a_directory_deeper_than_any_file_is_a_null_string(frame: DataFrame) -> 
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_column_of_the_table_wins_over_an_implicit_one_and_is_reported() -> None:
+def test_table_column_takes_precedence_over_implicit_column() -> None:
     schema = StructType.fromDDL("Filename string, dir0 struct<x:int>")
     projection = resolve(["filename", "dir0.x", "dir1"], schema, 2)
     assert [output.kind for output in projection.outputs] == [ColumnKind.TABLE, ColumnKind.TABLE, ColumnKind.DIRECTORY]
@@ -145,7 +145,7 @@ def test_a_column_of_the_table_wins_over_an_implicit_one_and_is_reported() -> No
         ("items(sku, tag)", "columns 'items(sku, tag)': there is no column 'tag'; did you mean tags?"),
     ],
 )
-def test_an_unknown_column_suggests_the_nearest_names(column: str, message: str) -> None:
+def test_unknown_column_suggests_similar_names(column: str, message: str) -> None:
     with pytest.raises(UnknownColumnError) as caught:
         resolve([column], SCHEMA)
     assert str(caught.value).startswith(message)
@@ -165,7 +165,7 @@ def test_an_unknown_column_suggests_the_nearest_names(column: str, message: str)
         ("type(x)", "members of a string"),
     ],
 )
-def test_a_step_that_does_not_fit_the_kind_is_refused(column: str, message: str) -> None:
+def test_step_that_the_type_does_not_support_raises(column: str, message: str) -> None:
     with pytest.raises(KindMismatchError, match="only a") as caught:
         resolve([column], SCHEMA)
     assert message in str(caught.value)
@@ -175,14 +175,14 @@ def test_a_step_that_does_not_fit_the_kind_is_refused(column: str, message: str)
 @pytest.mark.parametrize(
     "columns", [["event(type)", "event(detail)"], ["event", "event(type)"], ["items(sku, sku[0], SKU)"]]
 )
-def test_two_outputs_of_one_name_are_refused(columns: list[str]) -> None:
+def test_duplicate_output_names_raise(columns: list[str]) -> None:
     schema = StructType.fromDDL("event struct<type:string,detail:string>, items struct<sku:array<int>>")
     with pytest.raises(BadSpecError, match="named"):
         resolve(columns, schema)
 
 
 @pytest.mark.usefixtures("spark")
-def test_case_decides_when_asked_to() -> None:
+def test_case_sensitive_resolution() -> None:
     schema = StructType.fromDDL("a int, A string")
     assert resolve(["A"], schema, case_sensitive=True).table_columns == ("A",)
     assert len(resolve(["*"], schema, case_sensitive=True).outputs) == 2

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
-from pushdown_spark.projection.catalog import FileFacts, ImplicitColumn, ImplicitColumns, ImplicitValue
+from pushdown_spark.projection.metadata_columns import FileMetadata, ImplicitColumn, ImplicitColumns, ImplicitValue
 from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown")
@@ -20,7 +20,7 @@ ALL = "id IN (1, 2, 3)"
 
 
 class BranchColumns(ImplicitColumns):
-    """What a company puts into the names of its files: the branch, as a number, and the till."""
+    """The branch and the till number in file names such as `12-3.json`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -29,10 +29,10 @@ class BranchColumns(ImplicitColumns):
     def column(self, name: str) -> ImplicitColumn | None:
         return ImplicitColumn(name.lower(), IntegerType()) if name.lower() in self.names else None
 
-    def value(self, column: ImplicitColumn, file: FileFacts) -> ImplicitValue:
+    def value(self, column: ImplicitColumn, file: FileMetadata) -> ImplicitValue:
         parts = file.filename.partition(".")[0].split("-")
-        place = self.names.index(column.name)
-        return int(parts[place]) if len(parts) > place else None
+        position = self.names.index(column.name)
+        return int(parts[position]) if len(parts) > position else None
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def _rows(frame: DataFrame) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_class_of_ones_own_adds_columns(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_plugin_adds_columns(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(spark, folder, reader, implicit_columns=[f"{__name__}:BranchColumns"])
     found = session.scan("data", columns=["id", "Branch", "till", "dir0"], where=f"{ALL} AND branch > 1")
     assert found.df.columns == ["id", "Branch", "till", "dir0"]
@@ -72,7 +72,7 @@ def test_a_class_of_ones_own_adds_columns(spark: SparkSession, folder: Path, rea
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_sql_knows_them_too(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_sql_selects_implicit_columns(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(
         spark, folder, reader, implicit_columns=[f"{__name__}:BranchColumns"], implicit_names={"filename": "source"}
     )
@@ -81,7 +81,7 @@ def test_sql_knows_them_too(spark: SparkSession, folder: Path, reader: str) -> N
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_times_and_sizes_are_the_files(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_modification_time_and_size_of_files(spark: SparkSession, folder: Path, reader: str) -> None:
     found = _session(spark, folder, reader).scan("data", columns=["fqn", "size", "modified"], where=ALL).run(_rows)
     for fqn, size, modified in found:
         assert isinstance(modified, datetime)
@@ -91,7 +91,7 @@ def test_times_and_sizes_are_the_files(spark: SparkSession, folder: Path, reader
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_other_names_take_the_place_of_the_usual_ones(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_renamed_implicit_columns(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(spark, folder, reader, implicit_names={"filename": "source", "dir": "level"})
     found = session.scan("data", columns=["*", "source", "LEVEL0"], where="id = 1")
     assert found.run(_rows) == [(1, "12-3.json", "north")]
@@ -103,7 +103,7 @@ def test_other_names_take_the_place_of_the_usual_ones(spark: SparkSession, folde
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_column_of_the_table_wins_and_the_report_says_so(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_table_column_takes_precedence_with_a_note(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(spark, folder, reader, "id bigint, Size string")
     result = session.scan("data", columns=["id", "size", "filename"], where="id = 1 AND size = 'L'")
     assert result.run(_rows) == [(1, "L", "12-3.json")]
@@ -111,7 +111,7 @@ def test_a_column_of_the_table_wins_and_the_report_says_so(spark: SparkSession, 
     assert note == "size is a column of the table, so it is not the implicit column of that name"
 
 
-def test_a_wildcard_brings_none_of_them(spark: SparkSession, folder: Path) -> None:
+def test_wildcard_excludes_implicit_columns(spark: SparkSession, folder: Path) -> None:
     session = _session(spark, folder, "spark", implicit_columns=[f"{__name__}:BranchColumns"])
     assert session.scan("data").df.columns == ["id"]
     assert session.scan("data", columns=["*", "filename"]).df.columns == ["id", "filename"]
@@ -127,8 +127,6 @@ def test_a_wildcard_brings_none_of_them(spark: SparkSession, folder: Path) -> No
         ({"on_missing_column": "guess"}, "on_missing_column"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(
-    spark: SparkSession, folder: Path, given: dict[str, object], message: str
-) -> None:
+def test_invalid_settings_raise(spark: SparkSession, folder: Path, given: dict[str, object], message: str) -> None:
     with pytest.raises(BadSpecError, match=message):
         _session(spark, folder, "spark", **given)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Merges column paths into one tree that says which parts of a table have to be read at all."""
+"""Trees of required columns and struct members, merged from column paths."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pushdown_spark.name_keys import name_key
 from pushdown_spark.projection.paths import ColumnPath, Elements, Entry, Group, Member, Step, render_steps
 
 Selector = Elements | Entry
-"""What narrows one dimension of a column: some positions of an array, or some keys of a map."""
+"""A selection in one dimension of a column: positions of an array, or keys of a map."""
 
 
 @dataclass(frozen=True)
 class ProjectionNode:
-    """What is wanted of one column or struct member.
+    """The required parts of one column or struct member.
 
-    `members` lists the wanted members, empty for all of them. `selectors` has one entry per array or map dimension that
-    is narrowed; no entry means every element.
+    `members` are the required members, empty for all. `selectors` has an entry for each array or map dimension of which
+    only some elements are required.
     """
 
     name: str
@@ -35,38 +35,38 @@ class ProjectionNode:
 
 @dataclass(frozen=True)
 class ProjectionTree:
-    """The wanted parts of a table, one node per top-level column, in the order first asked for."""
+    """The required parts of a table: a node for each top-level column, in the order of the first request."""
 
     nodes: tuple[ProjectionNode, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the top-level columns."""
+        """The names of the top-level columns."""
         return tuple(node.name for node in self.nodes)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
 
     def merged_with(self, other: ProjectionTree, *, case_sensitive: bool) -> ProjectionTree:
-        """What is wanted by either of two trees."""
+        """Return the parts that either of two trees requires."""
         return ProjectionTree(_merged([*self.nodes, *other.nodes], case_sensitive))
 
     def pruned(self, schema: StructType, *, case_sensitive: bool) -> StructType:
-        """The wanted columns of a table, with just their wanted members, in the table's own order and spelling."""
+        """Return the required columns with their required members, in the order and spelling of the table."""
         return _pruned_struct(schema, self.nodes, case_sensitive)
 
 
 def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) -> ProjectionTree:
-    """Merges paths (without wildcards) into a tree.
+    """Merge paths without wildcards into a tree.
 
-    A column wanted whole swallows paths into it, array positions and map keys coalesce, duplicates merge. Names that
-    differ in case alone are the same column unless `case_sensitive`.
+    A path to a whole column includes all paths into it. Array positions and map keys of the same dimension are united.
+    Names that differ only in case are the same column unless `case_sensitive`.
     """
     return ProjectionTree(_merged([_node(path.steps) for path in paths], case_sensitive))
 
 
 def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
-    """Whether two names mean the same column."""
+    """Return whether two names are the same column."""
     return name_key(left, case_sensitive=case_sensitive) == name_key(right, case_sensitive=case_sensitive)
 
 
@@ -99,13 +99,13 @@ def _merged(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[Proj
 def _union(left: ProjectionNode, right: ProjectionNode, case_sensitive: bool) -> ProjectionNode:
     both_narrow = bool(left.members and right.members)
     members = _merged([*left.members, *right.members], case_sensitive) if both_narrow else ()
-    coalesced = (_coalesced(mine, theirs) for mine, theirs in zip(left.selectors, right.selectors, strict=False))
-    selectors = tuple(both for both in takewhile(lambda both: both is not None, coalesced) if both is not None)
+    united = (_united(one, other) for one, other in zip(left.selectors, right.selectors, strict=False))
+    selectors = tuple(both for both in takewhile(lambda both: both is not None, united) if both is not None)
     return ProjectionNode(left.name, members, selectors)
 
 
-def _coalesced(left: Selector, right: Selector) -> Selector | None:
-    """Both selections of one dimension; None for those of different kinds, of which nothing can be left out."""
+def _united(left: Selector, right: Selector) -> Selector | None:
+    """Return the union of two selections; None if one has positions and the other keys, so that all is required."""
     if isinstance(left, Elements) and isinstance(right, Elements):
         return Elements(tuple(sorted({*left.positions, *right.positions})))
     if isinstance(left, Entry) and isinstance(right, Entry):
@@ -115,22 +115,22 @@ def _coalesced(left: Selector, right: Selector) -> Selector | None:
 
 def _pruned_struct(schema: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
     fields = []
-    wanted = {name_key(node.name, case_sensitive=case_sensitive): node for node in reversed(nodes)}
+    required = {name_key(node.name, case_sensitive=case_sensitive): node for node in reversed(nodes)}
     for field in schema.fields:
-        node = wanted.get(name_key(field.name, case_sensitive=case_sensitive))
+        node = required.get(name_key(field.name, case_sensitive=case_sensitive))
         if node is not None:
-            kept = _pruned(field.dataType, node.members, case_sensitive)
-            fields.append(StructField(field.name, kept, field.nullable, field.metadata))
+            pruned = _pruned(field.dataType, node.members, case_sensitive)
+            fields.append(StructField(field.name, pruned, field.nullable, field.metadata))
     return StructType(fields)
 
 
 def _pruned(data_type: DataType, members: Sequence[ProjectionNode], case_sensitive: bool) -> DataType:
-    """Arrays and maps are passed through to what they hold: a tree's members are those of the structs in them."""
+    """Return a type with only some struct members. The members of an array or map are those of the structs in it."""
     if not members:
         return data_type
     if isinstance(data_type, StructType):
-        kept = _pruned_struct(data_type, members, case_sensitive)
-        return kept if kept.fields else data_type
+        pruned = _pruned_struct(data_type, members, case_sensitive)
+        return pruned if pruned.fields else data_type
     if isinstance(data_type, ArrayType):
         return ArrayType(_pruned(data_type.elementType, members, case_sensitive), data_type.containsNull)
     if isinstance(data_type, MapType):

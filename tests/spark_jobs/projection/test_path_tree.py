@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import parse_paths
-from pushdown_spark.projection.tree import merge_paths
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ from pushdown_spark.projection.tree import merge_paths
         (["a AS x", "a.b AS y"], "a"),
     ],
 )
-def test_paths_merge_into_what_must_be_read(columns: list[str], merged: str) -> None:
+def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
     assert str(merge_paths(parse_paths(columns))) == merged
 
 
-def test_case_may_tell_columns_apart() -> None:
+def test_case_sensitive_names() -> None:
     assert merge_paths(parse_paths(["b", "B"]), case_sensitive=True).names == ("b", "B")

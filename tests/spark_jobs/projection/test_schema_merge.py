@@ -11,13 +11,19 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
-from pushdown_spark.projection.alignment import conforming, ddl, missing, parts, parts_by_position
-from pushdown_spark.projection.evolution import FileSchema, Rules, unified
-from pushdown_spark.projection.widening import coerced, lossless
+from pushdown_spark.projection.schema_alignment import (
+    aligned_columns,
+    ddl,
+    groups_by_name,
+    groups_by_position,
+    missing_column,
+)
+from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
+from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
-ERROR = Rules(OnSchemaConflict.ERROR, case_sensitive=False)
-WIDEN = Rules(OnSchemaConflict.WIDEN, case_sensitive=False)
-NULL = Rules(OnSchemaConflict.NULL, case_sensitive=False)
+ERROR = MergeRules(OnSchemaConflict.ERROR, case_sensitive=False)
+WIDEN = MergeRules(OnSchemaConflict.WIDEN, case_sensitive=False)
+NULL = MergeRules(OnSchemaConflict.NULL, case_sensitive=False)
 
 ATOMS: list[t.DataType] = [
     t.ByteType(),
@@ -43,21 +49,21 @@ def files(*schemas: str) -> list[FileSchema]:
 
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.combinations(ATOMS, 2)))
-def test_a_wider_type_does_not_depend_on_the_order(left: t.DataType, right: t.DataType) -> None:
-    assert lossless(left, right) == lossless(right, left)
+def test_lossless_type_is_symmetric(left: t.DataType, right: t.DataType) -> None:
+    assert lossless_type(left, right) == lossless_type(right, left)
 
 
 @given(st.lists(st.sampled_from(ATOMS), min_size=1, max_size=5), st.randoms())
-def test_what_holds_several_types_does_not_depend_on_the_order(kinds: list[t.DataType], rng: random.Random) -> None:
-    def held(order: list[t.DataType]) -> t.DataType | None:
-        found: t.DataType | None = order[0]
+def test_common_types_do_not_depend_on_the_order(kinds: list[t.DataType], rng: random.Random) -> None:
+    def common_type(order: list[t.DataType]) -> t.DataType | None:
+        common: t.DataType | None = order[0]
         for kind in order[1:]:
-            found = None if found is None else lossless(found, kind)
-        return found
+            common = None if common is None else lossless_type(common, kind)
+        return common
 
     shuffled = rng.sample(kinds, len(kinds))
-    assert held(kinds) == held(shuffled)
-    assert coerced(kinds) == coerced(shuffled)
+    assert common_type(kinds) == common_type(shuffled)
+    assert coerced_type(kinds) == coerced_type(shuffled)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +94,10 @@ def test_what_holds_several_types_does_not_depend_on_the_order(kinds: list[t.Dat
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_files_make_one_table_in_any_order(schemas: list[str], table: str) -> None:
+def test_merged_schema_in_any_order(schemas: list[str], table: str) -> None:
     expected = t.StructType.fromDDL(table).simpleString()
     for order in itertools.permutations(schemas):
-        assert unified(files(*order), ERROR).simpleString() == expected
+        assert merge_schemas(files(*order), ERROR).simpleString() == expected
 
 
 @pytest.mark.parametrize(
@@ -109,12 +115,12 @@ def test_files_make_one_table_in_any_order(schemas: list[str], table: str) -> No
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_a_conflict_names_both_files_and_types(schemas: list[str], column: str, kinds: set[str]) -> None:
+def test_conflict_names_both_files_and_types(schemas: list[str], column: str, kinds: set[str]) -> None:
     messages = set()
     for order in itertools.permutations(enumerate(schemas)):
         given_files = [FileSchema(f"/{n}", t.StructType.fromDDL(schema)) for n, schema in order]
         with pytest.raises(SchemaConflictError) as caught:
-            unified(given_files, ERROR)
+            merge_schemas(given_files, ERROR)
         messages.add(str(caught.value))
     (message,) = messages
     assert message.startswith(f"column {column} is ")
@@ -132,16 +138,16 @@ def test_a_conflict_names_both_files_and_types(schemas: list[str], column: str, 
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_widening_goes_as_far_as_sparks_coercion(schemas: list[str], table: str) -> None:
+def test_widen_uses_spark_coercion(schemas: list[str], table: str) -> None:
     for order in itertools.permutations(schemas):
-        assert unified(files(*order), WIDEN).simpleString() == t.StructType.fromDDL(table).simpleString()
+        assert merge_schemas(files(*order), WIDEN).simpleString() == t.StructType.fromDDL(table).simpleString()
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("schemas", [("a boolean", "a int"), ("a binary", "a string"), ("a struct<x:int>", "a string")])
-def test_what_spark_does_not_coerce_is_a_conflict_all_the_same(schemas: tuple[str, str]) -> None:
+def test_widen_raises_without_spark_coercion(schemas: tuple[str, str]) -> None:
     with pytest.raises(SchemaConflictError, match="column a is"):
-        unified(files(*schemas), WIDEN)
+        merge_schemas(files(*schemas), WIDEN)
 
 
 @pytest.mark.parametrize(
@@ -155,53 +161,56 @@ def test_what_spark_does_not_coerce_is_a_conflict_all_the_same(schemas: tuple[st
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_with_nulls_the_type_of_the_most_files_is_taken(schemas: list[str], table: str) -> None:
+def test_null_takes_the_type_of_the_most_files(schemas: list[str], table: str) -> None:
     for order in itertools.permutations(schemas):
-        assert unified(files(*order), NULL).simpleString() == t.StructType.fromDDL(table).simpleString()
+        assert merge_schemas(files(*order), NULL).simpleString() == t.StructType.fromDDL(table).simpleString()
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_guessed_number_is_a_number() -> None:
-    rules = Rules(OnSchemaConflict.ERROR, case_sensitive=False, guessed=True)
-    assert unified(files("a bigint", "a double"), rules).simpleString() == "struct<a:double>"
+def test_inferred_numbers_become_double() -> None:
+    rules = MergeRules(OnSchemaConflict.ERROR, case_sensitive=False, is_inferred=True)
+    assert merge_schemas(files("a bigint", "a double"), rules).simpleString() == "struct<a:double>"
 
 
-def never(file: t.DataType, table: t.DataType) -> bool:
+def converts_nothing(file: t.DataType, table: t.DataType) -> bool:
     return file == table
 
 
 @pytest.mark.usefixtures("spark")
-def test_files_are_read_with_their_own_types_where_these_must_be_cast() -> None:
+def test_files_keep_types_that_must_be_cast() -> None:
     table = t.StructType.fromDDL("a bigint, s struct<x:int,y:string>, n date")
     given_files = files("a bigint, s struct<x:int>", "a int", "n date, a int, more int")
-    assert [(part.files, part.schema.simpleString()) for part in parts(given_files, table, ERROR, never)] == [
+    assert [
+        (group.files, group.schema.simpleString())
+        for group in groups_by_name(given_files, table, ERROR, converts_nothing)
+    ] == [
         (("/0",), table.simpleString()),
         (("/1", "/2"), "struct<a:int,s:struct<x:int,y:string>,n:date>"),
     ]
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_becomes_null_is_not_read() -> None:
+def test_columns_that_become_null_are_not_read() -> None:
     table = t.StructType.fromDDL("a int, s struct<x:int,y:int>")
-    (part,) = parts(files("a string, s struct<x:date,y:int>"), table, NULL, never)
-    assert part.schema.simpleString() == "struct<s:struct<y:int>>"
+    (group,) = groups_by_name(files("a string, s struct<x:date,y:int>"), table, NULL, converts_nothing)
+    assert group.schema.simpleString() == "struct<s:struct<y:int>>"
     with pytest.raises(SchemaConflictError, match=r"column a is string in /0 and int in the declared schema"):
-        parts(files("a string"), table, WIDEN, never)
+        groups_by_name(files("a string"), table, WIDEN, converts_nothing)
 
 
 @pytest.mark.usefixtures("spark")
-def test_text_is_read_in_the_order_of_its_header() -> None:
+def test_text_columns_keep_the_order_of_the_header() -> None:
     table = t.StructType.fromDDL("a int, b string, c date")
     given_files = files("c string, x string, A string", "a string, b string", "a string, b string, c string")
-    found = parts_by_position(given_files, table, ERROR)
-    assert [(part.files, part.schema.simpleString()) for part in found] == [
+    groups = groups_by_position(given_files, table, ERROR)
+    assert [(group.files, group.schema.simpleString()) for group in groups] == [
         (("/0",), "struct<c:date,_unread_1:string,a:int>"),
         (("/1", "/2"), table.simpleString()),
     ]
 
 
 @pytest.mark.parametrize(
-    ("file", "wanted", "lacking"),
+    ("file", "required", "missing"),
     [
         ("a int", "a int", None),
         ("A int", "a int", None),
@@ -213,8 +222,8 @@ def test_text_is_read_in_the_order_of_its_header() -> None:
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_a_missing_member_is_named(file: str, wanted: str, lacking: str | None) -> None:
-    assert missing(t.StructType.fromDDL(file), t.StructType.fromDDL(wanted), ERROR) == lacking
+def test_missing_column_names_the_first_missing_member(file: str, required: str, missing: str | None) -> None:
+    assert missing_column(t.StructType.fromDDL(file), t.StructType.fromDDL(required), ERROR) == missing
 
 
 @pytest.mark.parametrize(
@@ -231,12 +240,12 @@ def test_a_missing_member_is_named(file: str, wanted: str, lacking: str | None) 
         ("`a.b` int", "`a.b` decimal(12,1)", (3,), (3,)),
     ],
 )
-def test_frames_are_brought_to_the_tables_columns(
+def test_aligned_columns_convert_values(
     spark: SparkSession, read: str, table: str, value: tuple[object, ...], expected: tuple[object, ...]
 ) -> None:
     wanted = t.StructType.fromDDL(table)
     assert t.StructType.fromDDL(ddl(wanted)) == wanted
     frame = spark.createDataFrame([value], read)
-    found = frame.selectExpr(*conforming(frame.schema, wanted, case_sensitive=False))
+    found = frame.selectExpr(*aligned_columns(frame.schema, wanted, case_sensitive=False))
     assert found.schema.simpleString() == wanted.simpleString()
     assert tuple(found.collect()[0]) == expected

@@ -1,4 +1,4 @@
-"""Finds fields by name, and words the error for names that are not there."""
+"""Lookup of fields by name, and the error for unknown names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pushdown_spark.name_keys import by_name_key, name_key
 
 
 class FieldIndex:
-    """The fields of a struct, to be found by name however many there are."""
+    """The fields of a struct by name."""
 
     def __init__(self, struct: StructType, *, case_sensitive: bool) -> None:
         self._case_sensitive = case_sensitive
@@ -22,32 +22,32 @@ class FieldIndex:
         return bool(self.all(name))
 
     def all(self, name: str) -> Sequence[StructField]:
-        """The fields that a name may mean."""
+        """Return the fields that a name may refer to."""
         return self._fields.get(name_key(name, case_sensitive=self._case_sensitive), ())
 
     def find(self, name: str) -> StructField | None:
-        """The field of a name, None where there is none. Raises BadSpecError where several differ in case alone."""
-        found = self.all(name)
-        if len(found) > 1:
-            names = " and ".join(repr(field.name) for field in found)
-            raise BadSpecError(f"columns: {name!r} may be {names}; set spark.sql.caseSensitive=true to tell them apart")
-        return found[0] if found else None
+        """Return the field of a name, None if there is none. Raises BadSpecError for several fields."""
+        fields = self.all(name)
+        if len(fields) > 1:
+            names = " and ".join(repr(field.name) for field in fields)
+            raise BadSpecError(f"columns: {name!r} is ambiguous: {names}; set spark.sql.caseSensitive=true")
+        return fields[0] if fields else None
 
 
 def nearest_names(name: str, schema: StructType, implicit: Iterable[str]) -> tuple[str, ...]:
-    """Up to three columns, struct members or implicit columns whose name comes closest to a wrong one."""
+    """Return up to three columns, struct members or implicit columns with the most similar names."""
     spellings: dict[str, str] = {}
     for path in _member_paths(schema):
         spellings.setdefault(path.lower(), path)
         spellings.setdefault(path.rpartition(".")[2].lower(), path)
-    for known in implicit:
-        spellings.setdefault(known.lower(), known)
+    for implicit_name in implicit:
+        spellings.setdefault(implicit_name.lower(), implicit_name)
     close = difflib.get_close_matches(name.lower(), list(spellings), n=6, cutoff=0.6)
     return tuple(dict.fromkeys(spellings[match] for match in close))[:3]
 
 
 def unknown_column(name: str, where: str, schema: StructType, implicit: Iterable[str]) -> UnknownColumnError:
-    """The error for a name that the source lacks; `where` names the parameter or path that asked for it."""
+    """Return the error for a name that the source lacks. `where` is the parameter or the path that has the name."""
     near = nearest_names(name, schema, implicit)
     hint = f"did you mean {', '.join(near)}?" if near else f"the columns are {_some_names(schema)}"
     return UnknownColumnError(f"{where}: there is no column {name!r}; {hint}")

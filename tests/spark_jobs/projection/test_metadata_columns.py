@@ -6,21 +6,21 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.projection.catalog import (
+from pushdown_spark.projection.metadata_columns import (
     BUILT_IN,
     BuiltInColumns,
-    FileFacts,
+    FileMetadata,
     ImplicitCatalog,
     ImplicitColumn,
     ImplicitColumns,
     ImplicitValue,
-    catalog_of,
+    implicit_catalog,
 )
 from pushdown_spark.projection.paths import parse_paths
-from pushdown_spark.projection.resolve import ColumnKind, resolve
-from pushdown_spark.projection.scan_level import ScanTag, scan_level
+from pushdown_spark.projection.resolver import ColumnKind, resolve
+from pushdown_spark.projection.scan_columns import ScanTag, scan_columns
 
-FACTS = FileFacts("/in/2026/shop-12.json", ("2026",), 77, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
+METADATA = FileMetadata("/in/2026/shop-12.json", ("2026",), 77, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
 
 
 class ShopColumns(ImplicitColumns):
@@ -33,15 +33,15 @@ class ShopColumns(ImplicitColumns):
     def column(self, name: str) -> ImplicitColumn | None:
         return ImplicitColumn("shop", IntegerType()) if name.lower() == "shop" else None
 
-    def value(self, column: ImplicitColumn, file: FileFacts) -> ImplicitValue:
+    def value(self, column: ImplicitColumn, file: FileMetadata) -> ImplicitValue:
         return int(file.filename.partition("-")[2].partition(".")[0])
 
 
-def test_a_plug_in_is_named_by_its_import_path_and_comes_first() -> None:
-    catalog = catalog_of({}, (f"{__name__}:ShopColumns",))
+def test_plugins_are_loaded_by_import_path_and_take_precedence() -> None:
+    catalog = implicit_catalog({}, (f"{__name__}:ShopColumns",))
     column = catalog.find("SHOP")
     assert column == ImplicitColumn("shop", IntegerType())
-    assert catalog.value(column, FACTS) == 12
+    assert catalog.value(column, METADATA) == 12
     assert catalog.names[0] == "shop"
     assert catalog.find("filename") is not None
     output = resolve(["shop", "dir0"], StructType(), 1, catalog=catalog).outputs[0]
@@ -49,15 +49,15 @@ def test_a_plug_in_is_named_by_its_import_path_and_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["json", "no.such.module:X", f"{__name__}:Missing", f"{__name__}:FACTS", "json:JSONDecoder"]
+    "path", ["json", "no.such.module:X", f"{__name__}:Missing", f"{__name__}:METADATA", "json:JSONDecoder"]
 )
-def test_what_is_no_plug_in_is_refused(path: str) -> None:
+def test_invalid_plugin_path_raises(path: str) -> None:
     with pytest.raises(BadSpecError, match="implicit_columns: "):
-        catalog_of({}, (path,))
+        implicit_catalog({}, (path,))
 
 
-def test_implicit_columns_may_have_other_names() -> None:
-    catalog = catalog_of({"filename": "source_file", "dir": "Folder", "size": "bytes"}, ())
+def test_implicit_names_rename_columns() -> None:
+    catalog = implicit_catalog({"filename": "source_file", "dir": "Folder", "size": "bytes"}, ())
     assert catalog.find("filename") is None
     assert catalog.find("dir0") is None
     assert catalog.find("SOURCE_FILE") == ImplicitColumn("source_file", StringType(), builtin="filename")
@@ -73,7 +73,7 @@ def test_implicit_columns_may_have_other_names() -> None:
     "names",
     [{"file": "x"}, {"filename": ""}, {"filename": "size"}, {"filename": "dir7"}, {"filename": "X", "fqn": "x"}],
 )
-def test_names_that_contradict_each_other_are_refused(names: dict[str, str]) -> None:
+def test_conflicting_names_raise(names: dict[str, str]) -> None:
     with pytest.raises(BadSpecError, match="implicit_names: "):
         BuiltInColumns(names)
 
@@ -86,25 +86,26 @@ def test_names_that_contradict_each_other_are_refused(names: dict[str, str]) -> 
         ("fqn", "/in/2026/shop-12.json"),
         ("suffix", "json"),
         ("size", 77),
-        ("modified", FACTS.modified),
+        ("modified", METADATA.modified),
         ("dir0", "2026"),
         ("dir1", None),
     ],
 )
-def test_what_files_tell(name: str, value: ImplicitValue) -> None:
+def test_values_of_builtin_columns(name: str, value: ImplicitValue) -> None:
     column = BUILT_IN.find(name)
     assert column is not None
-    assert BUILT_IN.value(column, FACTS) == value
+    assert BUILT_IN.value(column, METADATA) == value
 
 
-def test_times_and_sizes_have_types_of_their_own() -> None:
+def test_types_of_builtin_columns() -> None:
     types = [output.data_type for output in resolve(["modified", "size", "suffix"], StructType()).outputs]
     assert types == [TimestampType(), LongType(), StringType()]
 
 
-def test_the_scan_step_tags_what_needs_no_file() -> None:
+def test_scan_columns_classify_paths() -> None:
     tags = [
-        column.tag for column in scan_level(parse_paths(["*", "a", "FILENAME", "dir0.x"]), BUILT_IN, has_fields=False)
+        column.tag
+        for column in scan_columns(parse_paths(["*", "a", "FILENAME", "dir0.x"]), BUILT_IN, has_unnamed_fields=False)
     ]
     assert tags == [ScanTag.WILDCARD, ScanTag.UNRESOLVED, ScanTag.IMPLICIT, ScanTag.UNRESOLVED]
 
@@ -112,12 +113,12 @@ def test_the_scan_step_tags_what_needs_no_file() -> None:
 FIELDS = StructType().add("_c0", StringType()).add("_c1", StringType())
 
 
-def test_fields_without_names_are_an_array() -> None:
-    projection = resolve(["columns[1,7]", "Columns[0]", "filename"], FIELDS, has_fields=True)
+def test_unnamed_fields_are_an_array() -> None:
+    projection = resolve(["columns[1,7]", "Columns[0]", "filename"], FIELDS, has_unnamed_fields=True)
     assert [output.name for output in projection.outputs] == ["columns[1,7]", "Columns[0]", "filename"]
     assert projection.table_columns == ("_c0", "_c1")
-    assert resolve(["columns"], FIELDS, has_fields=True).outputs[0].data_type.simpleString() == "array<string>"
-    assert resolve(["columns[9]"], FIELDS, has_fields=True).table_columns == ()
+    assert resolve(["columns"], FIELDS, has_unnamed_fields=True).outputs[0].data_type.simpleString() == "array<string>"
+    assert resolve(["columns[9]"], FIELDS, has_unnamed_fields=True).table_columns == ()
 
 
 @pytest.mark.parametrize(
@@ -130,20 +131,18 @@ def test_fields_without_names_are_an_array() -> None:
         (["columns", "*"], BadSpecError, "use one of them"),
     ],
 )
-def test_fields_without_names_are_not_mixed_with_named_ones(
-    columns: list[str], error: type[Exception], message: str
-) -> None:
+def test_invalid_use_of_unnamed_fields_raises(columns: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        resolve(columns, FIELDS, has_fields=True)
+        resolve(columns, FIELDS, has_unnamed_fields=True)
 
 
-def test_a_column_named_columns_wins() -> None:
+def test_table_column_named_columns_takes_precedence() -> None:
     schema = StructType().add("columns", StructType().add("x", StringType()))
-    assert resolve(["columns.x"], schema, has_fields=True).table_columns == ("columns",)
+    assert resolve(["columns.x"], schema, has_unnamed_fields=True).table_columns == ("columns",)
 
 
-def test_of_two_families_the_first_has_a_name() -> None:
+def test_first_family_takes_precedence() -> None:
     catalog = ImplicitCatalog((BuiltInColumns({"size": "shop"}), ShopColumns()))
     column = catalog.find("shop")
     assert column is not None
-    assert catalog.value(column, FACTS) == 77
+    assert catalog.value(column, METADATA) == 77

@@ -1,4 +1,4 @@
-"""Which parts of a table an expression reads: the predicate's share of the projection tree."""
+"""Columns and struct members that a predicate or query may read."""
 
 from __future__ import annotations
 
@@ -10,51 +10,54 @@ from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.predicates.nodes import nodes_of
-from pushdown_spark.projection.names import FieldIndex
+from pushdown_spark.projection.field_names import FieldIndex
+from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member
-from pushdown_spark.projection.tree import ProjectionTree, merge_paths
 
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
-def needed(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> ProjectionTree:
-    """The parts of a table that a predicate or query may read, rather too much than too little.
+def required_columns(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> ProjectionTree:
+    """Return a superset of the columns and struct members that a predicate or query reads.
 
-    A dotted name counts from every part on that names a column, because the parts before it may be the table's name; it
-    counts down to the member that it names, and wholly from whatever is no struct on. `*` is everything.
+    The first parts of a dotted name may name the table, so the path starts at every part that is a column. It ends at
+    the last part that is a struct member. `*` requires every column.
     """
-    if takes_all(tree):
+    if selects_all(tree):
         return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], case_sensitive=True)
     columns = FieldIndex(schema, case_sensitive=case_sensitive)
-    dotted = [*_dotted(tree), *((name,) for name in named_by_functions(tree))]
-    paths = [path for names in dotted for path in _readings(names, columns, case_sensitive)]
+    dotted_names = [*_dotted_names(tree), *((name,) for name in function_names(tree))]
+    paths = [path for names in dotted_names for path in _column_paths(names, columns, case_sensitive)]
     return merge_paths(paths, case_sensitive=case_sensitive)
 
 
-def takes_all(tree: exp.Expr) -> bool:
-    """Whether a query wants every column: by a star, or by a pivot, which groups by all that it does not name."""
+def selects_all(tree: exp.Expr) -> bool:
+    """Return whether a query needs every column: for a star, or for a pivot, which groups by all other columns."""
     return any(
         isinstance(node, exp.Pivot) or not isinstance(node.parent, exp.Count)
         for node in nodes_of(tree, exp.Pivot, exp.Star)
     )
 
 
-def named_by_functions(tree: exp.Expr) -> Iterator[str]:
-    """Names that may be columns, though they were read as functions without arguments: `current_date`."""
+def function_names(tree: exp.Expr) -> Iterator[str]:
+    """Yield the names of functions without arguments, such as `current_date`, which may be columns instead."""
     for node in nodes_of(tree, exp.Func):
         if not any(node.args.values()):
             for name in node.sql_names():
                 yield from (name, name.lower())
 
 
-def lost_words(text: str, tree: exp.Expr) -> frozenset[str]:
-    """Lower-case words of a query's text that no name in its tree is: what was read as a unit, or left out."""
+def words_outside_names(text: str, tree: exp.Expr) -> frozenset[str]:
+    """Return the words of a query, in lower case, that are not names in its tree.
+
+    The parser may have taken such a column name for a keyword or a unit.
+    """
     names = {node.name.lower() for node in nodes_of(tree, exp.Identifier)}
     return frozenset(word for word in map(str.lower, _WORD.findall(text)) if word not in names)
 
 
-def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
-    """The dotted names in a tree, each with the members that follow it."""
+def _dotted_names(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
+    """Yield the columns of a tree as their parts, with the members that follow."""
     for column in nodes_of(tree, exp.Column):
         names = [part.name for part in column.parts]
         node: exp.Expr = column
@@ -66,7 +69,7 @@ def _dotted(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
         yield tuple(names)
 
 
-def _readings(names: Sequence[str], columns: FieldIndex, case_sensitive: bool) -> Iterator[ColumnPath]:
+def _column_paths(names: Sequence[str], columns: FieldIndex, case_sensitive: bool) -> Iterator[ColumnPath]:
     for at, name in enumerate(names):
         for field in columns.all(name):
             members = _members(field.dataType, names[at + 1 :], case_sensitive)
@@ -74,7 +77,7 @@ def _readings(names: Sequence[str], columns: FieldIndex, case_sensitive: bool) -
 
 
 def _members(data_type: DataType, names: Sequence[str], case_sensitive: bool) -> Iterator[Member]:
-    """The struct members that some names lead to, up to the first that is none."""
+    """Yield the struct members that names refer to, up to the first name that is not a member."""
     for name in names:
         inner = data_type.elementType if isinstance(data_type, ArrayType) else data_type
         if not isinstance(inner, StructType):
@@ -82,7 +85,7 @@ def _members(data_type: DataType, names: Sequence[str], case_sensitive: bool) ->
         try:
             field = FieldIndex(inner, case_sensitive=case_sensitive).find(name)
         except BadSpecError:
-            # Two members that differ in case alone: Spark itself says so, and until then both are needed.
+            # Two members differ only in case. Spark raises the error; both are required until then.
             return
         if field is None:
             return
