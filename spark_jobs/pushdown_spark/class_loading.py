@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputSpec, ReaderChoice, SourceFormat
-from pushdown_spark.output.files import open_output
+from pushdown_spark.output.writer import open_output
 from pushdown_spark.readers.avro.provider import format_name
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession

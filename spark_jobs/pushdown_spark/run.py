@@ -35,8 +35,8 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.failures import classify
 from pushdown_spark.filesystem import open_files
 from pushdown_spark.gateway import java_class
-from pushdown_spark.output.checks import refuse_failed
-from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.output.checks import raise_failed
+from pushdown_spark.output.writer import FileOutput, open_output
 from pushdown_spark.preflight import begin_check, needs_python
 from pushdown_spark.readers.start import begin
 from pushdown_spark.result import PushdownResult
@@ -145,7 +145,7 @@ class JobRun:
             raise
         self._sources, self._joins = answer.report(), answer.joins()
         self._checks = tuple(self._malformed_checks())
-        refuse_failed(self._checks)
+        raise_failed(self._checks)
         return answer.rows
 
     def _malformed_checks(self) -> Iterator[CheckReport]:

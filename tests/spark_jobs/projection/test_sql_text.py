@@ -23,10 +23,10 @@ SETTINGS = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parser.escape
 @pytest.fixture(params=[None, *SETTINGS])
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
     """A new session with none or one of the settings."""
-    new = spark.newSession()
+    configured = spark.newSession()
     if request.param is not None:
-        new.conf.set(request.param, SETTINGS[request.param])
-    return new
+        configured.conf.set(request.param, SETTINGS[request.param])
+    return configured
 
 
 def test_sql_type_parses_to_the_same_type(session: SparkSession) -> None:

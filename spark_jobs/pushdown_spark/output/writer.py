@@ -1,4 +1,4 @@
-"""Writes the rows of a job to a directory of files, all or nothing: staged beside the output, then moved into place."""
+"""The writer of file outputs: rows are staged next to the output and then moved into place, all or nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
 )
 from pushdown_spark.filesystem import FileEntry, Files, HadoopFiles, open_files
-from pushdown_spark.output.checks import RowObserver, check_rows, refuse_failed, require_columns
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
@@ -35,35 +35,35 @@ _WHOLE = ""
 class FileOutput:
     """One attempt of one run to write an output.
 
-    Use: `prepare`, then `stage` (as often as it takes), `check` and `commit`, or `abort` after a failure; `guarded`
-    does the last two. Nothing of the output changes before `commit`, which moves whole files or directories.
+    Call `prepare`, `stage` (again after a failed scan), `check` and `commit`, or `abort` after a failure. `guarded`
+    calls the last three. The output does not change before `commit`, which moves whole files or directories.
     """
 
     def __init__(
         self, spark: SparkSession, output: OutputSpec, paths: OutputPaths, files: Files, log: CommitLog
     ) -> None:
-        """`paths`, `files` and `log` are those of the output; `open_output` makes them."""
+        """`paths`, `files` and `log` belong to the output. Use `open_output`."""
         self._spark = spark
         self._output = output
         self.paths = paths
-        """Where this attempt's rows and the hidden files of its commit lie."""
+        """The paths of this attempt's rows and of the hidden files of its commit."""
         self._files = files
         self._log = log
         self._mode = _effective_mode(spark, output)
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
         self.checks: tuple[CheckReport, ...] = ()
-        """What `check` found."""
+        """The results of `check`."""
         self.summary: OutputSummary | None = None
-        """What `commit` has written."""
+        """The summary of `commit`."""
 
     def prepare(self) -> bool:
-        """Repair or clear what earlier attempts left; False if there is nothing to write (mode `ignore`).
+        """Repair or delete what earlier attempts left. Return False if there is nothing to write (mode `ignore`).
 
-        An earlier attempt of the same run that still writes can commit nothing from here on.
+        An earlier attempt of the same run that is still writing can no longer commit.
 
-        Raises OutputExistsError if the output exists and the mode forbids touching it, BadSpecError if it has other
-        partition columns or the job may not write beside it.
+        Raises OutputExistsError if the output exists and the mode forbids changing it, BadSpecError if it has other
+        partition columns or the job may not write next to it.
         """
         try:
             return self._prepare()
@@ -71,7 +71,7 @@ class FileOutput:
             if problem.errno is None:
                 raise
             raise BadSpecError(
-                f"output.path: cannot write beside {self.paths.output}: {problem.strerror or problem}; choose a path "
+                f"output.path: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
                 "below a directory that the job may write to"
             ) from problem
 
@@ -79,17 +79,17 @@ class FileOutput:
         with self._log.locked():
             # Under the lock: an earlier attempt of this run may be about to commit.
             self._files.delete(self.paths.staging)
-            self._refuse_existing()
+            self._check_existing()
             exists = self._files.exists(self.paths.output)
             if self._mode is OutputMode.IGNORE and exists:
                 return False
             if self._keeps_partitions and exists:
-                self._refuse_other_partitioning([self._spelling(name) for name in self._output.partition_by])
+                self._check_partition_columns([self._spelling(name) for name in self._output.partition_by])
             self._files.write_text(self.paths.claim, "")
         return True
 
     def stage(self, frame: DataFrame) -> None:
-        """Write all rows of a DataFrame to the staging directory, replacing what was staged before."""
+        """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""
         unknown = [name for name in self._output.partition_by if name.lower() not in map(str.lower, frame.columns)]
         if unknown:
             raise UnknownColumnError(
@@ -100,7 +100,7 @@ class FileOutput:
             require_columns(frame, self._output.checks)
             self._observer = RowObserver.of(frame, self._output.checks)
             frame = self._observer.frame
-        # Nothing is there to be kept, and committers of object stores refuse the dynamic mode.
+        # The staging directory is empty, and committers of object stores reject the dynamic mode.
         options = {**self._options, "partitionOverwriteMode": "static"}
         writer = frame.write.format(self._format).mode("overwrite").options(**options)
         if self._output.partition_by:
@@ -108,38 +108,35 @@ class FileOutput:
         writer.save(self.paths.rows)
 
     def check(self) -> None:
-        """Evaluate the checks over the staged rows.
-
-        Raises CheckFailedError, which names each check that failed.
-        """
+        """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
         if self._observer is None or self._frame is None:
             return
         options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
         reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
         self.checks = check_rows(self._output.checks, self._observer, reader.load(self.paths.rows))
-        refuse_failed(self.checks)
+        raise_failed(self.checks)
 
     def commit(self) -> None:
-        """Move the staged files into place; after a failure the output is as it was before.
+        """Move the staged files into place. After a failure the output is unchanged.
 
         Raises OutputTakenError if another attempt of the run has begun since `prepare`, OutputConflictError if another
         run has committed one of the partitions since then.
         """
         with self._log.locked(self._require_claim):
             self._require_claim()
-            self._refuse_existing()
+            self._check_existing()
             if self._mode is not OutputMode.IGNORE or not self._files.exists(self.paths.output):
                 staged = [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
                 partitions = sorted({self._partition_of(entry) for entry in staged})
-                self._refuse_conflict(partitions)
+                self._check_conflicts(partitions)
                 self._log.commit(self._journal(staged, partitions))
                 self.summary = self._summarize(staged, partitions)
         self.abort()
 
     def abort(self) -> None:
-        """Delete what this attempt has staged, and nothing of another that has begun since.
+        """Delete the staged rows of this attempt, but not those of a later attempt.
 
-        A commit that could not be undone still needs its rows; the next run on the output undoes it.
+        The rows of a commit that could not be undone stay, until the next run on the output undoes it.
         """
         self._files.delete(self.paths.others)
         self._files.delete(self.paths.claim)
@@ -152,7 +149,7 @@ class FileOutput:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Check and commit when the block ends, abort if it fails; a failing clean-up does not hide the failure."""
+        """Check and commit at the end of the block, abort on failure. A failing clean-up does not hide the failure."""
         try:
             yield
             self.check()
@@ -180,45 +177,45 @@ class FileOutput:
     def _require_claim(self) -> None:
         if not self._files.exists(self.paths.claim):
             raise OutputTakenError(
-                f"output: another attempt of this run has begun to write {self._output.path}; the rows of this one are "
-                "dropped"
+                f"output: another attempt of this run has begun to write {self._output.path}; the rows of this attempt "
+                "were deleted"
             )
 
-    def _refuse_existing(self) -> None:
+    def _check_existing(self) -> None:
         if self._mode is OutputMode.ERROR_IF_EXISTS and self._files.exists(self.paths.output):
             raise OutputExistsError(
-                f"output: {self._output.path} exists already; remove it, or choose another output mode "
+                f"output: {self._output.path} already exists; remove it, or choose another output mode "
                 "(overwrite, overwrite_partitions, append or ignore)"
             )
 
-    def _refuse_conflict(self, partitions: list[str]) -> None:
-        """Raise OutputConflictError if this run would replace what another run has committed since this one began."""
+    def _check_conflicts(self, partitions: list[str]) -> None:
+        """Raise OutputConflictError if this run would replace rows that another run committed after this one began."""
         others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
         replaced = {_WHOLE, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
         for partition in sorted(replaced & others.keys()):
             where = f"partition {partition} of {self._output.path}" if partition else self._output.path
             raise OutputConflictError(
-                f"output: {others[partition]} has written {where} while this run was writing it; its rows were kept, "
-                "those of this run were dropped. Run the task again if they should replace them"
+                f"output: {others[partition]} has written {where} while this run was writing it. Its rows were kept "
+                "and the rows of this run were deleted. Run the task again to replace them"
             )
 
     def _spelling(self, column: str) -> str:
-        """A partition column as the directories of the output spell it: Spark gives new ones the writer's spelling."""
+        """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
         if not self._keeps_partitions or self._spark.conf.get("spark.sql.caseSensitive", "false") == "true":
             return column
         return next((key for key in self._partition_keys() or () if key.lower() == column.lower()), column)
 
-    def _refuse_other_partitioning(self, wanted: Sequence[str]) -> None:
-        """Raise BadSpecError if the output's directories belong to other columns, by name and order."""
-        found = self._partition_keys()
-        if found is not None and found != list(wanted):
+    def _check_partition_columns(self, columns: Sequence[str]) -> None:
+        """Raise BadSpecError if the output is partitioned by other columns or in another order."""
+        existing = self._partition_keys()
+        if existing is not None and existing != list(columns):
             raise BadSpecError(
-                f"output.partition_by: {self._output.path} is partitioned by {', '.join(found) or 'no column'}, not by "
-                f"{', '.join(wanted) or 'no column'}; write to another directory, or replace it with mode overwrite"
+                f"output.partition_by: {self._output.path} is partitioned by {', '.join(existing) or 'no column'}, "
+                f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
             )
 
     def _partition_keys(self) -> list[str] | None:
-        """The columns that the output's directories belong to, outermost first; None if the output holds nothing."""
+        """Return the partition columns of the output, outermost first; None if the output is empty."""
         keys: list[str] = []
         directory = self.paths.output
         while names := [name for name in self._files.names(directory) if not name.startswith((".", "_"))]:
@@ -232,17 +229,17 @@ class FileOutput:
         return keys or None
 
     def _partition_of(self, staged: FileEntry) -> str:
-        """The directory of a staged file, relative to the staged rows; empty without partitions."""
+        """Return the directory of a staged file, relative to the staged rows; empty without partitions."""
         return staged.path.removeprefix(self.paths.rows).rpartition("/")[0].strip("/")
 
     def _journal(self, staged: list[FileEntry], partitions: list[str]) -> Journal:
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             moves = self._moves_of_everything(staged)
         elif self._mode is OutputMode.APPEND:
-            self._refuse_other_spelling(partitions)
+            self._check_spelling(partitions)
             moves = self._moves_of_parts(staged)
         else:
-            self._refuse_other_spelling(partitions)
+            self._check_spelling(partitions)
             moves = self._moves_of_partitions(partitions)
         return Journal(
             run=self.paths.run,
@@ -269,7 +266,7 @@ class FileOutput:
             yield Move(hidden=partition, output=target, is_inward=True)
 
     def _moves_of_parts(self, staged: list[FileEntry]) -> Iterator[Move]:
-        """An append replaces the parts that an earlier attempt of the same run has added."""
+        """Return the moves of an append. It replaces the files that an earlier attempt of the same run has added."""
         pattern = "*/" * len(self._output.partition_by) + f"{self._own_prefix}*"
         for number, path in enumerate(self._files.matching(self.paths.output, pattern)):
             yield Move(hidden=str(number), output=path, is_inward=False)
@@ -279,9 +276,9 @@ class FileOutput:
             hidden = entry.path.removeprefix(self.paths.rows).strip("/")
             yield Move(hidden=hidden, output=f"{folder}/{self._name_in_output(entry)}", is_inward=True)
 
-    def _refuse_other_spelling(self, partitions: list[str]) -> None:
+    def _check_spelling(self, partitions: list[str]) -> None:
         if partitions:
-            self._refuse_other_partitioning(
+            self._check_partition_columns(
                 [unquote(step.partition("=")[0]) for step in partitions[0].split("/") if step]
             )
 
@@ -314,10 +311,10 @@ def open_output(
     files: Files | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> FileOutput:
-    """A new attempt of the run with this key to write an output.
+    """Return a new attempt of the run with this key to write an output.
 
-    `files` is the file system to use, by default the path's own. A commit of another run that shows no sign of life for
-    `patience` seconds is undone.
+    `files` is the file system, by default that of the path. A commit of another run without a heartbeat for `patience`
+    seconds is undone.
 
     Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """
@@ -332,11 +329,11 @@ def open_output(
 
 
 def _effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
-    """The mode that holds: Spark's dynamic overwrite, by option or setting, replaces partitions only."""
+    """Return the effective mode. Spark's dynamic overwrite, set by option or setting, replaces only partitions."""
     setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
     given = {key.lower(): value for key, value in output.options.items()}.get(_OVERWRITE_OPTION, setting).lower()
     if given not in ("static", "dynamic"):
-        raise BadSpecError(f"output.options: partitionOverwriteMode is 'static' or 'dynamic', not {given!r}")
+        raise BadSpecError(f"output.options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
     if output.mode is OutputMode.OVERWRITE and output.partition_by and given == "dynamic":
         return OutputMode.OVERWRITE_PARTITIONS
     return output.mode
