@@ -14,12 +14,10 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError
-from pushdown_spark.fallback import left_to_spark
 from pushdown_spark.folding import folding
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.columnar import conf
 from pushdown_spark.readers.directories import with_directories
-from pushdown_spark.readers.faults import faults_left_to_spark
 from pushdown_spark.readers.files import has_plain_directories
 from pushdown_spark.readers.malformed import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.readers.native import NativeScan
@@ -28,6 +26,8 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.runtime.fallback import recoverable_error
+from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.projected import ProjectedScan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
@@ -159,10 +159,10 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
     problem = None
     try:
-        with faults_left_to_spark():
+        with unexpected_errors_as_unsafe_input():
             scan = _plan_ours(spark, request, notes)
     except PushdownError as exc:
-        problem = left_to_spark(exc)
+        problem = recoverable_error(exc)
         if problem is None:
             raise
         scan = Refusal(f"our reader gave up while it planned the scan: {problem}")

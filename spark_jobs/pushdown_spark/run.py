@@ -32,14 +32,14 @@ from pushdown_spark.contract import (
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import classify
-from pushdown_spark.filesystem import open_files
-from pushdown_spark.gateway import java_class
 from pushdown_spark.output.checks import raise_failed
 from pushdown_spark.output.writer import FileOutput, open_output
-from pushdown_spark.preflight import begin_check, needs_python
-from pushdown_spark.readers.start import begin
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.filesystem import open_files
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.preflight import needs_python, start_check
+from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 _QUIET = {
@@ -129,12 +129,12 @@ class JobRun:
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
-        checked = begin_check(spark.sparkContext) if in_python else None
+        checked = start_check(spark.sparkContext) if in_python else None
         answer = self.answer(spark)
         self._sources, self._joins = answer.report(), answer.joins()
         readers = {report.reader for report in self._sources.values()}
         if any("pushdown" in reader for reader in readers):
-            begin(spark, in_python)
+            warm_up_workers(spark, in_python)
         if checked is not None and readers != {"spark"}:
             checked()
         try:

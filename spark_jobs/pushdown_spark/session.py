@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.collector import paused_collector
 from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.planner import plan_scan
@@ -17,6 +16,7 @@ from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
+from pushdown_spark.runtime.garbage_collector import paused_garbage_collector
 from pushdown_spark.scan.projected import ProjectedScan
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class PushdownSession:
 
     def query(self, query: QuerySpec) -> PushdownResult:
         """Rows of a query as a job spec states it."""
-        with paused_collector():
+        with paused_garbage_collector():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
             return _plan(self._spark, self._source(query.source or ""), query)

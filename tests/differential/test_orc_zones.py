@@ -24,7 +24,6 @@ from pyspark.sql import types as t
 from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.gateway import java_class
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
@@ -32,6 +31,7 @@ from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
 from pushdown_spark.readers.orc.plan import jvm_zone, wanted_schema
 from pushdown_spark.readers.orc.scan import OrcQuery
+from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
 
 ZONES = (

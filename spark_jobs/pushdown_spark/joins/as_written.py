@@ -9,7 +9,6 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import typed
 from pushdown_spark.joins.places import no_source, source_named
 from pushdown_spark.joins.relations import relations_of
 from pushdown_spark.joins.result import JoinedResult, NamedScan, ViewQuery
@@ -19,6 +18,7 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relations
 from pushdown_spark.relations.request import spark_only
+from pushdown_spark.runtime.error_classification import typed_error
 
 
 class AsWritten:
@@ -46,7 +46,7 @@ class AsWritten:
             with self._views.over(frames):
                 analysed = self._spark.sql(sql)
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about="query") from problem
+            raise typed_error(problem, about="query") from problem
         return JoinedResult(ViewQuery(self._spark, self._views, sql, frozenset(), frames, analysed), scans, ())
 
     def _declared(self, sql: str) -> dict[str, AnySource] | None:

@@ -15,7 +15,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.gateway import elements, frame_of, indexed, java_class
 from pushdown_spark.joins.block import Block
 from pushdown_spark.joins.broadcast import HINTED_BYTES, threshold_bytes
 from pushdown_spark.joins.cardinality import RelationFigures
@@ -31,6 +30,7 @@ from pushdown_spark.joins.ordering import NO_CROSS_JOINS
 from pushdown_spark.joins.push import Types, Untyped
 from pushdown_spark.joins.rule import documented_order
 from pushdown_spark.joins.tables import TableFacts
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, plan_dataframe, scala_seq
 
 _THROUGH = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
 """Nodes below which an item's own relation may be found."""
@@ -57,7 +57,7 @@ class CatalystJoins:
         changed = self._changed(frame)
         if changed is None:
             return frame, tuple(self._reports)
-        found = frame_of(self._spark, changed)
+        found = plan_dataframe(self._spark, changed)
         if found.schema != frame.schema:
             reason = "the columns would not be the same"
             return frame, tuple(
@@ -89,7 +89,7 @@ class CatalystJoins:
         if all(each is None for each in found):
             return None
         taken = [old if new is None else new for old, new in zip(children, found, strict=True)]
-        return plan.withNewChildren(indexed(self._spark, taken))
+        return plan.withNewChildren(scala_seq(self._spark, taken))
 
     def _chain(self, plan: JavaObject, chain: CatalystChain) -> JavaObject | None:
         items = [self._rewritten(item) for item in chain.items]
@@ -116,7 +116,7 @@ class CatalystJoins:
             below = [self._with_items(plan.left(), items[:-1]), items[-1]]
         else:
             below = [self._with_items(plan.child(), items)]
-        return plan.withNewChildren(indexed(self._spark, below))
+        return plan.withNewChildren(scala_seq(self._spark, below))
 
     def _ordered(self, chain: CatalystChain) -> tuple[Ordered, frozenset[str]] | None:
         """The order to take and the relations to broadcast, None to leave the chain alone."""
@@ -168,7 +168,7 @@ class CatalystJoins:
         keys = {columns[key].lower(): key for key in chain.keys_of(place) if key in columns}
         parts = (_parsed(condition, frozenset(columns)) for condition in conditions)
         wanted = Wanted(name, tuple(part for part in parts if part is not None), frozenset(keys))
-        made = frame_of(self._spark, relation)
+        made = plan_dataframe(self._spark, relation)
         known = self._facts.of(f"{name} {made.semanticHash()}", made, wanted)
         if known is None:
             return None

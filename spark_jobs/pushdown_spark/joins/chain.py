@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from py4j.java_gateway import JavaObject
 from sqlglot import exp
 
-from pushdown_spark.gateway import elements
 from pushdown_spark.joins.block import Block
 from pushdown_spark.joins.graph import Chain, Conjunct, Item, Join, JoinKind, Leaf, Pair, Plan, Tree
+from pushdown_spark.runtime.jvm_gateway import elements
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _COMPARISONS = frozenset(

@@ -11,10 +11,10 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.gateway import elements, java_class, text_of
 from pushdown_spark.joins.kept import is_typed_literal
 from pushdown_spark.joins.outline import outline
 from pushdown_spark.joins.push import Types
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, java_string
 
 _NEVER_FAIL = (
     *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null),
@@ -63,7 +63,7 @@ def casts_may_fail(frame: DataFrame) -> bool:
         expression.getClass().getSimpleName() == "Cast"
         and not expression.child().foldable()
         and not can_widen(expression.child().dataType(), expression.dataType())
-        for node in _found(plan, text_of(session, plan), _may_cast_rows)
+        for node in _found(plan, java_string(session, plan), _may_cast_rows)
         if node.nodeName() in _WITH_CONDITIONS
         for condition in elements(node.expressions())
         for expression in _found(condition, str(condition.treeString()), _is_cast)

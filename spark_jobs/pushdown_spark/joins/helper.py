@@ -12,7 +12,6 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.contract.report_text import joins_text
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import typed
 from pushdown_spark.joins.block import Block
 from pushdown_spark.joins.cardinality import RelationFigures
 from pushdown_spark.joins.catalyst import CatalystJoins
@@ -24,6 +23,7 @@ from pushdown_spark.joins.relations import is_query
 from pushdown_spark.joins.tables import TableFacts
 from pushdown_spark.joins.text import ReadQuery, UnreadError, named_tables, refusal
 from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.runtime.error_classification import typed_error
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _reordered(spark: SparkSession, text: str, options: JoinOptions, facts: Tabl
     try:
         return ReorderedJoins(spark.sql(text), text, ())
     except (AnalysisException, ParseException) as problem:
-        raise typed(problem, about="query") from problem
+        raise typed_error(problem, about="query") from problem
 
 
 class _TextQuery:
@@ -99,11 +99,11 @@ class _TextQuery:
         try:
             analysed(self._query.text).schema  # noqa: B018 - Spark Connect analyses no sooner
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about="query") from problem
+            raise typed_error(problem, about="query") from problem
         try:
             self._frames = {_key(table): self._spark.table(_key(table)) for table in named_tables(self._query.tree)}
         except (AnalysisException, ParseException) as problem:
-            raise UnreadError(f"query: {typed(problem)}") from problem
+            raise UnreadError(f"query: {typed_error(problem)}") from problem
         names = OutputNames({name: columns for name, columns in self._columns().items() if columns is not None})
         ordering = Ordering(self._spark, self._options, names, self._figures, self._types)
         ordered = ordering.ordered(self._query, analysed)

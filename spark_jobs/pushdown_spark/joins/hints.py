@@ -9,8 +9,15 @@ from py4j.java_gateway import JavaObject, is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.gateway import elements, frame_of, indexed, java_class, scala_object, text_of
 from pushdown_spark.joins.outline import children, outline, queries
+from pushdown_spark.runtime.jvm_gateway import (
+    elements,
+    java_class,
+    java_string,
+    plan_dataframe,
+    scala_object,
+    scala_seq,
+)
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL = f"{CATALYST}.plans.logical"
@@ -31,7 +38,7 @@ def with_hints(frame: DataFrame, joined: frozenset[frozenset[str]]) -> DataFrame
     if not joined:
         return frame
     spark = frame.sparkSession
-    return frame_of(spark, _Hints(spark, frame._jdf.queryExecution().analyzed(), joined).hinted())
+    return plan_dataframe(spark, _Hints(spark, frame._jdf.queryExecution().analyzed(), joined).hinted())
 
 
 def broadcast_hint(spark: SparkSession) -> JavaObject:
@@ -66,7 +73,7 @@ class _Hints:
         self._join, self._both, self._filter = (
             java_class(spark, f"{LOGICAL}.{name}") for name in ("Join", "JoinHint", "Filter")
         )
-        self._lines = outline(plan, text_of(spark, plan))
+        self._lines = outline(plan, java_string(spark, plan))
         self._children = children(self._lines)
         self._queries = [
             inner if line.text.startswith("Filter ") else []
@@ -85,7 +92,7 @@ class _Hints:
             plans = iter([self.hinted(query) for query in self._queries[number]])
             return self._filter(self._with_plans(node.condition(), plans), *sides)
         if not self._has_side(number):
-            return node.withNewChildren(indexed(self._spark, sides))
+            return node.withNewChildren(scala_seq(self._spark, sides))
         hints = [self._hint(child, known) for child, known in zip(below, _known(node.hint()), strict=True)]
         return self._join(*sides, node.joinType(), node.condition(), self._both(*hints))
 
@@ -95,7 +102,7 @@ class _Hints:
             return expression
         plan = next(plans) if self._is_query(expression) else None
         parts = [self._with_plans(part, plans) for part in elements(expression.children())]
-        found = expression.withNewChildren(indexed(self._spark, parts))
+        found = expression.withNewChildren(scala_seq(self._spark, parts))
         return found if plan is None else found.withNewPlan(plan)
 
     def _is_query(self, expression: JavaObject) -> bool:

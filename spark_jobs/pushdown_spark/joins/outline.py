@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
 
-from pushdown_spark.gateway import elements
+from pushdown_spark.runtime.jvm_gateway import elements
 
 _INDENT = re.compile(r"(?:[ :]  )*(?:[:+]- )?")
 _STEP = 3

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.failures import typed
 from pushdown_spark.joins.block import Block, blocks
 from pushdown_spark.joins.cardinality import RelationFigures
 from pushdown_spark.joins.figures import SampleCache, SourceFigures, Wanted
@@ -48,6 +47,7 @@ from pushdown_spark.readers.predicate_settings import hides_names, misread
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.open import open_relations
 from pushdown_spark.relations.request import spark_only
+from pushdown_spark.runtime.error_classification import typed_error
 
 _OFTEN = 4
 """Places at which the code for reading a source may well differ. TPC-DS's Q88 reads its sales at eight."""
@@ -273,5 +273,5 @@ def _means_what_it_says(query: ReadQuery, analysed: Framed) -> bool:
     try:
         original = analysed(query.text)
     except (AnalysisException, ParseException) as problem:
-        raise typed(problem, about="query") from problem
+        raise typed_error(problem, about="query") from problem
     return reads_alike(original, query.again, analysed)

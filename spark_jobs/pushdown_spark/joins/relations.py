@@ -8,7 +8,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
-from pushdown_spark.gateway import elements
+from pushdown_spark.runtime.jvm_gateway import elements
 
 _UNTOLD = frozenset({"PlanWithUnresolvedIdentifier", "RelationTimeTravel"})
 """What reads a relation without telling its name."""

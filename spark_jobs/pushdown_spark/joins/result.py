@@ -11,16 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.report_text import joins_text
-from pushdown_spark.fallback import blamed_on, left_to_spark
 from pushdown_spark.joins.hints import with_hints
 from pushdown_spark.joins.measure import JoinWatch
 from pushdown_spark.joins.views import NamedViews, PrivateViews
 from pushdown_spark.planner import PlannedScan
 from pushdown_spark.result import PushdownResult, explained
-from pushdown_spark.row_count import RowCount
+from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
+from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.projected import ProjectedScan
-from pushdown_spark.task_metrics import StageWatch
 
 T = TypeVar("T")
 
@@ -89,13 +88,13 @@ class JoinedResult(PushdownResult):
             try:
                 return self._run_held(action, as_they_come=as_they_come)
             except Exception as exc:
-                problem = left_to_spark(exc)
+                problem = recoverable_error(exc)
                 if problem is None:
                     raise
                 reason = f"one of our readers gave up: {problem}"
                 self._scans = tuple(scan.native(reason) for scan in self._scans)
                 self._may_fall_back, self._problem = False, problem
-        with blamed_on(self._problem):
+        with prefer_reader_error(self._problem):
             return self._run_held(action, as_they_come=as_they_come)
 
     def _run_held(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 Framed = Callable[[str], DataFrame]
 """Has Spark analyse a text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from pushdown_spark.gateway import indexed
+from pushdown_spark.runtime.jvm_gateway import scala_seq
 
 
 class SessionVariables:
@@ -20,5 +20,5 @@ class SessionVariables:
         if self._is_empty:
             return False
         case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-        key = indexed(self._spark, [name if case_sensitive else name.lower()])
+        key = scala_seq(self._spark, [name if case_sensitive else name.lower()])
         return bool(self._variables.get(key).isDefined())

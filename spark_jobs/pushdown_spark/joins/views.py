@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 
 class PrivateViews:

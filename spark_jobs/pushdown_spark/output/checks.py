@@ -13,8 +13,8 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.contract import CheckReport, OutputChecks
 from pushdown_spark.errors import CheckFailedError, PushdownError
-from pushdown_spark.failures import typed
-from pushdown_spark.gateway import observed
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.jvm_gateway import observation_counts
 
 _ROWS = "rows"
 
@@ -43,7 +43,7 @@ class RowObserver:
 
         Raises PushdownError if Spark did not report them, which happens if it replaces the plan at run time.
         """
-        metrics = observed(self.frame.sparkSession, self._observation)
+        metrics = observation_counts(self.frame.sparkSession, self._observation)
         if metrics is None:
             raise PushdownError("checks: Spark did not report the counts of the rows that it wrote")
         rows, *nulls = metrics.values()
@@ -109,5 +109,5 @@ def _column(frame: DataFrame, name: str, check: str) -> Column:
     try:
         frame.select(column)
     except AnalysisException as problem:
-        raise typed(problem, about=f"checks.{check}") from problem
+        raise typed_error(problem, about=f"checks.{check}") from problem
     return column

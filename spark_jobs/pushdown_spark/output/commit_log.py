@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pushdown_spark.errors import OutputTakenError
-from pushdown_spark.filesystem import DRAFT, Files
 from pushdown_spark.output.journal import Journal, Moves, fence, has_files
 from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_path
+from pushdown_spark.runtime.filesystem import DRAFT, Files
 
 PATIENCE_SECONDS = 60.0
 """The time without a heartbeat after which a commit is undone."""

@@ -15,12 +15,12 @@ from pushdown_spark.errors import (
     OutputTakenError,
     UnknownColumnError,
 )
-from pushdown_spark.filesystem import FileEntry, Files, HadoopFiles, open_files
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
 from pushdown_spark.readers.avro.provider import SHORT_NAME, format_name
+from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

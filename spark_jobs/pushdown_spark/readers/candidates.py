@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.readers.faults import faults_left_to_spark
 from pushdown_spark.readers.files import Split, Task
 from pushdown_spark.readers.json_lines import same_as_bytes
 from pushdown_spark.readers.lines import LineReader, Window
 from pushdown_spark.readers.search import Searcher
 from pushdown_spark.readers.text_counts import TextCount, TextTask
-from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
@@ -60,10 +59,10 @@ class CandidateScan:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidate lines of the tasks whose numbers come in, as batches of one string column."""
-        spare_the_collector()
+        freeze_imports()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
+                with unexpected_errors_as_unsafe_input():
                     yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:

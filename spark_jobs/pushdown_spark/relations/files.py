@@ -13,8 +13,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import typed
-from pushdown_spark.filesystem import HadoopFiles
 from pushdown_spark.name_keys import name_key
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.projection.file_locations import location, max_depth, scan_root
@@ -34,6 +32,8 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, spark_only, undivided
 from pushdown_spark.relations.schema_discovery import TableSchema, discover_schema
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
@@ -125,12 +125,12 @@ class FileRelation(Relation):
             else:
                 reader = with_footers_schema(self._spark, reader, source)
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
+            raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
             parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
-            raise typed(problem, about=source.parameter(parameter)) from problem
+            raise typed_error(problem, about=source.parameter(parameter)) from problem
 
     def _load_files(self, paths: Sequence[str]) -> DataFrame:
         """Return a DataFrame over some files, with the columns that Spark finds in them."""

@@ -18,8 +18,8 @@ from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import OutputConflictError
-from pushdown_spark.filesystem import HadoopFiles
 from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 pytestmark = pytest.mark.nightly
 OLD = {1: [10], 2: [20], 3: [30]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
@@ -21,12 +23,14 @@ SETTINGS = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parser.escape
 
 
 @pytest.fixture(params=[None, *SETTINGS])
-def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
+def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A new session with none or one of the settings."""
     configured = spark.newSession()
     if request.param is not None:
         configured.conf.set(request.param, SETTINGS[request.param])
-    return configured
+    yield configured
+    # `createDataFrame` makes its session the active one.
+    spark.createDataFrame([], "id int")
 
 
 def test_sql_type_parses_to_the_same_type(session: SparkSession) -> None:

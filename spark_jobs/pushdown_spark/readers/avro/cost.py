@@ -9,7 +9,7 @@ from pushdown_spark.readers.avro.counts import AvroCount
 from pushdown_spark.readers.avro.decode import AvroQuery
 from pushdown_spark.readers.avro.scan import BlockSample, Decoders, opened
 from pushdown_spark.readers.files import InputFile
-from pushdown_spark.readers.start import remark
+from pushdown_spark.runtime.worker_startup import startup_note
 
 _SAMPLED_FILES = 3
 _SAMPLED_BLOCKS = 4
@@ -91,7 +91,8 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, start: 
     costs = replace(costs, ours=costs.ours + start)
     told = (
         f"about {sample.matching_share:.2%} of the records match, in {sample.found_share:.0%} of the blocks (sample of "
-        f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s{remark(start)}"
+        f"{sample.blocks} blocks); estimated CPU: ours {costs.ours:.1f} s, Spark's {costs.spark:.1f} s"
+        f"{startup_note(start)}"
     )
     return Estimate(costs.ours < MARGIN * costs.spark, costs.search, told)
 

@@ -31,10 +31,10 @@ from pushdown_spark.readers.columnar import (
     unread_column,
 )
 from pushdown_spark.readers.files import Compression, InputFile, input_uris
-from pushdown_spark.readers.start import waiting
 from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.runtime.worker_startup import startup_cost
 
 
 class ContainerFile(InputFile):
@@ -140,7 +140,7 @@ def _planned(
     )
     if source.reader is ReaderChoice.PUSHDOWN:
         return plan
-    chosen = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
+    chosen = estimate(files, query, spark.sparkContext.defaultParallelism, startup_cost(spark, source))
     if not chosen.ours:
         return Refusal(chosen.reason)
     return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)

@@ -18,10 +18,9 @@ from pushdown_spark.readers.avro.faults import REMEDY, blamed
 from pushdown_spark.readers.avro.header import AvroHeader, parse_header
 from pushdown_spark.readers.avro.machine import WalkError
 from pushdown_spark.readers.avro.stream import Stream
-from pushdown_spark.readers.faults import faults_left_to_spark
 from pushdown_spark.readers.files import Split, Task
 from pushdown_spark.readers.storage import RangeFile, Storage
-from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 Report = Callable[[int, dict[str, AvroCount]], None]
 """Receives a task's number and its figures when the task is done."""
@@ -201,11 +200,11 @@ class AvroScan:
         """Yield the matching rows of the tasks whose numbers come in."""
         # Spark runs as many tasks as there are cores; threads of its own would only get in their way.
         pa.set_cpu_count(1)
-        spare_the_collector()
+        freeze_imports()
         decoders = Decoders(self.query)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
+                with unexpected_errors_as_unsafe_input():
                     yield from self._run(number, decoders)
 
     def _run(self, number: int, decoders: Decoders) -> Iterator[pa.RecordBatch]:

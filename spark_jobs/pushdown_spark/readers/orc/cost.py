@@ -11,7 +11,7 @@ from enum import StrEnum
 from pushdown_spark.readers.files import InputFile
 from pushdown_spark.readers.orc.counts import OrcCount
 from pushdown_spark.readers.orc.scan import OrcFile, OrcQuery, opened
-from pushdown_spark.readers.start import remark
+from pushdown_spark.runtime.worker_startup import startup_note
 
 _SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2
@@ -104,7 +104,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, start: float = 0.0, *,
     told = ", ".join(f"{verdict} {seconds:.1f} s" for verdict, seconds in costs.items())
     reason = (
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
-        f"(sample of {sample.seen} row groups); estimated CPU: {told}{remark(start)}"
+        f"(sample of {sample.seen} row groups); estimated CPU: {told}{startup_note(start)}"
     )
     return Estimate(best, reason)
 

@@ -14,7 +14,6 @@ from sqlglot import exp
 from pushdown_spark.char_types import is_char
 from pushdown_spark.contract import ConjunctReport, ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.gateway import java_class
 from pushdown_spark.predicates.derive import Fold
 from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.columnar import (
@@ -32,10 +31,11 @@ from pushdown_spark.readers.orc.columns import PADDED
 from pushdown_spark.readers.orc.cost import Verdict, estimate
 from pushdown_spark.readers.orc.scan import OrcQuery
 from pushdown_spark.readers.orc.zones import UTC, Zone
-from pushdown_spark.readers.start import waiting
 from pushdown_spark.readers.storage import storage_for
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.worker_startup import startup_cost
 
 _CORRUPT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
@@ -77,7 +77,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
         return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
     if request.predicate is not None and _lists_null(request.predicate):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
-    chosen = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
+    chosen = estimate(files, query, startup_cost(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if chosen.verdict is Verdict.LAZY:
         return OrcPlan(files, query, chosen.reason, reports, exact)
     return Refusal(chosen.reason, with_filter=chosen.verdict is Verdict.SPARK_WITH_FILTER)

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.faults import faults_left_to_spark
 from pushdown_spark.readers.files import Split, Task
 from pushdown_spark.readers.orc.columns import Reading, matched
 from pushdown_spark.readers.orc.counts import OrcCount
@@ -21,7 +20,7 @@ from pushdown_spark.readers.orc.stripe import Stripe
 from pushdown_spark.readers.orc.tail import FileTail, ReadRange, read_tail
 from pushdown_spark.readers.orc.zones import UTC, Zone
 from pushdown_spark.readers.storage import Storage
-from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 Report = Callable[[int, dict[str, OrcCount]], None]
 """Receives a task's number and its figures when the task is done."""
@@ -157,10 +156,10 @@ class OrcScan:
         """Yield the matching rows of the tasks whose numbers come in."""
         # Spark runs as many tasks as there are cores; decoding in threads of its own would only get in their way.
         pa.set_cpu_count(1)
-        spare_the_collector()
+        freeze_imports()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
+                with unexpected_errors_as_unsafe_input():
                     yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:

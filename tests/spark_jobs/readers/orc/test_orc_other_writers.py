@@ -10,9 +10,9 @@ from orc_samples import Sample
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import ErrorCode
-from pushdown_spark.failures import classify
 from pushdown_spark.readers.orc.messages import RowIndex, footer_bytes, post_script_bytes, stripe_footer_bytes
 from pushdown_spark.readers.orc.stripe import StreamKind
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown", "auto")

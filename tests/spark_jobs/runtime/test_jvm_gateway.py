@@ -1,4 +1,4 @@
-"""What PySpark has no function for."""
+"""Operations on the JVM that PySpark does not offer."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pushdown_spark.gateway import arrow_frame, java_class, text_of, texts_of
+from pushdown_spark.runtime.jvm_gateway import arrow_dataframe, java_class, java_string, java_strings
 
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])
-def test_long_texts_come_whole(spark: SparkSession, letter: str, count: int) -> None:
-    found = text_of(spark, java_class(spark, "scala.Some")(letter * count + "\n"))
+def test_java_string_of_any_length(spark: SparkSession, letter: str, count: int) -> None:
+    found = java_string(spark, java_class(spark, "scala.Some")(letter * count + "\n"))
     assert len(found) == count + len("Some(\n)")
     assert found.strip("Some(\n)") == letter * count
 
 
 @pytest.mark.parametrize("count", [0, 1, 3000])
-def test_arrays_of_texts_come_as_they_are(spark: SparkSession, count: int) -> None:
+def test_java_strings_of_any_count(spark: SparkSession, count: int) -> None:
     texts = [f'{number} "é" \\ 🙂 \n' for number in range(count)]
     array = spark.sparkContext._gateway.new_array(java_class(spark, "java.lang.String"), count)
     for number, text in enumerate(texts):
         array[number] = text
-    assert texts_of(spark, array) == texts
+    assert java_strings(spark, array) == texts
 
 
 KINDS = (
@@ -42,8 +42,8 @@ ROW = (
 
 @pytest.mark.parametrize("count", [0, 1, 50, 5000])
 @pytest.mark.parametrize("large", ["false", "true"])
-def test_frames_of_arrow_are_those_of_pyspark(spark: SparkSession, count: int, large: str) -> None:
-    """The last count is beyond what a call carries."""
+def test_arrow_dataframe_equals_create_dataframe(spark: SparkSession, count: int, large: str) -> None:
+    """The last count is above the size limit of an argument."""
     rows = [ROW if number % 3 else (None,) * len(ROW) for number in range(count)]
     schema = t.StructType.fromDDL(KINDS)
     columns = list(zip(*rows, strict=True)) or [()] * len(ROW)
@@ -54,7 +54,7 @@ def test_frames_of_arrow_are_those_of_pyspark(spark: SparkSession, count: int, l
     before = spark.conf.get(setting)
     spark.conf.set(setting, large)
     try:
-        ours, theirs = arrow_frame(spark, table, schema), spark.createDataFrame(table, schema)
+        ours, theirs = arrow_dataframe(spark, table, schema), spark.createDataFrame(table, schema)
         assert ours.collect() == theirs.collect()
         assert (ours.schema, ours._jdf.schema().json()) == (theirs.schema, theirs._jdf.schema().json())
     finally:

@@ -1,17 +1,17 @@
-"""Queries are told from earlier ones by their numbers, however many there were."""
+"""New queries are identified by their numbers, even if Spark has dropped old ones."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.query_watch import QueryWatch, query_number
+from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
 
 _REPETITIONS = 200
 """Spark's status store lagged behind a short query in about one of forty repetitions."""
 
 
-def test_queries_are_those_that_started_since(spark: SparkSession) -> None:
+def test_queries_that_started_after_the_watch(spark: SparkSession) -> None:
     spark.range(3).collect()
     watch = QueryWatch(spark)
     assert watch.queries() == []
@@ -24,7 +24,7 @@ def test_queries_are_those_that_started_since(spark: SparkSession) -> None:
     assert len(both) == 2
 
 
-def test_queries_that_ended_just_before_are_not_counted(spark: SparkSession) -> None:
+def test_queries_that_ended_before_the_watch(spark: SparkSession) -> None:
     earlier = []
     for _ in range(_REPETITIONS):
         spark.sql("SET spark.app.name")
@@ -33,7 +33,7 @@ def test_queries_that_ended_just_before_are_not_counted(spark: SparkSession) -> 
 
 
 @pytest.mark.nightly
-def test_spark_forgets_old_queries_and_new_ones_are_known(spark: SparkSession) -> None:
+def test_new_queries_after_spark_dropped_old_ones(spark: SparkSession) -> None:
     kept = int(str(spark.conf.get("spark.sql.ui.retainedExecutions")))
     for _ in range(kept + 1):
         spark.sql("SET spark.app.name")

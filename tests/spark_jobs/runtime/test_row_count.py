@@ -1,4 +1,4 @@
-"""Rows are counted alike whether the action takes them as they come or Spark observes them."""
+"""Row counts are the same from the metric of a filter and from an observation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.row_count import RowCount
+from pushdown_spark.runtime.query_metrics import RowCount
 from pushdown_spark.session import PushdownSession
 
 
@@ -32,7 +32,7 @@ ACTIONS: dict[str, Callable[[DataFrame], object]] = {
 
 @pytest.mark.parametrize("where", ["k = 3", "k = 99", "k = 3 AND k = 4", "1 = 0", "s.a >= 500"])
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
-def test_the_metric_says_what_observing_says(
+def test_metric_equals_observation(
     spark: SparkSession, numbers: str, where: str, action: Callable[[DataFrame], object]
 ) -> None:
     session = PushdownSession(spark)
@@ -45,7 +45,7 @@ def test_the_metric_says_what_observing_says(
     assert counted == [spark.read.orc(numbers).where(where).count()] * 2
 
 
-def test_rows_that_are_sorted_count_once(spark: SparkSession, numbers: str) -> None:
+def test_sorted_rows_count_once(spark: SparkSession, numbers: str) -> None:
     session = PushdownSession(spark)
     session.add_source("numbers", path=numbers, format="orc", reader="spark")
     result = session.scan("numbers", where="k = 3")
@@ -53,7 +53,7 @@ def test_rows_that_are_sorted_count_once(spark: SparkSession, numbers: str) -> N
     assert result.rows == 143
 
 
-def test_the_first_query_counts(spark: SparkSession) -> None:
+def test_only_the_first_query_counts(spark: SparkSession) -> None:
     counted = RowCount(spark, spark.range(10).where("id > 3"), as_they_come=True)
     spark.range(5).count()
     counted.frame.where("id > 7").count()
@@ -61,11 +61,11 @@ def test_the_first_query_counts(spark: SparkSession) -> None:
     assert counted.rows() == 6
 
 
-def test_rows_that_no_query_asked_for_are_unknown(spark: SparkSession) -> None:
+def test_rows_are_unknown_without_a_query(spark: SparkSession) -> None:
     assert RowCount(spark, spark.range(10), as_they_come=True).rows() is None
 
 
-def test_a_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
+def test_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
     left, right = (
         spark.range(100).withColumnRenamed("id", "x"),
         spark.range(100).where("hash(id) = 1").groupBy("id").count(),
@@ -75,7 +75,7 @@ def test_a_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
     assert counted.rows() == 0
 
 
-def test_spark_goes_on_generating_code_for_the_rows(spark: SparkSession, numbers: str) -> None:
+def test_counting_keeps_whole_stage_code_generation(spark: SparkSession, numbers: str) -> None:
     counted = RowCount(spark, spark.read.orc(numbers).where("k = 3"), as_they_come=True)
     plan = str(counted.frame._jdf.queryExecution().executedPlan().toString())
     assert plan.startswith("*(1) Filter ((monotonically_increasing_id()")

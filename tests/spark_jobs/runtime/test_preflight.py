@@ -1,4 +1,4 @@
-"""Executors that cannot run what the driver plans are found before any data is read, with what to do about it."""
+"""Executors without the driver's versions are detected before any data is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pushdown_spark.contract import SourceSpec
-from pushdown_spark.preflight import Versions, check_executors, differences, here, needs_python
+from pushdown_spark.runtime.preflight import Versions, check_executors, differences, local_versions, needs_python
 
 pytestmark = pytest.mark.spark
 
@@ -19,13 +19,13 @@ SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 from pushdown_spark.errors import ExecutorMismatchError
-from pushdown_spark.preflight import begin_check
+from pushdown_spark.runtime.preflight import start_check
 
 builder = SparkSession.builder.master("local-cluster[1,1,512]").config("spark.executor.memory", "512m")
 builder = builder.config("spark.executor.cores", sys.argv[1]).config("spark.log.level", "OFF")
 context = builder.config("spark.ui.enabled", "false").getOrCreate().sparkContext
 try:
-    begin_check(context, float(sys.argv[2]))()
+    start_check(context, float(sys.argv[2]))()
     print("accepted")
 except ExecutorMismatchError as problem:
     print(problem)
@@ -34,7 +34,7 @@ context.stop()
 
 
 def on_a_cluster(project: Path, work: Path, python: str, executor_cores: int = 1, seconds: float = 600) -> str:
-    """What the check says where executors are processes of their own, with a Python of their own."""
+    """Return the output of the check on a cluster whose executors have another Python."""
     variables = {
         "PYTHONPATH": str(project),
         "PYSPARK_PYTHON": python,
@@ -53,11 +53,11 @@ def on_a_cluster(project: Path, work: Path, python: str, executor_cores: int = 1
 
 
 @pytest.mark.nightly
-def test_executors_with_the_drivers_environment_are_accepted(project: Path, tmp_path: Path) -> None:
+def test_executors_with_the_same_environment_pass(project: Path, tmp_path: Path) -> None:
     assert on_a_cluster(project, tmp_path, sys.executable) == "accepted"
 
 
-def test_executors_without_the_libraries_are_refused_with_what_to_do(project: Path, tmp_path: Path) -> None:
+def test_executors_without_libraries_raise(project: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     said = on_a_cluster(project, tmp_path, str(bare / "bin" / "python"))
@@ -70,19 +70,19 @@ def test_executors_without_the_libraries_are_refused_with_what_to_do(project: Pa
 
 
 @pytest.mark.nightly
-def test_executors_without_the_python_are_refused(project: Path, tmp_path: Path) -> None:
+def test_executors_without_python_raise(project: Path, tmp_path: Path) -> None:
     said = on_a_cluster(project, tmp_path, "/nowhere/bin/python")
-    assert said.startswith("executors: no Python where the driver has its own")
+    assert said.startswith("executors: no Python at the path of the driver")
     assert "/nowhere/bin/python" in said
 
 
 @pytest.mark.nightly
-def test_a_job_that_gets_no_executor_is_not_held_up(project: Path, tmp_path: Path) -> None:
+def test_check_passes_without_executors(project: Path, tmp_path: Path) -> None:
     more_than_workers_have = 2
     assert on_a_cluster(project, tmp_path, sys.executable, more_than_workers_have, 3) == "accepted"
 
 
-def test_versions_must_agree_as_far_as_they_matter() -> None:
+def test_differences_of_versions() -> None:
     driver = Versions("d", {"Python": "3.11.7", "pyspark": "4.3.0", "pyarrow": "26.0.1", "isal": None})
     same = Versions("e", {"Python": "3.11.2", "pyspark": "4.3.0", "pyarrow": "26.0.0", "isal": "1.7.0"})
     other = Versions("e", {"Python": "3.12.7", "pyspark": "4.3.1", "pyarrow": None, "isal": None})
@@ -94,8 +94,8 @@ def test_versions_must_agree_as_far_as_they_matter() -> None:
     ]
 
 
-def test_this_process_has_every_library_of_the_list() -> None:
-    found = here().versions
+def test_local_versions_have_all_required_libraries() -> None:
+    found = local_versions().versions
     assert None not in found.values()
     assert {"Python", "pyspark", "pyarrow", "PyMySQL", "psycopg"} <= set(found)
     assert json.dumps(dict(found))
@@ -114,7 +114,7 @@ def test_only_our_readers_need_python_on_executors(source: dict[str, object], ne
     assert needs_python(SourceSpec.model_validate(source)) is needed
 
 
-def test_a_local_session_has_nothing_to_compare(spark: object) -> None:
+def test_local_session_passes(spark: object) -> None:
     context = spark.sparkContext  # type: ignore[attr-defined]
     jobs = context.statusTracker().getJobIdsForGroup(None)
     check_executors(context)

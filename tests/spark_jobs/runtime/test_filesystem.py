@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.filesystem import HadoopFiles, local_path
+from pushdown_spark.runtime.filesystem import HadoopFiles, local_path
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def files(spark: SparkSession) -> HadoopFiles:
     return HadoopFiles(spark)
 
 
-def test_a_small_text_replaces_what_was_there(files: HadoopFiles, tmp_path: Path) -> None:
+def test_write_text_replaces_the_file(files: HadoopFiles, tmp_path: Path) -> None:
     target = tmp_path / "a b%20.json"
     files.write_text(str(target), "first")
     files.write_text(f"file://{target}", "zwölf")
@@ -22,16 +22,16 @@ def test_a_small_text_replaces_what_was_there(files: HadoopFiles, tmp_path: Path
     assert [entry.path for entry in files.files(str(tmp_path))] == [f"file:{target}"]
 
 
-def test_nothing_is_moved_onto_or_into_what_is_there(files: HadoopFiles, tmp_path: Path) -> None:
+def test_rename_to_existing_path_raises(files: HadoopFiles, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "target").mkdir()
-    with pytest.raises(FileExistsError, match="something is there already"):
+    with pytest.raises(FileExistsError, match="the target already exists"):
         files.rename(str(tmp_path / "source"), str(tmp_path / "target"))
     files.rename(str(tmp_path / "source"), str(tmp_path / "other"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "target"]
 
 
-def test_deleting_takes_all_and_minds_no_absence(files: HadoopFiles, tmp_path: Path) -> None:
+def test_delete_of_directory_and_missing_path(files: HadoopFiles, tmp_path: Path) -> None:
     files.make_directory(str(tmp_path / "a" / "b"))
     files.write_text(str(tmp_path / "a" / "c"), "")
     assert sorted(files.names(str(tmp_path / "a"))) == ["b", "c"]
@@ -47,7 +47,7 @@ def test_paths_split_into_parent_and_name(files: HadoopFiles) -> None:
     assert files.split("s3a://bucket/") == ("", "")
 
 
-def test_a_path_of_this_machine_is_told_from_others(files: HadoopFiles, tmp_path: Path) -> None:
+def test_local_path_of_uris(files: HadoopFiles, tmp_path: Path) -> None:
     assert local_path(files.qualified(str(tmp_path / "a b%20"))) == tmp_path / "a b%20"
     assert local_path("file:///a") == Path("/a")
     assert local_path("hdfs://nn/a") is None

@@ -1,4 +1,4 @@
-"""Whatever fails in our readers, Spark's reader takes the scan, and the report names the exception."""
+"""If our reader fails, Spark's reader takes the scan and the report names the exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVERY = (
     "pushdown_spark.scan.tasks.constant_columns",
     "pushdown_spark.scan.tasks.packing",
 )
-"""Steps of planning that all readers have in common."""
+"""Planning steps of all readers."""
 TEXT = (
     "pushdown_spark.planner.plan_text",
     "pushdown_spark.readers.text.storage_for",
@@ -66,7 +66,7 @@ ESTIMATES = {
     "orc": ("pushdown_spark.readers.orc.plan.estimate", "pushdown_spark.readers.orc.cost.opened"),
     "avro": ("pushdown_spark.readers.avro.plan.estimate", "pushdown_spark.readers.avro.cost.opened"),
 }
-"""Steps that are taken for reader='auto' alone."""
+"""Planning steps of reader='auto'."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def _cases() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("source_format", "step", "reader"), _cases())
-def test_spark_takes_the_scan_if_a_step_of_planning_fails(
+def test_fallback_if_planning_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str, step: str, reader: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -116,7 +116,7 @@ def test_spark_takes_the_scan_if_a_step_of_planning_fails(
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_spark_takes_the_scan_if_a_task_fails(
+def test_fallback_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
     driver = {"orc": "orc.driver", "avro": "avro.driver"}.get(source_format, "text")
@@ -128,9 +128,7 @@ def test_spark_takes_the_scan_if_a_task_fails(
     assert "unexpected AttributeError" in result.report()["data"].reason
 
 
-def test_mistakes_of_the_user_and_signals_are_raised(
-    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_errors_and_signals_are_raised(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = _session(spark, folder, "json", "pushdown")
     with pytest.raises(BadPredicateError):
         session.scan("data", where="id = = 3")

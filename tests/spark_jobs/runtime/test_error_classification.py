@@ -22,12 +22,12 @@ from pushdown_spark.errors import (
     UnreadableFileError,
     UnsafeInputError,
 )
-from pushdown_spark.failures import MAX_TRACEBACK, classify, pushdown_error, typed
-from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.runtime.error_classification import MAX_TRACEBACK, classify, pushdown_error, typed_error
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 
 def failure(action: Callable[[], object]) -> BaseException:
-    """What an action raises; it must raise."""
+    """Return the exception of an action, which must raise."""
     try:
         action()
     except BaseException as exc:
@@ -36,7 +36,7 @@ def failure(action: Callable[[], object]) -> BaseException:
 
 
 def classified(action: Callable[[], object]) -> JobError:
-    """What an action fails with; checks what holds for every error."""
+    """Return the error of an action, after checks that apply to every error."""
     error = classify(failure(action))
     assert "\n" not in error.message
     assert error.message
@@ -58,13 +58,13 @@ def truncated(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_missing_path_is_named(spark: SparkSession) -> None:
+def test_missing_path(spark: SparkSession) -> None:
     error = classified(lambda: spark.read.schema("a int").json("/nowhere/*.json"))
     assert (error.code, error.error_class) == (ErrorCode.MISSING_PATH, "PATH_NOT_FOUND")
     assert error.message == "Path does not exist: file:/nowhere/*.json."
 
 
-def test_a_truncated_gzip_is_named_with_its_position(spark: SparkSession, truncated: Path) -> None:
+def test_truncated_gzip_has_the_position(spark: SparkSession, truncated: Path) -> None:
     error = classified(lambda: spark.read.schema("a string").json(str(truncated.parent / "cut*")).collect())
     assert error.code is ErrorCode.UNREADABLE_FILE
     assert error.message == (
@@ -74,7 +74,7 @@ def test_a_truncated_gzip_is_named_with_its_position(spark: SparkSession, trunca
 
 
 @pytest.mark.parametrize("parent", ["a file", "/proc/none"])
-def test_a_directory_that_cannot_be_made_is_final(spark: SparkSession, tmp_path: Path, parent: str) -> None:
+def test_directory_that_cannot_be_created_is_final(spark: SparkSession, tmp_path: Path, parent: str) -> None:
     (tmp_path / "a file").touch()
     path = tmp_path / parent / "out"
     for action in (
@@ -87,7 +87,7 @@ def test_a_directory_that_cannot_be_made_is_final(spark: SparkSession, tmp_path:
         assert str(tmp_path / parent) in error.message
 
 
-def test_what_is_no_gzip_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_that_is_not_gzip(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_text("a,b\n1,2\n" * 10)
     error = classified(lambda: spark.read.schema("a int").csv(str(path)).collect())
@@ -110,35 +110,33 @@ def test_what_is_no_gzip_is_named(spark: SparkSession, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_spark_was_not_given_is_final(
-    spark: SparkSession, action: Callable[[SparkSession], object], message: str
-) -> None:
+def test_missing_classes_are_final(spark: SparkSession, action: Callable[[SparkSession], object], message: str) -> None:
     error = classified(lambda: action(spark))
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
     assert error.message.startswith(message)
 
 
-def test_a_predicate_that_does_not_parse_shows_where(spark: SparkSession) -> None:
+def test_predicate_parse_error_has_the_position(spark: SparkSession) -> None:
     error = classified(lambda: spark.range(1).where("id > 0 AND\nid = = 4"))
     assert (error.code, error.retryable) == (ErrorCode.BAD_PREDICATE, False)
     assert error.message == "Syntax error at or near '=' (line 2, character 6, at '= 4')"
 
 
-def test_a_predicate_of_the_wrong_type_is_final(spark: SparkSession) -> None:
+def test_predicate_with_wrong_type_is_final(spark: SparkSession) -> None:
     error = classified(lambda: spark.range(1).where("id = date'2020-01-01'"))
     assert error.code is ErrorCode.BAD_PREDICATE
     assert error.message.endswith('have incompatible types ("BIGINT" and "DATE").')
 
 
-def test_a_schema_that_does_not_parse_shows_where(spark: SparkSession) -> None:
+def test_schema_parse_error_has_the_position(spark: SparkSession) -> None:
     error = classified(lambda: spark.read.schema("a int, b strng").json("/tmp"))
     assert error.code is ErrorCode.BAD_SCHEMA
     assert error.message == "Unsupported data type \"STRNG\" (line 1, character 10, at 'strng')"
 
 
-def test_a_typed_error_can_name_the_parameter_and_keeps_what_spark_called_it(spark: SparkSession) -> None:
+def test_typed_error_names_the_parameter(spark: SparkSession) -> None:
     raised = failure(lambda: spark.read.schema("a int b").json("/tmp"))
-    error = typed(raised, about="schema", text_error=ErrorCode.BAD_SCHEMA)
+    error = typed_error(raised, about="schema", text_error=ErrorCode.BAD_SCHEMA)
     assert isinstance(error, BadSchemaError)
     assert str(error) == "schema: Syntax error at or near 'b' (line 1, character 7, at 'b')"
 
@@ -146,46 +144,46 @@ def test_a_typed_error_can_name_the_parameter_and_keeps_what_spark_called_it(spa
         raise error from raised
 
     assert classified(wrap).error_class == "PARSE_SYNTAX_ERROR"
-    assert typed(error) is error
-    other = typed(failure(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect()))
+    assert typed_error(error) is error
+    other = typed_error(failure(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect()))
     assert (type(other), other.code) == (PushdownError, ErrorCode.SPARK)
 
 
-def test_work_on_a_stopped_context_is_a_stop_from_outside() -> None:
+def test_stopped_context_is_driver_killed() -> None:
     def work() -> None:
         raise RuntimeError("Job 3 cancelled because SparkContext was shut down")
 
     assert classified(work).code is ErrorCode.DRIVER_KILLED
 
 
-def test_an_unknown_column_suggests_the_nearest(spark: SparkSession) -> None:
+def test_unknown_column_suggests_similar_names(spark: SparkSession) -> None:
     error = classified(lambda: spark.range(1).where("idd = 4"))
     assert (error.code, error.message) == (ErrorCode.UNKNOWN_COLUMN, "there is no column `idd`; did you mean `id`?")
 
 
-def test_a_member_of_no_struct_is_a_kind_mismatch(spark: SparkSession) -> None:
+def test_member_of_an_atomic_column_is_kind_mismatch(spark: SparkSession) -> None:
     assert classified(lambda: spark.range(1).select("id.x")).code is ErrorCode.KIND_MISMATCH
 
 
-def test_another_refusal_of_the_analyser_is_final(spark: SparkSession) -> None:
+def test_other_analysis_error_is_final(spark: SparkSession) -> None:
     error = classified(
         lambda: spark.range(1).write.format("noop").partitionBy("x").mode("append").saveAsTable("a.b.c.d")
     )
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
 
 
-def test_an_existing_output_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
+def test_existing_output(spark: SparkSession, tmp_path: Path) -> None:
     error = classified(lambda: spark.range(1).write.parquet(str(tmp_path)))
     assert (error.code, error.retryable) == (ErrorCode.OUTPUT_EXISTS, False)
 
 
-def test_bad_data_met_by_spark_is_told_in_one_sentence(spark: SparkSession) -> None:
+def test_bad_data_in_spark_is_one_sentence(spark: SparkSession) -> None:
     error = classified(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect())
     assert (error.code, error.error_class) == (ErrorCode.SPARK, "CAST_INVALID_INPUT")
     assert error.message.startswith('The value \'x0\' of the type "STRING" cannot be cast to "INT"')
 
 
-def test_a_failing_python_function_shows_its_own_traceback(spark: SparkSession) -> None:
+def test_failing_python_function_has_its_own_traceback(spark: SparkSession) -> None:
     @udf("int")
     def boom(value):
         raise ValueError(f"bad value {value}\nsecond line")
@@ -198,7 +196,7 @@ def test_a_failing_python_function_shows_its_own_traceback(spark: SparkSession) 
     assert "SQLSTATE" not in error.traceback
 
 
-def test_a_long_traceback_is_cut_in_the_middle(spark: SparkSession) -> None:
+def test_long_traceback_is_truncated_in_the_middle(spark: SparkSession) -> None:
     @udf("int")
     def boom(value):
         raise ValueError("long " * 10_000 + "end")
@@ -209,7 +207,7 @@ def test_a_long_traceback_is_cut_in_the_middle(spark: SparkSession) -> None:
     assert len(error.message) <= 1000
 
 
-def test_an_error_raised_in_a_worker_keeps_its_code_and_line(spark: SparkSession) -> None:
+def test_error_of_a_worker_keeps_code_and_message(spark: SparkSession) -> None:
     @udf("int")
     def unsafe(value):
         raise UnsafeInputError(f"/data/ü.json at byte {value}: invalid UTF-8")
@@ -224,7 +222,7 @@ def test_an_error_raised_in_a_worker_keeps_its_code_and_line(spark: SparkSession
     assert "in unsafe" in error.traceback
 
 
-def test_a_killed_python_worker_is_told_as_such(spark: SparkSession) -> None:
+def test_killed_python_worker(spark: SparkSession) -> None:
     @udf("int")
     def die(value):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -234,7 +232,7 @@ def test_a_killed_python_worker_is_told_as_such(spark: SparkSession) -> None:
     assert (error.code, error.retryable) == (ErrorCode.WORKER_KILLED, True)
 
 
-def test_a_full_disk_met_by_a_worker(spark: SparkSession) -> None:
+def test_disk_full_in_worker(spark: SparkSession) -> None:
     @udf("int")
     def fill(value):
         with Path("/dev/full").open("wb") as full:
@@ -244,7 +242,7 @@ def test_a_full_disk_met_by_a_worker(spark: SparkSession) -> None:
     assert classified(lambda: spark.range(1).select(fill("id")).collect()).code is ErrorCode.DISK_FULL
 
 
-def test_a_full_disk_met_by_the_driver(spark: SparkSession) -> None:
+def test_disk_full_in_driver(spark: SparkSession) -> None:
     stream = spark.sparkContext._jvm.java.io.FileOutputStream("/dev/full")
     assert classified(lambda: stream.write(1)).code is ErrorCode.DISK_FULL
     assert classified(lambda: Path("/dev/full").write_text("x")).code is ErrorCode.DISK_FULL
@@ -252,7 +250,7 @@ def test_a_full_disk_met_by_the_driver(spark: SparkSession) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte, where the machine lets us mount one."""
+    """A file system of one megabyte, if the machine allows a mount."""
     place = tmp_path / "small"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
@@ -261,7 +259,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_disk_that_fills_up_while_writing(spark: SparkSession, small_disk: Path) -> None:
+def test_disk_full_during_a_write(spark: SparkSession, small_disk: Path) -> None:
     frame = spark.range(200_000).selectExpr("uuid() AS noise")
     error = classified(lambda: frame.write.csv(str(small_disk / "out")))
     assert error.code is ErrorCode.DISK_FULL
@@ -271,7 +269,7 @@ def test_a_disk_that_fills_up_while_writing(spark: SparkSession, small_disk: Pat
 LOST_DRIVER = """
 import os, signal
 from pyspark.sql import SparkSession
-from pushdown_spark.failures import classify
+from pushdown_spark.runtime.error_classification import classify
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
@@ -283,21 +281,21 @@ except Exception as exc:
 """
 
 
-def test_a_jvm_that_is_gone_is_told_as_such() -> None:
-    root = str(Path(__file__).resolve().parents[2])
+def test_killed_jvm() -> None:
+    root = str(Path(__file__).resolve().parents[3])
     environment = {**os.environ, "PYTHONPATH": root}
     done = subprocess.run([sys.executable, "-c", LOST_DRIVER], env=environment, capture_output=True, text=True)
     assert "code: driver_killed" in done.stdout.splitlines()
 
 
-def test_a_stop_from_outside_is_told_as_such() -> None:
+def test_interrupt_is_driver_killed() -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
     assert classified(stop).code is ErrorCode.DRIVER_KILLED
 
 
-def test_an_error_of_ours_is_found_behind_a_wrapper() -> None:
+def test_own_error_inside_a_wrapper() -> None:
     def wrap() -> None:
         try:
             raise PushdownError("conf: unsafe", code=ErrorCode.UNSAFE_SETTING)
@@ -310,7 +308,7 @@ def test_an_error_of_ours_is_found_behind_a_wrapper() -> None:
     assert pushdown_error(ValueError("pushdown_spark.errors.NoSuchError: x")) is None
 
 
-def test_an_invalid_spec_names_the_field_and_not_its_value() -> None:
+def test_invalid_spec_names_the_field_without_its_value() -> None:
     spec = {"run_key": "r", "sources": {"s": {"format": "jsonx", "path": ["secret-place"]}}, "query": {"source": "s"}}
     error = classified(lambda: JobSpec.model_validate(spec))
     assert error.code is ErrorCode.BAD_SPEC
@@ -318,8 +316,8 @@ def test_an_invalid_spec_names_the_field_and_not_its_value() -> None:
     assert "secret-place" not in error.message
 
 
-def test_errors_of_ours_have_no_error_class_of_spark_s() -> None:
-    """Airflow puts the name of its exception before the message, and would show it twice."""
+def test_own_errors_have_no_error_class() -> None:
+    """Airflow shows the name of its exception before the message, so that an error class would appear twice."""
     error = classify(OutputExistsError("output: /x exists already"))
     assert (error.code, error.error_class, error.message) == (
         ErrorCode.OUTPUT_EXISTS,
@@ -328,12 +326,12 @@ def test_errors_of_ours_have_no_error_class_of_spark_s() -> None:
     )
 
 
-def test_what_nobody_expected_is_internal() -> None:
+def test_unexpected_error_is_internal() -> None:
     error = classified(lambda: {}["x"])
     assert (error.code, error.message) == (ErrorCode.INTERNAL, "KeyError: 'x'")
 
 
-def test_the_outermost_error_of_ours_wins() -> None:
+def test_outermost_own_error_takes_precedence() -> None:
     def wrap() -> None:
         try:
             raise UnreadableFileError("inner")

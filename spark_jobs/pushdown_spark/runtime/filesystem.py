@@ -1,4 +1,4 @@
-"""The few file operations that a job needs, on Hadoop's file systems and on this machine's own."""
+"""File operations of a job, on Hadoop's file systems and on the local file system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JJavaError
 
-from pushdown_spark.gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 DRAFT = ".draft"
-"""How the names of files end that are being written."""
+"""The suffix of files that are being written."""
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file: its full path, its length in bytes, and when it was modified (milliseconds since 1970)."""
+    """One file: its full path, its length in bytes, and its modification time in milliseconds since 1970."""
 
     path: str
     length: int
@@ -36,72 +36,72 @@ class FileEntry:
 
 
 class Files(Protocol):
-    """What the commit of an output needs of a file system. Paths are qualified strings such as `hdfs://nn/a/b`."""
+    """The operations that the commit of an output needs. Paths are qualified strings such as `hdfs://nn/a/b`."""
 
     @property
     def moves_directories(self) -> bool:
-        """Whether a directory moves in one atomic step; object stores copy and delete object by object."""
+        """Whether a directory is renamed in one atomic step. Object stores copy and delete single objects."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory lies at the path."""
+        """Return whether a file or directory exists."""
 
     def files(self, directory: str) -> Iterator[FileEntry]:
-        """All files below a directory, at any depth."""
+        """Yield all files below a directory, at any depth."""
 
     def names(self, directory: str) -> list[str]:
-        """Names of the entries of a directory; none where there is no such directory."""
+        """Return the names of the entries of a directory, none if it does not exist."""
 
     def matching(self, directory: str, pattern: str) -> list[str]:
-        """Paths below a directory that match a glob pattern, which is relative to it; `*` stays within one name."""
+        """Return the paths that match a glob pattern relative to a directory. `*` matches within one name."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory lies at the path."""
+        """Return whether the path is a directory."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with its content; a missing path is no error."""
+        """Delete a file, or a directory with its content. A missing path is not an error."""
 
     def delete_empty(self, directory: str) -> None:
-        """Delete a directory if nothing is in it."""
+        """Delete a directory if it is empty."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or directory to a free path of the same file system."""
+        """Move a file or directory to a path of the same file system that does not exist."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file with a text; False if another process has created it first.
+        """Create a file with a text. Return False if another process has created it first.
 
         The text may become visible after the file does.
         """
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a file such that readers see all of the text or the file of before."""
+        """Write a file so that readers see the whole text or the previous file."""
 
     def read_text(self, path: str) -> str | None:
-        """The text of a file; None if there is no such file."""
+        """Return the text of a file, None if it does not exist."""
 
 
 class HadoopSettings:
-    """The Hadoop configuration that a Spark session's readers get: the context's, and what the session sets on top."""
+    """The Hadoop configuration of a session's readers: that of the context and the settings of the session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._system = java_class(spark, "java.lang.System")
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
     def value(self, key: str) -> str:
-        """The value of a key, Hadoop's default included; empty where it has none."""
+        """Return the value of a key or its default in Hadoop, empty if it has none."""
         return str(self._configuration.get(key) or "")
 
     def explicit(self, prefix: str) -> dict[str, str]:
-        """All entries whose keys begin with the prefix and that somebody set: Hadoop's defaults are left out."""
-        below = self._configuration.getPropsWithPrefix(prefix)
-        return {prefix + rest: str(below[rest]) for rest in below if self._is_explicit(prefix + rest)}
+        """Return the settings whose keys start with a prefix, without Hadoop's defaults."""
+        settings = self._configuration.getPropsWithPrefix(prefix)
+        return {prefix + rest: str(settings[rest]) for rest in settings if self._is_explicit(prefix + rest)}
 
     def environment(self, name: str) -> str | None:
-        """A variable of the environment that the driver's JVM runs in."""
-        found = self._system.getenv(name)
-        return None if found is None else str(found)
+        """Return an environment variable of the driver's JVM."""
+        value = self._system.getenv(name)
+        return None if value is None else str(value)
 
     def _is_explicit(self, key: str) -> bool:
         sources = self._configuration.getPropertySources(key)
@@ -112,17 +112,17 @@ _MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs",
 """Schemes of file systems that rename a directory in one atomic step."""
 
 _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
-"""With this option S3A (Hadoop 3.4.2 and later) lets the store decide who creates an object; others ignore it."""
+"""With this option, S3A of Hadoop 3.4.2 and later creates an object only if it does not exist."""
 
 _ROOT = re.compile(r"[^/]+:(//[^/]*)?")
-_GLOB_SIGNS = re.compile(r"([\\*?\[\]{}])")
+_GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
 
 
 class HadoopFiles:
-    """Hadoop's `FileSystem` of a Spark session; local paths may lack a scheme.
+    """Hadoop's `FileSystem` of a Spark session. Local paths need no scheme.
 
-    Failures of the file system itself come as `Py4JJavaError`, those found here as `OSError`. `moves_directories` says
-    whether directories move atomically wherever the paths of this object lie.
+    Methods raise `Py4JJavaError` for failures of the file system, and `OSError` for those that it does not report as
+    exceptions. `moves_directories` is whether the file system renames directories atomically.
     """
 
     def __init__(self, spark: SparkSession, *, moves_directories: bool = False) -> None:
@@ -132,79 +132,79 @@ class HadoopFiles:
 
     @property
     def moves_directories(self) -> bool:
-        """Whether a directory moves in one atomic step."""
+        """Whether a directory is renamed in one atomic step."""
         return self._moves_directories
 
     def qualified(self, path: str) -> str:
-        """The path with scheme and authority, absolute."""
+        """Return an absolute path with scheme and authority."""
         return str(self._system(path).makeQualified(self._path(path)).toString())
 
     def split(self, path: str) -> tuple[str, str]:
-        """The parent directory (without trailing slash) and the name; both empty for the root of a file system."""
+        """Return the parent directory without trailing slash and the name. Both are empty for the root."""
         parent = self._path(path).getParent()
         return ("", "") if parent is None else (str(parent).rstrip("/"), str(self._path(path).getName()))
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory lies at the path."""
+        """Return whether a file or directory exists."""
         return bool(self._system(path).exists(self._path(path)))
 
     def length(self, path: str) -> int:
-        """Length of a file in bytes, as stored."""
+        """Return the length of a file in bytes, as stored."""
         return int(self._system(path).getFileStatus(self._path(path)).getLen())
 
     def files(self, directory: str) -> Iterator[FileEntry]:
-        """All files below a directory, at any depth."""
-        found = self._system(directory).listFiles(self._path(directory), True)
-        while found.hasNext():
-            status = found.next()
+        """Yield all files below a directory, at any depth."""
+        statuses = self._system(directory).listFiles(self._path(directory), True)
+        while statuses.hasNext():
+            status = statuses.next()
             yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
 
     def names(self, directory: str) -> list[str]:
-        """Names of what lies directly in a directory; none where there is no such directory."""
+        """Return the names of the entries of a directory, none if it does not exist."""
         if not self.exists(directory):
             return []
         return [str(status.getPath().getName()) for status in self._system(directory).listStatus(self._path(directory))]
 
     def matching(self, directory: str, pattern: str) -> list[str]:
-        """Paths below a directory that match a glob pattern, which is relative to it."""
-        literal = _GLOB_SIGNS.sub(r"\\\1", directory)
+        """Return the paths that match a glob pattern relative to a directory."""
+        literal = _GLOB_CHARACTERS.sub(r"\\\1", directory)
         statuses = self._system(directory).globStatus(self._path_class(f"{literal}/{pattern}"))
         return [str(status.getPath().toString()) for status in statuses or ()]
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory lies at the path."""
+        """Return whether the path is a directory."""
         return self.exists(path) and bool(self._system(path).getFileStatus(self._path(path)).isDirectory())
 
     def delete(self, path: str) -> None:
-        """Deletes a file, or a directory with all that is in it; nothing there is no error."""
+        """Delete a file, or a directory with its content. A missing path is not an error."""
         target = self._path(path)
         system = self._system(path)
         if not system.delete(target, True) and system.exists(target):
             raise OSError(f"cannot delete {path}")
 
     def make_directory(self, path: str) -> None:
-        """Makes a directory and its parents."""
+        """Create a directory and its parents."""
         if not self._system(path).mkdirs(self._path(path)):
-            raise OSError(f"cannot make the directory {path}")
+            raise OSError(f"cannot create the directory {path}")
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file or directory to a path where nothing lies yet, within one file system.
+        """Move a file or directory to a path of the same file system that does not exist.
 
-        Hadoop alone would move a source *into* a directory that is there already, and tells failures by a flag.
+        Hadoop's own method moves a source *into* an existing directory, and returns False instead of raising.
         """
         if self.exists(target):
-            raise FileExistsError(f"cannot move {source} to {target}: something is there already")
+            raise FileExistsError(f"cannot move {source} to {target}: the target already exists")
         if not self._system(source).rename(self._path(source), self._path(target)):
             raise OSError(f"cannot move {source} to {target}")
 
     def delete_empty(self, directory: str) -> None:
-        """Deletes a directory if nothing is in it."""
-        # File systems differ in the exception for a directory that is not empty.
+        """Delete a directory if it is empty."""
+        # File systems raise different exceptions for a directory that is not empty.
         with suppress(Py4JJavaError):
             self._system(directory).delete(self._path(directory), False)
 
     def create(self, path: str, text: str) -> bool:
-        """Creates a file with a text; False if another process has created it first."""
+        """Create a file with a text. Return False if another process has created it first."""
         builder = self._system(path).createFile(self._path(path)).recursive().overwrite(False)
         try:
             stream = builder.opt(_CREATE_IF_ABSENT, True).build()
@@ -213,17 +213,17 @@ class HadoopFiles:
             finally:
                 stream.close()
         except Py4JJavaError:
-            # Some stores refuse when the file is made, others when it is closed; the content says who made it.
-            found = self.read_text(path)
-            if found is None:
+            # Some stores fail when the file is created, others when it is closed. The content identifies the creator.
+            content = self.read_text(path)
+            if content is None:
                 raise
-            return found == text
+            return content == text
         return True
 
     def write_text(self, path: str, text: str) -> None:
-        """Writes a small file in UTF-8 such that readers see all of it or nothing."""
+        """Write a small UTF-8 file so that readers see the whole text or no file."""
         parent, _, name = path.rpartition("/")
-        # Object stores show a file when it is complete.
+        # Object stores only show complete files.
         draft = f"{parent}/.{name}{DRAFT}" if self._moves_directories else path
         stream = self._system(path).create(self._path(draft), True)
         try:
@@ -235,7 +235,7 @@ class HadoopFiles:
             self.rename(draft, path)
 
     def read_text(self, path: str) -> str | None:
-        """The text of a small file; None if there is no such file."""
+        """Return the text of a small file, None if it does not exist."""
         if not self.exists(path):
             return None
         try:
@@ -250,7 +250,7 @@ class HadoopFiles:
             stream.close()
 
     def _path(self, path: str) -> JavaObject:
-        """Hadoop's path; the root of a file system needs a slash, which the parents of paths here lack."""
+        """Return Hadoop's path. `split` returns the root without the final slash, which Hadoop needs."""
         return self._path_class(f"{path}/" if _ROOT.fullmatch(path) else path)
 
     def _system(self, path: str) -> JavaObject:
@@ -258,83 +258,83 @@ class HadoopFiles:
 
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
-"""Executors end a moment after their driver and may put files back while they are deleted."""
+"""Executors end shortly after their driver and may write files during the deletion."""
 
 
 class LocalFiles:
-    """The file system of this machine, without Hadoop: it works when the JVM is gone, and never falls back to copies.
+    """The local file system without Hadoop. It works after the JVM has ended, and does not fall back to copies.
 
-    Hadoop's local file system keeps a checksum `.name.crc` beside each file. Such a file moves and goes with its file,
-    and no listing shows it. Paths are qualified as `file:/a/b`.
+    Hadoop's local file system writes a checksum `.name.crc` next to each file. Checksums are moved and deleted with
+    their files, and listings omit them. Paths are qualified as `file:/a/b`.
     """
 
     moves_directories = True
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory lies at the path."""
+        """Return whether a file or directory exists."""
         return _local(path).exists()
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory lies at the path."""
+        """Return whether the path is a directory."""
         return _local(path).is_dir()
 
     def files(self, directory: str) -> Iterator[FileEntry]:
-        """All files below a directory, at any depth."""
+        """Yield all files below a directory, at any depth."""
         for folder, _, names in os.walk(_local(directory)):
-            for name in filter(_is_no_checksum, names):
+            for name in filter(_is_not_checksum, names):
                 status = Path(folder, name).stat()
                 yield FileEntry(f"file:{folder}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
 
     def names(self, directory: str) -> list[str]:
-        """Names of the entries of a directory; none where there is no such directory."""
+        """Return the names of the entries of a directory, none if it does not exist."""
         try:
-            return [entry.name for entry in _local(directory).iterdir() if _is_no_checksum(entry.name)]
+            return [entry.name for entry in _local(directory).iterdir() if _is_not_checksum(entry.name)]
         except FileNotFoundError:
             return []
 
     def matching(self, directory: str, pattern: str) -> list[str]:
-        """Paths below a directory that match a glob pattern, which is relative to it."""
-        found = Path("/").glob(f"{escape(str(_local(directory)))[1:]}/{pattern}")
-        return [f"file:{path}" for path in found if _is_no_checksum(path.name)]
+        """Return the paths that match a glob pattern relative to a directory."""
+        paths = Path("/").glob(f"{escape(str(_local(directory)))[1:]}/{pattern}")
+        return [f"file:{path}" for path in paths if _is_not_checksum(path.name)]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with its content; a missing path is no error."""
+        """Delete a file, or a directory with its content. A missing path is not an error."""
         target = _local(path)
         if not target.is_dir():
             target.unlink(missing_ok=True)
             _checksum(target).unlink(missing_ok=True)
             return
         for attempt in range(_DELETE_ATTEMPTS):
-            last = attempt == _DELETE_ATTEMPTS - 1
-            shutil.rmtree(target, ignore_errors=not last)
+            is_last = attempt == _DELETE_ATTEMPTS - 1
+            shutil.rmtree(target, ignore_errors=not is_last)
             if not target.exists():
                 return
             time.sleep(_DELETE_PAUSE_SECONDS)
 
     def delete_empty(self, directory: str) -> None:
-        """Delete a directory if nothing is in it."""
+        """Delete a directory if it is empty."""
         with suppress(OSError):
             _local(directory).rmdir()
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
         _local(path).mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or directory to a path where nothing lies yet, within one file system.
+        """Move a file or directory to a path of the same file system that does not exist.
 
-        The parent of the target must exist. A move to another device fails: a copy that is killed halfway could not be
-        told from one that had ended.
+        The parent of the target must exist. A move to another device raises: an interrupted copy would look like a
+        complete one.
         """
         old, new = _local(source), _local(target)
         if new.exists():
-            raise FileExistsError(f"cannot move {source} to {target}: something is there already")
+            raise FileExistsError(f"cannot move {source} to {target}: the target already exists")
         old.rename(new)
         if _checksum(old).exists():
             _checksum(old).replace(_checksum(new))
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file with a text; False if another process has created it first."""
+        """Create a file with a text. Return False if another process has created it first."""
         target = _local(path)
         while True:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -345,11 +345,11 @@ class LocalFiles:
             except FileExistsError:
                 return False
             except FileNotFoundError:
-                # Another process has deleted the empty directory in between.
+                # Another process has deleted the empty directory in the meantime.
                 continue
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a file such that readers see all of the text or the file of before."""
+        """Write a file so that readers see the whole text or the previous file."""
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}{DRAFT}")
@@ -357,7 +357,7 @@ class LocalFiles:
         draft.replace(target)
 
     def read_text(self, path: str) -> str | None:
-        """The text of a file; None if there is no such file."""
+        """Return the text of a file, None if it does not exist."""
         try:
             return _local(path).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -365,28 +365,28 @@ class LocalFiles:
 
 
 def open_files(spark: SparkSession, path: str) -> Files:
-    """The file system of a qualified path."""
+    """Return the file system of a qualified path."""
     if local_path(path) is not None:
         return LocalFiles()
     return HadoopFiles(spark, moves_directories=path.partition(":")[0] in _MOVES_DIRECTORIES)
 
 
 def _local(path: str) -> Path:
-    found = local_path(path)
-    if found is None:
-        raise ValueError(f"{path} is not a path of this machine's own file system")
-    return found
+    local = local_path(path)
+    if local is None:
+        raise ValueError(f"{path} is not a local path")
+    return local
 
 
 def _checksum(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
 
-def _is_no_checksum(name: str) -> bool:
+def _is_not_checksum(name: str) -> bool:
     return not (name.startswith(".") and name.endswith(".crc"))
 
 
 def local_path(path: str) -> Path | None:
-    """Where a qualified path lies in this machine's own file system; None for any other."""
+    """Return a qualified path as a local path, None for another file system."""
     scheme, _, rest = path.partition(":")
     return Path(f"/{rest.lstrip('/')}") if scheme == "file" else None

@@ -1,26 +1,27 @@
-"""The start of Python on executors: what it costs a scan, and how it goes on while the driver plans."""
+"""The start-up of Python workers: its cost for a scan, and a warm-up while the driver plans."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.readers.worker import Loading
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.runtime.worker import LoadModules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pushdown_spark.relations.declaration import Source
 
 _SECONDS = {SourceFormat.JSON: 2.4, SourceFormat.CSV: 2.4, SourceFormat.ORC: 1.6, SourceFormat.AVRO: 1.6}
-"""What a scan waits for its first workers, and JSON and CSV for the JVM to compile what parses the lines they find.
-
-Measured over JSON and CSV in fresh processes: from about the sizes on that these figures give, whole tasks took less.
-"""
-_MOST_TASKS = 64
+"""Seconds until the first workers run. For JSON and CSV, they include the JVM's compilation of the line parser."""
+_MAX_TASKS = 64
 _READERS: dict[str, str] = {
     SourceFormat.JSON: "pushdown_spark.readers.candidates",
     SourceFormat.CSV: "pushdown_spark.readers.candidates",
@@ -29,22 +30,22 @@ _READERS: dict[str, str] = {
 }
 
 
-def waiting(spark: SparkSession, source: Source) -> float:
-    """CPU seconds that pass while all processors wait for the first workers; 0 where they are there already."""
+def startup_cost(spark: SparkSession, source: Source) -> float:
+    """Return the CPU seconds for which all processors wait for the first workers, 0 if workers are running."""
     return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
 
 
-def remark(seconds: float) -> str:
-    """What is told of an estimate that has such seconds in it."""
+def startup_note(seconds: float) -> str:
+    """Return the note for an estimate that includes the start-up of workers, empty if it does not."""
     return f" ({seconds:.1f} s of ours until Python has started)" if seconds else ""
 
 
-def begin(spark: SparkSession, formats: Iterable[str]) -> None:
-    """Have workers start that read sources of some formats; what goes wrong there the scans themselves tell."""
-    tasks = max(1, min(spark.sparkContext.defaultParallelism, _MOST_TASKS))
+def warm_up_workers(spark: SparkSession, formats: Iterable[str]) -> None:
+    """Start workers with the readers of some formats in the background. Errors are left to the scans."""
+    tasks = max(1, min(spark.sparkContext.defaultParallelism, _MAX_TASKS))
     numbers = spark.range(0, tasks, 1, tasks)
-    modules = sorted({_READERS[each] for each in formats if each in _READERS})
-    loading = numbers.mapInArrow(Loading(tuple(modules)), numbers.schema)
+    modules = sorted({_READERS[source_format] for source_format in formats if source_format in _READERS})
+    loading = numbers.mapInArrow(LoadModules(tuple(modules)), numbers.schema)
 
     def run() -> None:
         with contextlib.suppress(PySparkException, Py4JError, OSError):

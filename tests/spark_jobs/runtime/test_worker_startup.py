@@ -1,4 +1,4 @@
-"""A session that has just begun: what Python's start costs is counted, and it goes on while the driver plans."""
+"""Cold sessions: estimates include the start of Python workers, which runs while the driver plans."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from databases import wait_until
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.readers.start import begin
+from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
 LINES = 100_000
-"""Lines of 1,000 bytes: for a hundred megabytes searching pays in a warm session, not in one that has just begun."""
+"""Lines of 1,000 bytes. Searching 100 MB pays in a warm session, but not in a cold one."""
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +36,14 @@ def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> Push
 
 
 @pytest.mark.parametrize(("cold", "reader"), [(False, "pushdown"), (True, "spark")])
-def test_the_start_of_python_counts_where_it_has_not_run(
-    spark: SparkSession, file: Path, cold: bool, reader: str
-) -> None:
+def test_cold_session_counts_the_start_of_workers(spark: SparkSession, file: Path, cold: bool, reader: str) -> None:
     report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
     assert report.reader == reader
     assert ("session that has just begun" in report.reason) is cold
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_small_files_are_left_to_spark_by_their_sizes_alone(
-    spark: SparkSession, tmp_path: Path, compressed: bool
-) -> None:
+def test_spark_takes_small_files_without_a_sample(spark: SparkSession, tmp_path: Path, compressed: bool) -> None:
     lines = b"".join(b"%d,some text\n" % number for number in range(1000))
     small = tmp_path / ("lines.csv.gz" if compressed else "lines.csv")
     small.write_bytes(gzip.compress(lines) if compressed else lines)
@@ -57,7 +53,7 @@ def test_small_files_are_left_to_spark_by_their_sizes_alone(
     assert ("sample of" in report.reason) is compressed
 
 
-def test_python_starts_beside_the_driver(spark: SparkSession) -> None:
+def test_warm_up_runs_one_job_in_the_background(spark: SparkSession) -> None:
     jobs = spark.sparkContext.statusTracker()
     before = set(jobs.getJobIdsForGroup(None))
 
@@ -65,7 +61,7 @@ def test_python_starts_beside_the_driver(spark: SparkSession) -> None:
         known = [jobs.getJobInfo(number) for number in set(jobs.getJobIdsForGroup(None)) - before]
         return [job.status for job in known if job is not None]
 
-    begin(spark, [SourceFormat.CSV, SourceFormat.ORC, SourceFormat.REMOTE])
+    warm_up_workers(spark, [SourceFormat.CSV, SourceFormat.ORC, SourceFormat.REMOTE])
     assert wait_until(lambda: found() == ["SUCCEEDED"])
 
 
@@ -77,8 +73,10 @@ def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
     assert planned.run(lambda frame: frame.collect()) == [(77777,)]
 
 
-@pytest.mark.parametrize("module", ["metrics", "candidates", "orc.scan", "avro.scan", "worker"])
-def test_workers_load_no_more_than_reading_takes(module: str) -> None:
-    code = f"import sys, pushdown_spark.readers.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
+@pytest.mark.parametrize(
+    "module", ["scan.metrics", "readers.candidates", "readers.orc.scan", "readers.avro.scan", "runtime.worker"]
+)
+def test_workers_import_no_planning_libraries(module: str) -> None:
+    code = f"import sys, pushdown_spark.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
