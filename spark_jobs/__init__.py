@@ -23,6 +23,7 @@ _RENAMED = {
     "projection.catalog": "projection.metadata_columns",
     "remote_spec": "contract",
     "report": "contract.report_text",
+    "run": "job",
     "versions": "contract.versions",
 }
 

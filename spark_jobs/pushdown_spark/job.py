@@ -1,4 +1,4 @@
-"""The program that spark-submit starts: reads a job spec, does the work, writes the result."""
+"""The program that spark-submit starts. It reads a job spec, runs the query and writes the result."""
 
 from __future__ import annotations
 
@@ -47,18 +47,17 @@ _QUIET = {
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings of the session that the submission and the spec may change."""
+"""Default settings of the session. The submission and the spec take precedence."""
 
-_LOOKS_FOR_METADATA = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
-"""Looks for the metadata of a streaming query below each path, and warns with a stack trace that a glob does not exist.
-A path that does not exist fails the job anyway."""
+_STREAMING_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+"""The class that looks for metadata of streaming queries. For a glob, it logs a warning with a stack trace."""
 _SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
 _REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 _LOCAL_SCHEME = re.compile(r"^file:/+")
 
 
 class JobRun:
-    """One execution of a spec; keeps what is known so far, so that the result of a failure tells it too."""
+    """One execution of a spec. It keeps partial results, so that the result of a failed job has them too."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec
@@ -71,26 +70,25 @@ class JobRun:
         self._checks: tuple[CheckReport, ...] = ()
 
     def execute(self) -> JobResult:
-        """Does the work and writes the result where the spec wants it.
+        """Run the job and write its result to the path in the spec.
 
-        A failure, a stop from outside included, becomes the result's `error`. Raises only when the result cannot be
-        written.
+        A failure or a signal becomes the `error` of the result. Raises only if the result cannot be written.
         """
         with contextlib.ExitStack() as stack:
             try:
                 result = self._result(rows=self._work(stack.enter_context(self.session())))
             except BaseException as exc:
                 result = self._result(error=_without_secrets(classify(exc), self._secrets))
-            # While Spark is up: the result may go to a file system that only Hadoop knows.
+            # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result)
         return result
 
     @contextlib.contextmanager
     def session(self, *, keep_secrets: bool = False) -> Iterator[SparkSession]:
-        """A Spark session with the spec's settings and, on its Hadoop configuration alone, the spec's secrets.
+        """Start a Spark session with the settings of the spec. Secrets are only set in its Hadoop configuration.
 
-        The file of secrets is gone before Spark starts, unless `keep_secrets`.
+        The file of secrets is deleted before Spark starts, unless `keep_secrets`.
         """
         if problem := unsupported_spark(pyspark_version):
             raise BadSpecError(f"spark_python: {problem}")
@@ -106,21 +104,21 @@ class JobRun:
                 configuration.set(key, value)
             yield spark
         finally:
-            # A JVM that is gone cannot be stopped; that must not hide why it went.
+            # Stopping a JVM that has ended fails, which must not hide the reason of its end.
             with contextlib.suppress(Exception):
                 spark.stop()
 
-    def answer(self, spark: SparkSession) -> PushdownResult:
-        """The spec's query, planned over its sources; nothing has run yet."""
+    def plan(self, spark: SparkSession) -> PushdownResult:
+        """Plan the query of the spec over its sources, without running it."""
         session = PushdownSession(spark, cold=True)
         for name, source in self._spec.sources.items():
             session.add(name, source, self._secrets.remote.get(name))
         return session.query(self._spec.query)
 
     def _work(self, spark: SparkSession) -> int | None:
-        """Runs the query into its output; the number of rows, or None where mode `ignore` leaves an output alone."""
+        """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
         if self._spec.output is None:
-            return self._rows(spark, _run_through)
+            return self._rows(spark, _compute_all)
         self._output = open_output(spark, self._spec.output, self._spec.run_key)
         if not self._output.prepare():
             return None
@@ -129,27 +127,27 @@ class JobRun:
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
-        checked = start_check(spark.sparkContext) if in_python else None
-        answer = self.answer(spark)
-        self._sources, self._joins = answer.report(), answer.joins()
+        finish_check = start_check(spark.sparkContext) if in_python else None
+        query = self.plan(spark)
+        self._sources, self._joins = query.report(), query.joins()
         readers = {report.reader for report in self._sources.values()}
         if any("pushdown" in reader for reader in readers):
             warm_up_workers(spark, in_python)
-        if checked is not None and readers != {"spark"}:
-            checked()
+        if finish_check is not None and readers != {"spark"}:
+            finish_check()
         try:
-            answer.run(action, as_they_come=True)
+            query.run(action, as_they_come=True)
         except KeyboardInterrupt:
-            # Tasks that went on writing would put files back that the clean-up has just deleted.
+            # Running tasks would write files that the clean-up has just deleted.
             spark.sparkContext.cancelAllJobs()
             raise
-        self._sources, self._joins = answer.report(), answer.joins()
+        self._sources, self._joins = query.report(), query.joins()
         self._checks = tuple(self._malformed_checks())
         raise_failed(self._checks)
-        return answer.rows
+        return query.rows
 
     def _malformed_checks(self) -> Iterator[CheckReport]:
-        """The sources' own checks: how many of their lines may be malformed."""
+        """Yield the results of the sources' limits of malformed lines."""
         for name, source in self._spec.sources.items():
             limit = source.max_malformed if isinstance(source, SourceSpec) else None
             if limit is not None:
@@ -177,14 +175,14 @@ class JobRun:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the job that `--spec` names; 0 when it succeeded, else 1 with one line on stderr that says why."""
-    parser = argparse.ArgumentParser(prog="run.py", description="Runs one job of airflow_pushdown.")
+    """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
+    parser = argparse.ArgumentParser(prog="job.py", description="Run one job of airflow_pushdown.")
     parser.add_argument("--spec", required=True, type=Path, help="the job spec, a JSON file")
     return run(parser.parse_args(arguments).spec)
 
 
 def run(spec_path: Path) -> int:
-    """Runs the job of a spec file; its report is printed when no result file was asked for."""
+    """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path."""
     signal.signal(signal.SIGTERM, _stop)
     try:
         spec = read_spec(spec_path)
@@ -197,18 +195,18 @@ def run(spec_path: Path) -> int:
 
 
 def explain(spec_path: Path) -> int:
-    """Prints what a spec file's job would do, without running its query or using up its secrets."""
+    """Print the plan of a spec file without running its query or deleting its secrets, and return the exit code."""
     try:
         job = JobRun(read_spec(spec_path))
         with job.session(keep_secrets=True) as spark:
-            print(job.answer(spark).explain())
+            print(job.plan(spark).explain())
     except BaseException as exc:
         return _fail(classify(exc))
     return 0
 
 
 def read_spec(path: Path) -> JobSpec:
-    """Reads a spec; one that is not valid still gets its result file, so that whoever waits for it learns why."""
+    """Read a spec. For an invalid spec, write a result file with the error for the process that waits for it."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
@@ -223,22 +221,24 @@ def read_spec(path: Path) -> JobSpec:
 
 
 def read_secrets(path: Path, *, keep: bool = False) -> SecretValues:
-    """Reads the file of secrets and, unless `keep`, deletes it, readable or not."""
+    """Read the file of secrets and delete it, unless `keep`."""
     try:
         text = path.read_text(encoding="utf-8")
         if not keep:
             path.unlink()
     except OSError as problem:
-        raise BadSpecError(f"secrets_path: cannot use {path}: {problem.strerror}; it serves one run only") from problem
+        raise BadSpecError(
+            f"secrets_path: cannot use {path}: {problem.strerror}; it can only be used once"
+        ) from problem
     try:
         return SecretValues.model_validate_json(text)
     except ValidationError:
-        # Not chained: the problem's text would show what is in the file.
-        raise BadSpecError(f"secrets_path: {path} does not hold secrets in the expected form") from None
+        # Not chained, because the cause would show the content of the file.
+        raise BadSpecError(f"secrets_path: {path} does not have secrets in the expected form") from None
 
 
 def write_result(path: str, result: JobResult) -> None:
-    """Writes the result such that a reader sees all of it or nothing; to a local path even when Spark is gone."""
+    """Write the result so that readers see the whole file or none. Local paths do not need Spark."""
     text = result.model_dump_json()
     if _REMOTE.match(path):
         spark = SparkSession.getActiveSession()
@@ -255,7 +255,7 @@ def write_result(path: str, result: JobResult) -> None:
 
 
 def _start_spark(conf: dict[str, str]) -> SparkSession:
-    # What spark-submit was given is known to the JVM alone, so that has to run before anything is defaulted.
+    # Only the JVM knows the settings of spark-submit, so it starts before the defaults are applied.
     SparkContext._ensure_initialized()
     submitted = SparkConf()
     builder = SparkSession.builder
@@ -265,29 +265,29 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    _silence(spark, _LOOKS_FOR_METADATA)
+    _log_errors_only(spark, _STREAMING_SINK)
     return spark
 
 
-def _silence(spark: SparkSession, logger: str) -> None:
-    """Let a logger of the JVM pass errors alone."""
+def _log_errors_only(spark: SparkSession, logger: str) -> None:
+    """Set a logger of the JVM to log only errors."""
     level = java_class(spark, "org.apache.logging.log4j.Level").toLevel("ERROR")
     java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
 
 
-def _run_through(frame: DataFrame) -> None:
-    """Computes every row and keeps none."""
+def _compute_all(frame: DataFrame) -> None:
+    """Compute every row without writing any."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
-    """The error without the values of credentials, should some library have put one into a message."""
+    """Return an error without credentials, which a library may have put into a message."""
     message, traceback = error.message, error.traceback
-    hidden = [connection.password for connection in secrets.remote.values() if connection.password]
+    values = [connection.password for connection in secrets.remote.values() if connection.password]
     for key, value in secrets.hadoop.items():
         if value and _SECRET_KEY.search(key):
-            hidden.append(value)
-    for value in hidden:
+            values.append(value)
+    for value in values:
         message = message.replace(value, "***")
         traceback = traceback.replace(value, "***") if traceback is not None else None
     return error.model_copy(update={"message": message, "traceback": traceback})
@@ -299,8 +299,8 @@ def _fail(error: JobError) -> int:
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
-    """Ends the job as Ctrl-C would, so that what was staged is cleared and a result says what happened."""
-    # Whoever ends a job says so to each of its processes, and then again: that must not end the clearing up.
+    """End the job like Ctrl-C, so that staged rows are deleted and the result has the reason."""
+    # A job may get the signal several times. A second signal must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -15,7 +15,7 @@ import pytest
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.run import main, read_secrets, write_result
+from pushdown_spark.job import main, read_secrets, write_result
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
@@ -68,7 +68,7 @@ def visible(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if not path.name.startswith((".", "_")))
 
 
-def test_a_submitted_job_writes_output_and_result_and_shows_no_secret(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_submitted_job_writes_output_and_result_without_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
     secrets = with_secrets(job, tmp_path, **{"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
     submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert submit is not None
@@ -76,8 +76,8 @@ def test_a_submitted_job_writes_output_and_result_and_shows_no_secret(tmp_path: 
     with zipfile.ZipFile(library, "w") as archive:
         for path in (ROOT / "spark_jobs" / "pushdown_spark").rglob("*.py"):
             archive.write(path, path.relative_to(ROOT / "spark_jobs"))
-    program = tmp_path / "run.py"
-    shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "run.py", program)
+    program = tmp_path / "job.py"
+    shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "job.py", program)
     settings = [part for key, value in LOCAL.items() for part in ("--conf", f"{key}={value}")]
     del job["conf"]
     call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(saved(job, tmp_path))]
@@ -98,7 +98,7 @@ def test_a_submitted_job_writes_output_and_result_and_shows_no_secret(tmp_path: 
     assert " INFO " not in done.stderr.partition('Setting Spark log level to "WARN"')[2]
 
 
-def test_a_failure_is_one_line_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_failed_job_prints_one_line_and_writes_a_result(tmp_path: Path, job: dict[str, Any]) -> None:
     with_secrets(job, tmp_path)
     job["query"]["columns"] = [f"`{SECRET}`", "id"]
     done = command_line("run", job, tmp_path)
@@ -116,7 +116,7 @@ def test_a_failure_is_one_line_a_result_and_no_output(tmp_path: Path, job: dict[
     assert visible(tmp_path) == ["in", "result.json", "spec.json"]
 
 
-def test_explaining_runs_nothing_and_uses_up_no_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
     secrets = with_secrets(job, tmp_path)
     done = command_line("explain", job, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -126,7 +126,7 @@ def test_explaining_runs_nothing_and_uses_up_no_secrets(tmp_path: Path, job: dic
     assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
 
 
-def test_a_glob_is_read_without_a_warning(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_glob_logs_no_warning(tmp_path: Path, job: dict[str, Any]) -> None:
     job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]
     done = command_line("explain", job, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -134,7 +134,7 @@ def test_a_glob_is_read_without_a_warning(tmp_path: Path, job: dict[str, Any]) -
     assert "FileNotFoundException" not in done.stderr
 
 
-def test_without_output_and_result_the_report_is_printed(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_report_is_printed_without_a_result_path(tmp_path: Path, job: dict[str, Any]) -> None:
     del job["output"], job["result_path"]
     done = command_line("run", job, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -143,7 +143,7 @@ def test_without_output_and_result_the_report_is_printed(tmp_path: Path, job: di
     assert visible(tmp_path) == ["in", "spec.json"]
 
 
-def test_an_ignored_output_stays_and_nothing_is_read(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_ignored_output_reads_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
     (tmp_path / "out").mkdir()
     job["output"]["mode"] = "ignore"
     job["sources"]["events"]["path"] = ["/nowhere"]
@@ -154,7 +154,7 @@ def test_an_ignored_output_stays_and_nothing_is_read(tmp_path: Path, job: dict[s
     assert visible(tmp_path / "out") == []
 
 
-def test_a_terminated_job_leaves_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
     endless = "aggregate(transform(sequence(1, 90000), x -> size(filter(sequence(1, 90000), y -> y > x + id))), 0L, "
     job["query"]["where"] = f"t = 'y' AND {endless} (a, b) -> a + b) > 0"
     call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(saved(job, tmp_path))]
@@ -183,9 +183,7 @@ def test_a_terminated_job_leaves_a_result_and_no_output(tmp_path: Path, job: dic
     assert visible(tmp_path) == ["in", "result.json", "spec.json"]
 
 
-def test_an_invalid_spec_still_gets_a_result(
-    tmp_path: Path, job: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_spec_writes_a_result(tmp_path: Path, job: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     job["query"]["limit"] = -1
     assert main(["--spec", str(saved(job, tmp_path))]) == 1
     error = result_of(job).error
@@ -196,9 +194,7 @@ def test_an_invalid_spec_still_gets_a_result(
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]"])
-def test_what_is_no_spec_is_told_in_one_line(
-    tmp_path: Path, text: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_spec_prints_one_line(tmp_path: Path, text: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spec.json"
     if text is not None:
         path.write_text(text)
@@ -209,12 +205,12 @@ def test_what_is_no_spec_is_told_in_one_line(
     assert told.count("\n") == 1
 
 
-def test_secrets_serve_once_and_never_show(tmp_path: Path) -> None:
+def test_secrets_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "secrets.json"
     path.write_text('{"hadoop": {"a": "b"}}')
     assert read_secrets(path, keep=True).hadoop == {"a": "b"}
     assert read_secrets(path).hadoop == {"a": "b"}
-    with pytest.raises(BadSpecError, match="serves one run only"):
+    with pytest.raises(BadSpecError, match="can only be used once"):
         read_secrets(path)
     path.write_text(f'{{"hadoop": "{SECRET}"}}')
     with pytest.raises(BadSpecError, match="expected form") as caught:
@@ -224,7 +220,7 @@ def test_secrets_serve_once_and_never_show(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_result_replaces_an_older_one_at_once(tmp_path: Path) -> None:
+def test_result_replaces_an_older_one(tmp_path: Path) -> None:
     target = tmp_path / "result.json"
     target.write_text("older")
     write_result(f"file://{target}", JobResult(rows=7))
@@ -232,10 +228,10 @@ def test_a_result_replaces_an_older_one_at_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_another_release_of_spark_is_refused_before_a_session_starts(
+def test_unsupported_spark_raises_before_the_session_starts(
     tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pushdown_spark.run.pyspark_version", "4.0.1")
+    monkeypatch.setattr("pushdown_spark.job.pyspark_version", "4.0.1")
     assert main(["--spec", str(saved(job, tmp_path))]) == 1
     result = result_of(job)
     assert result.application_id is None
