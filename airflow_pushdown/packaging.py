@@ -28,7 +28,7 @@ def package_directory() -> Path:
 
 def job_program() -> Path:
     """The one program that is ever submitted."""
-    return package_directory() / "run.py"
+    return package_directory() / "job.py"
 
 
 def archive_bytes(package: Path) -> bytes:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.output.files import open_output
+from pushdown_spark.output.writer import open_output
 
 _ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 _WARM_UP = 4

@@ -81,7 +81,7 @@ class Tasks:
         }
         (self._work / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
         jvm = f"-XX:SharedArchiveFile={self._classes}" if archived else ""
-        self._submit_ours("run.py", "--spec", str(self._work / "spec.json"), jvm=jvm)
+        self._submit_ours("job.py", "--spec", str(self._work / "spec.json"), jvm=jvm)
         return JobResult.model_validate_json(result.read_text(encoding="utf-8")).rows or 0
 
     def plain(self, case: Case) -> int:

@@ -22,12 +22,14 @@ _RENAMED = {
     "joins": "optimizer",
     "joins.helper": "optimizer.dataframe_helper",
     "message": "contract.message",
+    "projection.catalog": "projection.metadata_columns",
     "readers.avro": "formats.avro",
     "readers.avro.data_source": "formats.avro.data_source",
     "readers.orc": "formats.orc",
     "readers.orc.data_source": "formats.orc.data_source",
     "remote_spec": "contract",
     "report": "contract.report_text",
+    "run": "job",
     "versions": "contract.versions",
 }
 

@@ -25,7 +25,7 @@ TERM_GRACE_SECONDS = 3.0
 LEFTOVER_GRACE_SECONDS = 2.0
 """How long workers may outlive a spark-submit that ended by itself."""
 
-DRIVER_PROGRAM = "run.py"
+DRIVER_PROGRAM = "job.py"
 """The driver's program: told to stop while its JVM still runs, it stops the job and deletes what was staged."""
 
 _DRIVER_SHARE = 0.7

@@ -70,7 +70,7 @@ class Submission:
 
 
 class PushdownSubmitHook(SparkSubmitHook):
-    """Submits `pushdown_spark/run.py` for one `JobSpec` and reads the `JobResult` it leaves.
+    """Submits `pushdown_spark/job.py` for one `JobSpec` and reads the `JobResult` it leaves.
 
     On top of the provider's hook: a missing connection raises instead of meaning YARN, nothing secret is on the command
     line, the child does not inherit the worker's secrets, and a kill reaches every process of the job.

@@ -7,17 +7,17 @@ import os
 import sys
 from pathlib import Path
 
-from pushdown_spark.run import explain, run
+from pushdown_spark.job import explain, run
 
 
 def main() -> int:
-    """Runs the command that the arguments name; its exit code."""
+    """Run the command of the arguments and return its exit code."""
     parser = argparse.ArgumentParser(prog="pushdown", description="Scans that read less, without Airflow.")
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (("explain", "print the plan without running it"), ("run", "run the job")):
         commands.add_parser(command, help=text).add_argument("--spec", required=True, type=Path, help="a JSON file")
     arguments = parser.parse_args()
-    # Workers must run the driver's Python, not whichever comes first on PATH.
+    # Workers must run the driver's Python, which may not be the first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return explain(arguments.spec) if arguments.command == "explain" else run(arguments.spec)
 

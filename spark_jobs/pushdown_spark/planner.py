@@ -14,13 +14,11 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError
-from pushdown_spark.fallback import left_to_spark
 from pushdown_spark.folding import folding
 from pushdown_spark.formats.columnar import conf
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.scan import TextPlan, TextScan, plan_text
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.readers.faults import faults_left_to_spark
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
@@ -28,6 +26,8 @@ from pushdown_spark.relations.listing import has_plain_directories
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.runtime.fallback import recoverable_error
+from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.projected import ProjectedScan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
@@ -97,8 +97,8 @@ def plan_full_pushdown(
 def _plan_files(
     spark: SparkSession, relation: FileRelation, request: ScanRequest, notes: tuple[str, ...]
 ) -> PlannedScan:
-    notes = (*notes, *_listing_notes(relation.source), *relation.merged.notes)
-    if relation.merged.parts:
+    notes = (*notes, *_listing_notes(relation.source), *relation.table_schema.notes)
+    if relation.table_schema.groups:
         return _plan_groups(spark, relation, request, notes)
     if relation.source.max_malformed is not None:
         request = _count_malformed(spark, relation, request)
@@ -115,7 +115,9 @@ def _plan_groups(
     """Return the union of a scan for each group of files with the same schema."""
     partition_schema = relation.partition_schema
     names = frozenset() if request.predicate is None else frozenset(relation.referenced_columns(request.predicate))
-    groups = list(file_groups(relation.merged.parts, partition_schema, relation.roots, relation.merged.rules))
+    groups = list(
+        file_groups(relation.table_schema.groups, partition_schema, relation.roots, relation.table_schema.rules)
+    )
     plans = []
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source))
@@ -127,8 +129,8 @@ def _plan_groups(
     case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
 
     def union(scans: Iterable[Scan]) -> UnionScan:
-        parts = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
-        return UnionScan(parts, schema, request.implicit, case_sensitive=case_sensitive)
+        group_scans = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
+        return UnionScan(group_scans, schema, request.implicit, case_sensitive=case_sensitive)
 
     return PlannedScan(
         union(plan.scan for plan in plans),
@@ -157,10 +159,10 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
     problem = None
     try:
-        with faults_left_to_spark():
+        with unexpected_errors_as_unsafe_input():
             scan = _plan_ours(spark, request, notes)
     except PushdownError as exc:
-        problem = left_to_spark(exc)
+        problem = recoverable_error(exc)
         if problem is None:
             raise
         scan = Refusal(f"our reader gave up while it planned the scan: {problem}")

@@ -14,14 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.failures import typed
-from pushdown_spark.fallback import blamed_on, left_to_spark
-from pushdown_spark.gateway import java_rows, local_frame
 from pushdown_spark.predicates.long_lists import shortened
-from pushdown_spark.row_count import RowCount
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
+from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
+from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.projected import ProjectedScan
-from pushdown_spark.task_metrics import StageWatch
 
 T = TypeVar("T")
 
@@ -103,12 +102,12 @@ class ScanResult(PushdownResult):
             try:
                 return self._run(action, as_they_come=as_they_come)
             except Exception as exc:
-                self._problem = left_to_spark(exc)
+                self._problem = recoverable_error(exc)
                 if self._problem is None:
                     raise
                 self._scan = self._fallback(f"our reader gave up: {self._problem}")
                 self._fallback = None
-        with blamed_on(self._problem):
+        with prefer_reader_error(self._problem):
             return self._run(action, as_they_come=as_they_come)
 
     def _run(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
@@ -188,12 +187,14 @@ def _collect(spark: SparkSession, scan: ProjectedScan, limit: int) -> DataFrame:
     pieces = scan.scan.incremental(limit)
     if pieces is None:
         frame = scan.limited(limit)
-        return local_frame(spark, frame._jdf.collectAsList(), frame)
-    rows, last = java_rows(spark), None
+        return local_dataframe(spark, frame._jdf.collectAsList(), frame)
+    rows, last = java_list(spark), None
     while rows.size() < limit and (piece := pieces.next_frame()) is not None:
         last = scan.project(piece)
         rows.addAll(last._jdf.collectAsList())
-    return local_frame(spark, rows.subList(0, min(limit, rows.size())), scan.limited(limit) if last is None else last)
+    return local_dataframe(
+        spark, rows.subList(0, min(limit, rows.size())), scan.limited(limit) if last is None else last
+    )
 
 
 def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> DataFrame | None:
@@ -225,4 +226,4 @@ def analyze(scan: Scan, project: Callable[[DataFrame], DataFrame], parameter: st
     try:
         return project(scan.frame())
     except (AnalysisException, ParseException) as problem:
-        raise typed(problem, about=parameter) from problem
+        raise typed_error(problem, about=parameter) from problem

@@ -1,4 +1,4 @@
-"""PushdownSession: the library's front door, usable with and without Airflow."""
+"""PushdownSession, the public entry point with and without Airflow."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.collector import paused_collector
 from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.predicates.long_lists import shortened
-from pushdown_spark.projection.catalog import catalog_of
+from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
+from pushdown_spark.runtime.garbage_collector import paused_garbage_collector
 from pushdown_spark.scan.projected import ProjectedScan
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PushdownSession:
-    """Named sources, and queries over them that read no more than they must.
+    """Named sources and queries over them.
 
     >>> session = PushdownSession(spark)                                            # doctest: +SKIP
     >>> session.add_source(                                                         # doctest: +SKIP
@@ -34,7 +34,7 @@ class PushdownSession:
     """
 
     def __init__(self, spark: SparkSession, *, cold: bool = False) -> None:
-        """`cold` tells that Spark has just started: readers in Python then have to make up for starting Python too."""
+        """`cold` is whether Spark has just started. Estimates then include the start of Python workers."""
         self._spark = spark
         self._cold = cold
         self._sources: dict[str, AnySource] = {}
@@ -56,9 +56,9 @@ class PushdownSession:
         implicit_names: Mapping[str, str] | None = None,
         implicit_columns: Sequence[str] = (),
     ) -> None:
-        """Declare a source; `orc` holds fields of `OrcOptions`, the other parameters are those of `SourceSpec`.
+        """Declare a source of files. `orc` has fields of `OrcOptions`, the other parameters are those of `SourceSpec`.
 
-        Raises BadSpecError for values that it cannot have.
+        Raises BadSpecError for invalid values.
         """
         paths = (path,) if isinstance(path, str) else tuple(path)
         try:
@@ -79,39 +79,39 @@ class PushdownSession:
             )
         except ValidationError as problem:
             first = problem.errors()[0]
-            said = first["msg"].removeprefix("Value error, ")
-            raise BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {said}") from problem
+            reason = first["msg"].removeprefix("Value error, ")
+            raise BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {reason}") from problem
         self.add(name, spec)
 
     def add_remote(self, name: str, connection: Mapping[str, object], **table: object) -> None:
-        """Declare a remote table: fields of `RemoteConnection`, then fields of `RemoteSourceSpec` by their names.
+        """Declare a database table: fields of `RemoteConnection`, then fields of `RemoteSourceSpec` by their names.
 
         >>> session.add_remote("orders", {"kind": "sqlite", "database": "shop.db"}, table="orders")   # doctest: +SKIP
 
-        Raises BadSpecError, which never shows the connection's values, for what they cannot be.
+        Raises BadSpecError for invalid values. It never shows values of the connection.
         """
         try:
-            reached = RemoteConnection.model_validate(dict(connection))
+            database = RemoteConnection.model_validate(dict(connection))
             spec = RemoteSourceSpec.model_validate(table)
         except ValidationError as problem:
             first = problem.errors(include_input=False)[0]
-            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise BadSpecError(f"source {name!r}: {what.removeprefix(': ')}") from None
-        self.add(name, spec, reached)
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise BadSpecError(f"source {name!r}: {reason.removeprefix(': ')}") from None
+        self.add(name, spec, database)
 
     def add(self, name: str, source: SourceSpec | RemoteSourceSpec, connection: RemoteConnection | None = None) -> None:
-        """Declare a source from its part of a job spec, a remote one with its connection.
+        """Declare a source from its part of a job spec, a database source with its connection.
 
-        Raises BadSpecError for settings that contradict each other.
+        Raises BadSpecError for incompatible settings.
         """
         if isinstance(source, RemoteSourceSpec):
             if connection is None:
-                raise BadSpecError(f"source {name!r}: a remote table needs a connection among the secrets")
+                raise BadSpecError(f"source {name!r}: a database source needs a connection in the secrets")
             self._sources[name] = RemoteSource(name, source, connection)
             return
         if source.orc.use_selected and source.reader is not ReaderChoice.PUSHDOWN:
             raise BadSpecError(
-                f"source {name!r}: use_selected=True needs reader='pushdown': Spark's reader returns no rows at all "
+                f"source {name!r}: use_selected=True needs reader='pushdown', because Spark's reader returns no rows "
                 "with orc.filter.use.selected"
             )
         self._sources[name] = Source(
@@ -125,7 +125,7 @@ class PushdownSession:
             source.orc,
             source.on_schema_conflict,
             source.on_missing_column,
-            catalog_of(source.implicit_names, source.implicit_columns),
+            implicit_catalog(source.implicit_names, source.implicit_columns),
             self._cold,
             source.max_malformed,
         )
@@ -138,30 +138,31 @@ class PushdownSession:
         where: str | None = None,
         limit: int | None = None,
     ) -> PushdownResult:
-        """Rows of one source: `columns` (paths, None for all), `where` as Spark SQL, at most `limit` rows.
+        """Return rows of one source: `columns` (paths, None for all), `where` as Spark SQL, at most `limit` rows.
 
-        Raises typed errors for unknown sources and columns, predicates and schemas that do not parse, missing paths.
+        Raises typed errors for unknown sources and columns, for predicates and schemas that do not parse, and for
+        missing paths.
         """
         return self.query(
             QuerySpec(source=name, columns=None if columns is None else tuple(columns), where=where, limit=limit)
         )
 
     def sql(self, query: str, joins: JoinOptions | None = None) -> PushdownResult:
-        """Rows of a SQL query over declared sources; conditions that concern one source alone reach its reader.
+        """Return the rows of a SQL query over declared sources. Readers get the conjuncts about their source.
 
-        `joins` says how the joins may be changed; by default their order follows the estimates.
+        `joins` has the options of the optimizer. By default, it reorders joins by estimated cost.
         """
         return self.query(QuerySpec(sql=query, joins=joins or JoinOptions()))
 
     def query(self, query: QuerySpec) -> PushdownResult:
-        """Rows of a query as a job spec states it."""
-        with paused_collector():
+        """Return the rows of a query of a job spec."""
+        with paused_garbage_collector():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
             return _plan(self._spark, self._source(query.source or ""), query)
 
     def _sql_planner(self) -> SqlPlanner:
-        """The planner of texts, which keeps what it has seen of the sources' files."""
+        """Return the planner of SQL queries, which keeps samples of the sources."""
         if self._planner is None:
             # What joins need takes a fifth of a second to load, and most jobs scan one source.
             from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
@@ -177,13 +178,13 @@ class PushdownSession:
 
 
 def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownResult:
-    """Resolve the columns, choose a reader, and project its rows."""
+    """Resolve the columns, choose a reader, and select its rows."""
     relation = open_relation(spark, source)
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:
-        # Spark takes milliseconds to parse a projection that changes nothing.
-        return frame if projection.is_of(frame.columns) else frame.selectExpr(*projection.select_items)
+        # Spark needs milliseconds to parse a projection that changes nothing.
+        return frame if projection.selects_exactly(frame.columns) else frame.selectExpr(*projection.select_items)
 
     def filter_and_select(frame: DataFrame) -> DataFrame:
         return select(frame if query.where is None else frame.where(query.where))

@@ -1,4 +1,4 @@
-"""Plan SQL text: over one source here, over several by the planner of joins; Spark runs the query."""
+"""The planner of SQL queries: over one source in this module, over several sources by the join planner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_er
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.predicates.parse import read_alike, with_intervals_grouped
-from pushdown_spark.projection.needed import lost_words
+from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
@@ -29,19 +29,19 @@ from pushdown_spark.scan.projected import ProjectedScan
 
 
 class SqlPlanner:
-    """Plans SQL text: Spark runs the query, its conditions also reach the sources' readers."""
+    """The planner of SQL queries. Spark runs the query, and the readers of the sources get its conjuncts."""
 
     def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], cache: SampleCache) -> None:
-        """`cache` keeps what was seen of the sources' files for the next query."""
+        """`cache` keeps samples of the sources for later queries."""
         self._spark = spark
         self._sources = sources
         self._cache = cache
         self._views = PrivateViews(spark)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
-        """Raises BadSpecError where the text is no query over declared sources.
+        """Plan a query. Spark gets the text of a query that our parser does not support or that nests too deeply.
 
-        What we cannot read, or what nests too deeply, is left to Spark as it is written.
+        Raises BadSpecError for text that is not a query over declared sources.
         """
         try:
             return self._plan(sql, joins)
@@ -56,25 +56,25 @@ class SqlPlanner:
         return left
 
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
-        tree = self._parsed(sql)
+        tree = self._parse(sql)
         tables = list(tree.find_all(exp.Table))
         named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
-        if named is not None and isinstance(tree, exp.Select) and self._says_all(sql, tree, tables[0]):
-            return self._over_one(sql, tree, named)
+        if named is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
+            return self._plan_one_source(sql, tree, named)
         return QueryOptimizer(self._spark, self._sources, joins, self._cache, self._views).optimize(sql)
 
-    def _says_all(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
-        """Whether the tree of a query over one table tells what is read of it, under the table's own names."""
+    def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
+        """Return whether the tree of a query over one table has all required columns by their own names."""
         if table.alias_column_names or len(table.parts) > 1 or "|>" in sql or hides_names(self._spark, sql):
             return False
         variables = SessionVariables(self._spark)
         return not any(variables.has(column.name) for column in tree.find_all(exp.Column) if len(column.parts) == 1)
 
-    def _over_one(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
-        """One reference to one source: its WHERE reaches the source's reader."""
+    def _plan_one_source(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
+        """Plan a query with one reference to one source, whose reader gets the WHERE."""
         relation = open_relation(self._spark, source)
         where = self._where(sql, tree, relation)
-        request, notes = relation.query_request(tree, where, lost_words(sql, tree))
+        request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
         request = replace(request, spark_only=request.spark_only or spark_only(sql))
 
         def run_query(frame: DataFrame) -> DataFrame:
@@ -89,7 +89,7 @@ class SqlPlanner:
         scan = ProjectedScan(planned.scan, run_query)
         return ScanResult(self._spark, source.name, scan, planned.fallback(run_query), problem=planned.problem)
 
-    def _parsed(self, sql: str) -> exp.Query:
+    def _parse(self, sql: str) -> exp.Query:
         try:
             tree = sqlglot.parse_one(sql, dialect="spark")
         except SqlglotError as problem:
@@ -99,25 +99,25 @@ class SqlPlanner:
         return with_intervals_grouped(tree)
 
     def _where(self, sql: str, tree: exp.Select, relation: Relation) -> str | None:
-        """The WHERE over the source's own columns, or None where Spark alone must apply it.
+        """Return the WHERE over the source's own columns, None if only Spark may apply it.
 
-        Backslashes are left to Spark because writing the predicate anew would hide them from those who judge it, and
-        double quotes are where they may hold names.
+        Spark applies predicates with backslashes, because rendering the tree as SQL would hide them from the readers'
+        checks, and predicates with double quotes if these may contain names.
         """
-        found = tree.args.get("where")
-        names = self._spark.conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in sql
-        if found is None or not self._simple(tree) or "\\" in sql or names or not read_alike(sql):
+        where = tree.args.get("where")
+        quotes_names = self._spark.conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in sql
+        if where is None or not self._is_simple(tree) or "\\" in sql or quotes_names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)
-        predicate = found.this.transform(relation.unqualified, table.alias_or_name)
+        predicate = where.this.transform(relation.unqualified, table.alias_or_name)
         return str(predicate.sql(dialect="spark"))
 
-    def _simple(self, tree: exp.Select) -> bool:
-        """Whether the query's WHERE applies to every row read: one table reference, nothing between it and WHERE."""
+    def _is_simple(self, tree: exp.Select) -> bool:
+        """Return whether the WHERE applies to every row of one table, without a join or sample before it."""
         between = tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join)
         return between is None and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
 
 
 def _plain_name(table: exp.Table) -> str:
-    """The name in one part; with a database's before it a table is no source of that name."""
+    """Return the name of a table. A name with a database is not the name of a source."""
     return ".".join(part.name for part in table.parts)

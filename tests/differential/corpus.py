@@ -26,8 +26,8 @@ from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.failures import classify
 from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 MOST_BYTES = 450_000

@@ -120,7 +120,7 @@ REFUSED = (
     kind("nested", "name(x)", "members of a string"),
     kind("nested", "tags(x)", "members of a string"),
     kind("nested", "scores(x)", "members of a map<string,int>"),
-    kind("nested", "id.x AS y", "'id.x AS y'", "bigint", "so the declared schema says"),
+    kind("nested", "id.x AS y", "'id.x AS y'", "bigint", "in the declared schema"),
     kind("hive", "region.x", "member 'x' of a string"),
     kind("fields", "columns.x", "'columns.x'", "array of texts"),
     kind("fields", "columns['x']", "array of texts"),

@@ -106,4 +106,4 @@ def test_the_report_says_by_what_columns_are_found(spark: SparkSession, tmp_path
     session = PushdownSession(spark)
     session.add_source("data", path=path, format="csv", schema=DECLARED, options={"header": "true"})
     notes = session.scan("data").report()["data"].notes
-    assert "no header has a name of the declared schema, so columns are taken by position" in notes
+    assert "no header has a name of the declared schema, so columns are matched by position" in notes

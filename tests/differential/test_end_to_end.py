@@ -49,7 +49,7 @@ def check_batch(
         tally.because("Spark's own reader fails")
         return
     for asked, theirs, ours, report in outcomes:
-        if case.options.get("header") == "true" and any("are read apart" in note for note in report.notes):
+        if case.options.get("header") == "true" and any("are read separately" in note for note in report.notes):
             # By chance the first line of a file has the name of a column: its columns are then told by their names.
             tally.because("columns by the names of a header")
             continue

@@ -13,7 +13,7 @@ from pushdown_spark.errors import KindMismatchError, SchemaConflictError
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.session import PushdownSession
 
-LOOKED = "no schema is declared, so the texts of all files were read once more to see whether their types agree"
+LOOKED = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
 ALIKE = {
     "texts": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
     "nothing but numbers": ('{"a": 1}', '{"a": 2.5}'),
@@ -98,5 +98,5 @@ def test_inferred_times_stay_times_whatever_becomes_of_conflicts(spark: SparkSes
 
 def test_an_error_names_a_file_that_has_the_column(spark: SparkSession, tmp_path: Path) -> None:
     path = written(tmp_path, ('{"a": "x"}', '{"a": "x", "b": "y"}'))
-    with pytest.raises(KindMismatchError, match=r"'b\[0\]' asks for position 0 of a string \(so it is in .*p1\.json\)"):
+    with pytest.raises(KindMismatchError, match=r"'b\[0\]' asks for position 0 of a string \(in .*p1\.json\)"):
         session(spark, path).scan("data", columns=["b[0]"])

@@ -27,11 +27,11 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
 from pushdown_spark.formats.orc.planner import arrow_schema, jvm_zone
-from pushdown_spark.gateway import java_class
 from pushdown_spark.predicates.compile import compile_filter
 from pushdown_spark.predicates.derive import Scope
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
 
 ZONES = (

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from random_trees import ROW, random_path, random_row, random_schema
 from typed_results import rows_of
 
-from pushdown_spark.projection.alignment import ddl
+from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.session import PushdownSession
 
 HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import ErrorCode, SourceReport
-from pushdown_spark.failures import classify
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 Rows = Counter[str]

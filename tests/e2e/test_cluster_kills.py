@@ -39,7 +39,7 @@ END_SECONDS = 180.0
 DRIVER_JVM, EXECUTOR = "org.apache.spark.deploy.SparkSubmit", "CoarseGrainedExecutorBackend"
 COPIED = "SELECT count(*) FROM pg_stat_progress_copy WHERE tuples_processed > 0"
 FETCHING = "active FETCH"
-JOB = (DRIVER_JVM, "pushdown_spark/run.py", EXECUTOR, "pyspark.daemon")
+JOB = (DRIVER_JVM, "pushdown_spark/job.py", EXECUTOR, "pyspark.daemon")
 
 
 @dataclass(frozen=True)

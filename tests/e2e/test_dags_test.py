@@ -97,7 +97,7 @@ def test_the_report_is_folded_into_the_log(airflow: Airflow, run: Seen) -> None:
 
 def test_spark_was_seen_at_work(run: Seen) -> None:
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in run.command_lines)
-    assert any("pushdown_spark/run.py" in line for line in run.command_lines)
+    assert any("pushdown_spark/job.py" in line for line in run.command_lines)
     assert run.environments
 
 

@@ -48,7 +48,7 @@ def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
     session = running_session(airflow, process)
     commands = [" ".join(psutil.Process(pid).cmdline()) for pid in session_members(session)]
     assert any("SparkSubmit" in command for command in commands)
-    assert any("run.py" in command for command in commands)
+    assert any("job.py" in command for command in commands)
 
     process.send_signal(signal.SIGTERM)
 

@@ -80,7 +80,7 @@ def test_the_password_of_a_server_is_nowhere_on_the_way(airflow: Airflow, postgr
         except subprocess.TimeoutExpired:
             seen += looks(watched)
 
-    assert any("pushdown_spark/run.py" in text for text in seen)
+    assert any("pushdown_spark/job.py" in text for text in seen)
     rows = parquet.read_table(airflow.data / "remote" / "2026-01-01").to_pylist()
     assert sorted(row["id"] for row in rows) == list(range(3, 1000, 10))
     result = airflow.results("remote_scan")["scan"]
@@ -101,7 +101,7 @@ def looks(airflow: psutil.Process) -> list[str]:
         try:
             command = " ".join(process.cmdline())
             texts.append(command)
-            if "SparkSubmit" in command or "run.py" in command or "pyspark" in command:
+            if "SparkSubmit" in command or "job.py" in command or "pyspark" in command:
                 texts.append(" ".join(process.environ().values()))
         except psutil.Error:
             continue

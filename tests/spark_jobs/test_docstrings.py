@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the Spark side are right."""
+"""The examples in the docstrings of the Spark side are correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FINDER = doctest.DocTestFinder(exclude_empty=True)
 
 
 def examples() -> list[doctest.DocTest]:
-    modules = (each.name for each in pkgutil.walk_packages(pushdown_spark.__path__, "spark_jobs."))
+    modules = (each.name for each in pkgutil.walk_packages(pushdown_spark.__path__, "pushdown_spark."))
     return [
         found
         for name in modules

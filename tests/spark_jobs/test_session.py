@@ -21,8 +21,8 @@ from pushdown_spark.errors import (
     UnknownColumnError,
     UnreadableFileError,
 )
-from pushdown_spark.failures import classify
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 OFF = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in ("json", "csv")}

@@ -1,6 +1,6 @@
 """The contract between the two sides: a `JobSpec` goes in, a `JobResult` comes out, both as JSON.
 
-The package imports neither Airflow nor Spark. The Airflow side writes a `JobSpec`, `pushdown_spark.run` reads it, does
+The package imports neither Airflow nor Spark. The Airflow side writes a `JobSpec`, `pushdown_spark.job` reads it, does
 the work and writes a `JobResult`, on success and on failure. A small, versioned message in each direction, with errors
 as data, follows dagster-pipes.
 """

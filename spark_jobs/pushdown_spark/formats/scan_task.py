@@ -9,9 +9,8 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.worker import spare_the_collector
 from pushdown_spark.relations.listing import Split, Task
+from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 Query = TypeVar("Query")
 """What a format's reader needs to know of a scan."""
@@ -44,11 +43,11 @@ class FileScanTask(ABC, Generic[Query, Metrics]):
         """Yield the matching rows of the tasks whose numbers are in the first column."""
         # Spark runs as many tasks as there are cores, so threads in a task do not help.
         pa.set_cpu_count(1)
-        spare_the_collector()
+        freeze_imports()
         read = self.split_reader()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
+                with unexpected_errors_as_unsafe_input():
                     yield from self._run(number, read)
 
     def _run(self, number: int, read: Callable[[Split, Metrics], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -10,9 +10,16 @@ from py4j.java_gateway import JavaObject, is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.gateway import elements, frame_of, indexed, java_class, scala_object, text_of
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, child_numbers, subquery_numbers, tree_lines
 from pushdown_spark.optimizer.query_context import QueryContext
+from pushdown_spark.runtime.jvm_gateway import (
+    elements,
+    java_class,
+    java_string,
+    plan_dataframe,
+    scala_object,
+    scala_seq,
+)
 
 MAX_BROADCAST_BYTES = 64 << 20
 """Bytes in memory up to which a relation is hinted, unless its conditions are very selective."""
@@ -97,7 +104,7 @@ def with_broadcast_hints(frame: DataFrame, broadcast: frozenset[frozenset[str]])
     if not broadcast:
         return frame
     spark = frame.sparkSession
-    return frame_of(spark, _HintWriter(spark, frame._jdf.queryExecution().analyzed(), broadcast).rewritten())
+    return plan_dataframe(spark, _HintWriter(spark, frame._jdf.queryExecution().analyzed(), broadcast).rewritten())
 
 
 def broadcast_hint(spark: SparkSession) -> JavaObject:
@@ -116,7 +123,7 @@ class _HintWriter:
         self._new_join, self._new_join_hint, self._new_filter = (
             java_class(spark, f"{LOGICAL}.{name}") for name in ("Join", "JoinHint", "Filter")
         )
-        self._lines = tree_lines(plan, text_of(spark, plan))
+        self._lines = tree_lines(plan, java_string(spark, plan))
         self._children = child_numbers(self._lines)
         self._queries = [
             queries if line.text.startswith("Filter ") else []
@@ -135,7 +142,7 @@ class _HintWriter:
             plans = iter([self.rewritten(query) for query in self._queries[number]])
             return self._new_filter(self._with_plans(node.condition(), plans), *inputs)
         if not self._has_broadcast_side(number):
-            return node.withNewChildren(indexed(self._spark, inputs))
+            return node.withNewChildren(scala_seq(self._spark, inputs))
         current = node.hint()
         hints = [
             self._hint(child, hint)
@@ -149,7 +156,7 @@ class _HintWriter:
             return expression
         plan = next(plans) if self._is_subquery(expression) else None
         parts = [self._with_plans(part, plans) for part in elements(expression.children())]
-        rewritten = expression.withNewChildren(indexed(self._spark, parts))
+        rewritten = expression.withNewChildren(scala_seq(self._spark, parts))
         return rewritten if plan is None else rewritten.withNewPlan(plan)
 
     def _is_subquery(self, expression: JavaObject) -> bool:

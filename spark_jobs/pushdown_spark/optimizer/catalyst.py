@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.gateway import elements, indexed, java_class
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_seq
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL = f"{CATALYST}.plans.logical"
@@ -181,7 +181,7 @@ class SessionVariables:
         if self._is_empty:
             return False
         case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-        key = indexed(self._spark, [_name_key(name, case_sensitive)])
+        key = scala_seq(self._spark, [_name_key(name, case_sensitive)])
         return bool(self._variables.get(key).isDefined())
 
 

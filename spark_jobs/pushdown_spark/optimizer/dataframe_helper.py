@@ -15,8 +15,6 @@ from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import typed
-from pushdown_spark.gateway import elements, frame_of, indexed, java_class
 from pushdown_spark.optimizer.broadcast_hints import broadcast_hint, broadcast_threshold, max_broadcast_bytes
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
@@ -51,6 +49,8 @@ from pushdown_spark.optimizer.statistics.relation_statistics import RelationStat
 from pushdown_spark.optimizer.statistics.session_tables import SessionTableStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, plan_dataframe, scala_seq
 
 _TRANSPARENT = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
 """Nodes between an item of a chain and the relation that it reads."""
@@ -108,7 +108,7 @@ def _reorder_text(
     try:
         return ReorderedJoins(spark.sql(sql), sql, ())
     except (AnalysisException, ParseException) as problem:
-        raise typed(problem, about="query") from problem
+        raise typed_error(problem, about="query") from problem
 
 
 class _TextQuery:
@@ -122,17 +122,17 @@ class _TextQuery:
         self._frames: dict[str, DataFrame] = {}
 
     def reorder(self) -> ReorderedJoins:
-        """Reorder the joins. Raises typed errors for mistakes that Spark finds in the query."""
+        """Reorder the joins. Raises typed_error errors for mistakes that Spark finds in the query."""
         analyze = cache(self._spark.sql)
         try:
             analyze(self._query.sql).schema  # noqa: B018 - Spark Connect only analyzes on access
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about="query") from problem
+            raise typed_error(problem, about="query") from problem
         names = {_quoted_name(table) for table in named_tables(self._query.tree)}
         try:
             self._frames = {name: self._spark.table(name) for name in names}
         except (AnalysisException, ParseException) as problem:
-            raise UnreadableQueryError(f"query: {typed(problem)}") from problem
+            raise UnreadableQueryError(f"query: {typed_error(problem)}") from problem
         resolver = ColumnNameResolver(self._columns_by_table())
         reordering = JoinReordering(self._spark, self._options, resolver, self._table_statistics, self._types)
         optimized = reordering.reorder(self._query, analyze)
@@ -196,7 +196,7 @@ class _DataFrameJoins:
             return frame, ()
         if rewritten is None:
             return frame, tuple(self._reports)
-        reordered = frame_of(self._spark, rewritten)
+        reordered = plan_dataframe(self._spark, rewritten)
         if reordered.schema != frame.schema:
             return frame, tuple(unchanged_report(report, OTHER_COLUMNS) for report in self._reports)
         return reordered, tuple(self._reports)
@@ -208,7 +208,7 @@ class _DataFrameJoins:
         if chain is not None:
             return self._rewrite_chain(plan, chain)
         children = self._rewrite_all(list(elements(plan.children())))
-        return None if children is None else plan.withNewChildren(indexed(self._spark, children))
+        return None if children is None else plan.withNewChildren(scala_seq(self._spark, children))
 
     def _rewrite_all(self, plans: Sequence[JavaObject]) -> list[JavaObject] | None:
         """Return plans with their chains in order, or None if none of them changes."""
@@ -240,7 +240,7 @@ class _DataFrameJoins:
             children = [self._with_items(plan.left(), items[:-1]), items[-1]]
         else:
             children = [self._with_items(plan.child(), items)]
-        return plan.withNewChildren(indexed(self._spark, children))
+        return plan.withNewChildren(scala_seq(self._spark, children))
 
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
@@ -286,7 +286,7 @@ class _DataFrameJoins:
         keys = {columns[key].lower(): key for key in chain.keys_of(number) if key in columns}
         parsed = (_parse_condition(condition, frozenset(columns)) for condition in conditions)
         request = StatisticsRequest(name, tuple(each for each in parsed if each is not None), frozenset(keys))
-        frame = frame_of(self._spark, relation)
+        frame = plan_dataframe(self._spark, relation)
         statistics = self._statistics.statistics_of(f"{name} {frame.semanticHash()}", frame, request)
         if statistics is None:
             return None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from py4j.java_gateway import JavaObject
 from sqlglot import exp
 
-from pushdown_spark.gateway import elements
 from pushdown_spark.optimizer.catalyst import class_name
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
@@ -21,6 +20,7 @@ from pushdown_spark.optimizer.logical_plan import (
     SelectBlock,
 )
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
+from pushdown_spark.runtime.jvm_gateway import elements
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _NEVER_FAIL = frozenset(

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JoinReport, JoinTree
-from pushdown_spark.query_watch import QueryWatch, query_number
+from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
 
 _NODE = re.compile(r'^\s*(\d+) \[id="node\d+" (?:labelType="html" )?label="(?:<b>)?(\w+)', re.MULTILINE)
 _EDGE = re.compile(r'^\s*(\d+)->(\d+)(?: \[label="([\d,]+)")?', re.MULTILINE)

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.failures import typed
 from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless
 from pushdown_spark.optimizer.prune_columns import prune_columns
@@ -41,17 +40,18 @@ from pushdown_spark.optimizer.sql_reader import (
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relations
+from pushdown_spark.runtime.error_classification import typed_error
 
 
 def verify_reading(context: QueryContext) -> None:
     """Withdraw all predicates if Spark does not read the query as sqlglot does.
 
-    This has Spark analyze the query. Raises typed errors for mistakes that Spark finds in it.
+    This has Spark analyze the query. Raises typed_error errors for mistakes that Spark finds in it.
     """
     try:
         original = context.analyze(context.query.sql)
     except (AnalysisException, ParseException) as problem:
-        raise typed(problem, about="query") from problem
+        raise typed_error(problem, about="query") from problem
     if not is_lossless(original, context.query.rewritten, context.analyze):
         context.predicates = {}
         context.plan_scans()

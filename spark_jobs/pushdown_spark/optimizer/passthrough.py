@@ -9,7 +9,6 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import typed
 from pushdown_spark.optimizer.catalyst import PrivateViews, relation_names_in
 from pushdown_spark.optimizer.query_context import QueryScan, find_source, unknown_source_message
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
@@ -18,6 +17,7 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relations
 from pushdown_spark.relations.request import spark_only
+from pushdown_spark.runtime.error_classification import typed_error
 
 
 class PassthroughPlanner:
@@ -31,8 +31,8 @@ class PassthroughPlanner:
     def plan(self, sql: str, reason: str) -> QueryResult | None:
         """Plan a query with a reason for the reports, or return None if Spark cannot run it as written either.
 
-        Raises BadSpecError if it reads a table that is not a declared source, and typed errors for mistakes that Spark
-        finds.
+        Raises BadSpecError if it reads a table that is not a declared source, and typed_error errors for mistakes that
+        Spark finds.
         """
         sources = self._referenced_sources(sql)
         if not sources:
@@ -44,7 +44,7 @@ class PassthroughPlanner:
             with self._views.shadowing(frames):
                 analyzed = self._spark.sql(sql)
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about="query") from problem
+            raise typed_error(problem, about="query") from problem
         query = AnalyzedQuery(self._spark, self._views.shadowing, sql, frozenset(), frames, analyzed)
         return QueryResult(query, scans, ())
 

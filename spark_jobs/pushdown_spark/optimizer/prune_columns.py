@@ -11,9 +11,8 @@ from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
 from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember
-from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
-from pushdown_spark.projection.implicit import given_names
-from pushdown_spark.projection.needed import lost_words
+from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
+from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.relations.declaration import Source
 
@@ -26,7 +25,7 @@ def prune_columns(context: QueryContext) -> None:
         SessionVariables(context.spark).has,
         case_sensitive=context.case_sensitive,
         uses_unnamed_columns=hides_names(context.spark, sql),
-        words=lost_words(sql, tree),
+        words=words_outside_names(sql, tree),
     )
     for reference in context.references:
         names = reference.relation.schema.fieldNames()
@@ -78,7 +77,7 @@ class ColumnPruner:
         self._paths += [(name.name,) for join in tree.find_all(exp.Join) for name in join.args.get("using") or ()]
         self._members = {dot.expression.name for dot in tree.find_all(exp.Dot)}
         self._words = frozenset(words)
-        self._given_names = given_names(tree) | {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
+        self._given_names = defined_names(tree) | {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
 
     def columns(self, table: exp.Table, names: Iterable[str]) -> tuple[str, ...]:
         """Return the columns of a table that the query may use."""

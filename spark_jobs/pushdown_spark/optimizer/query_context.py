@@ -180,7 +180,7 @@ class QueryContext:
         request = relation.request(projection, " AND ".join(conjuncts) or None)
         metadata = tuple(sorted({*request.implicit, *required.metadata}))
         if metadata:
-            request = replace(request, implicit=metadata, fill=relation.implicit_values())
+            request = replace(request, implicit=metadata, implicit_values=relation.implicit_values())
         request = replace(request, spark_only=request.spark_only or spark_only(self.sql))
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))

@@ -11,14 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.report_text import joins_text
-from pushdown_spark.fallback import blamed_on, left_to_spark
 from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.join_metrics import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan, unchanged
 from pushdown_spark.result import PushdownResult, explained
-from pushdown_spark.row_count import RowCount
+from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
+from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.projected import ProjectedScan
-from pushdown_spark.task_metrics import StageWatch
 
 T = TypeVar("T")
 
@@ -68,13 +67,13 @@ class QueryResult(PushdownResult):
             try:
                 return self._run_and_release(action, as_they_come=as_they_come)
             except Exception as exc:
-                problem = left_to_spark(exc)
+                problem = recoverable_error(exc)
                 if problem is None:
                     raise
                 reason = f"a pushdown reader gave up: {problem}"
                 self._scans = tuple(scan.native(reason) for scan in self._scans)
                 self._may_fall_back, self._problem = False, problem
-        with blamed_on(self._problem):
+        with prefer_reader_error(self._problem):
             return self._run_and_release(action, as_they_come=as_they_come)
 
     def _run_and_release(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:

@@ -17,11 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.gateway import elements, java_class, text_of
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, class_name, is_same_query, tree_lines
 from pushdown_spark.optimizer.logical_plan import JoinChain, SelectBlock, is_nondeterministic, merges_columns
 from pushdown_spark.optimizer.sql_dialect import is_typed_literal
 from pushdown_spark.optimizer.sql_reader import ParsedQuery
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, java_string
 
 NO_CROSS_JOINS = "implicit cross joins are disabled (spark.sql.crossJoin.enabled)"
 MAY_FAIL = "a condition over several relations may fail on rows that the written order filters out first"
@@ -166,7 +166,7 @@ def casts_may_fail(frame: DataFrame) -> bool:
         class_name(expression) == "Cast"
         and not expression.child().foldable()
         and not can_widen(expression.child().dataType(), expression.dataType())
-        for node in _matching_nodes(plan, text_of(session, plan), _has_unsafe_cast)
+        for node in _matching_nodes(plan, java_string(session, plan), _has_unsafe_cast)
         if node.nodeName() in _CONDITION_NODES
         for condition in elements(node.expressions())
         for expression in _matching_nodes(condition, str(condition.treeString()), lambda line: line.startswith("cast("))

@@ -13,17 +13,17 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.contract import CheckReport, OutputChecks
 from pushdown_spark.errors import CheckFailedError, PushdownError
-from pushdown_spark.failures import typed
-from pushdown_spark.gateway import observed
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.jvm_gateway import observation_counts
 
 _ROWS = "rows"
 
 
 @dataclass(frozen=True)
 class RowObserver:
-    """Counts rows, and the NULLs of columns, while a DataFrame is written.
+    """Counts of rows and of NULLs, taken while a DataFrame is written.
 
-    `frame` is the DataFrame to write in place of the one that was given.
+    `frame` is the DataFrame to write instead of the original.
     """
 
     frame: DataFrame
@@ -31,7 +31,7 @@ class RowObserver:
 
     @classmethod
     def of(cls, frame: DataFrame, checks: OutputChecks) -> RowObserver:
-        """An observer of a DataFrame that has the columns of the checks."""
+        """Return an observer of a DataFrame that has the columns of the checks."""
         nulls = [
             f.count_if(f.col(name).isNull()).alias(f"null {number}") for number, name in enumerate(checks.not_null)
         ]
@@ -39,14 +39,14 @@ class RowObserver:
         return cls(frame.observe(observation, f.count(f.lit(1)).alias(_ROWS), *nulls), observation)
 
     def counts(self) -> tuple[int, list[int]]:
-        """The rows that were written, and the NULLs among them for each column of `not_null`.
+        """Return the number of rows written, and the number of NULLs for each column of `not_null`.
 
-        Raises PushdownError if Spark did not report them, as it does not for a plan that it has replaced at run time.
+        Raises PushdownError if Spark did not report them, which happens if it replaces the plan at run time.
         """
-        found = observed(self.frame.sparkSession, self._observation)
-        if found is None:
+        metrics = observation_counts(self.frame.sparkSession, self._observation)
+        if metrics is None:
             raise PushdownError("checks: Spark did not report the counts of the rows that it wrote")
-        rows, *nulls = found.values()
+        rows, *nulls = metrics.values()
         return rows, nulls
 
 
@@ -60,28 +60,28 @@ def require_columns(frame: DataFrame, checks: OutputChecks) -> None:
 
 
 def check_rows(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -> tuple[CheckReport, ...]:
-    """Evaluate all checks; `staged` are the staged rows, read back.
+    """Evaluate all checks. `staged` is a DataFrame over the staged files, which only `unique` reads.
 
-    Counts of rows and NULLs were taken while the rows were written. Only `unique` reads the staged files.
+    The observer has the counts of rows and NULLs.
     """
     rows, nulls = observer.counts()
     reports = list(_row_checks(checks, rows))
     for name, count in zip(checks.not_null, nulls, strict=True):
         reports.append(_report(f"not_null: {name}", "no NULL", f"{count:,} NULL", passed=count == 0))
     for key in checks.unique:
-        count = _repeated(staged, key)
-        what = f"unique: {', '.join(key)}"
-        reports.append(_report(what, "no repeated key", f"{count:,} repeated", passed=count == 0))
+        count = _duplicates(staged, key)
+        check = f"unique: {', '.join(key)}"
+        reports.append(_report(check, "no repeated key", f"{count:,} repeated", passed=count == 0))
     return tuple(reports)
 
 
-def refuse_failed(reports: Sequence[CheckReport]) -> None:
-    """Raise CheckFailedError if a check has failed; the message names every one that has."""
+def raise_failed(reports: Sequence[CheckReport]) -> None:
+    """Raise CheckFailedError, which names all failed checks, if a check has failed."""
     failed = [
         f"{report.check} requires {report.required}, found {report.found}" for report in reports if not report.passed
     ]
     if failed:
-        raise CheckFailedError(f"checks: {'; '.join(failed)}. Nothing was committed, the output is as it was before")
+        raise CheckFailedError(f"checks: {'; '.join(failed)}. Nothing was committed and the output is unchanged")
 
 
 def _row_checks(checks: OutputChecks, rows: int) -> Iterator[CheckReport]:
@@ -95,13 +95,13 @@ def _report(check: str, required: str, found: str, *, passed: bool) -> CheckRepo
     return CheckReport(check=check, required=required, found=found, passed=passed)
 
 
-def _repeated(staged: DataFrame, key: Sequence[str]) -> int:
-    """The number of rows that would have to go for the key to be unique; a key with a NULL repeats nothing."""
+def _duplicates(staged: DataFrame, key: Sequence[str]) -> int:
+    """Return the number of rows to remove to make the key unique. Keys with a NULL count as unique."""
     columns = [f.col(name).alias(f"key {number}") for number, name in enumerate(key)]
-    present = reduce(and_, (f.col(name).isNotNull() for name in key))
-    groups = staged.where(present).select(*columns).groupBy(*(f"key {number}" for number in range(len(key)))).count()
-    surplus = groups.agg(f.sum(f.col("count") - 1)).head()
-    return int(surplus[0] or 0) if surplus is not None else 0
+    has_key = reduce(and_, (f.col(name).isNotNull() for name in key))
+    groups = staged.where(has_key).select(*columns).groupBy(*(f"key {number}" for number in range(len(key)))).count()
+    total = groups.agg(f.sum(f.col("count") - 1)).head()
+    return int(total[0] or 0) if total is not None else 0
 
 
 def _column(frame: DataFrame, name: str, check: str) -> Column:
@@ -109,5 +109,5 @@ def _column(frame: DataFrame, name: str, check: str) -> Column:
     try:
         frame.select(column)
     except AnalysisException as problem:
-        raise typed(problem, about=f"checks.{check}") from problem
+        raise typed_error(problem, about=f"checks.{check}") from problem
     return column

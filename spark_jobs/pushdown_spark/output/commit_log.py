@@ -1,11 +1,12 @@
 """One commit at a time for an output, and the repair of commits whose process was killed.
 
-The lock is a file `NUMBER.lock` that only one process can create. Whoever finds a lock waits until it is gone. A holder
-that lives rewrites a heartbeat every few seconds. If all locks and heartbeats stay the same for `patience` seconds by
-the waiting process's own clock, or if the lock belongs to an earlier attempt of the same run, the holder is taken for
-dead. The waiting process then creates the lock with the next number, which names the attempt that it follows. If that
-attempt still has its lock, the new lock is valid: its holder undoes the journal of the dead commit (or ends it, if all
-its moves were made) and deletes the lower numbers. If it is killed too, the next one does the same again.
+The lock is a file `NUMBER.lock` that only one process can create. Other processes wait until it is deleted. The holder
+rewrites a heartbeat every few seconds. The holder counts as dead if all locks and heartbeats are unchanged for
+`patience` seconds on the clock of the startup_cost process, or if the lock belongs to an earlier attempt of the same
+run. The startup_cost process then creates the lock with the next number, which names the attempt that it follows. If
+that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the dead commit (or completes
+it, if all moves were made) and deletes the lower numbers. If this process is killed too, the next one repeats the
+procedure.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pushdown_spark.errors import OutputTakenError
-from pushdown_spark.filesystem import DRAFT, Files
 from pushdown_spark.output.journal import Journal, Moves, fence, has_files
-from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_beside
+from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_path
+from pushdown_spark.runtime.filesystem import DRAFT, Files
 
 PATIENCE_SECONDS = 60.0
-"""How long a lock must show no sign of life before its commit is undone."""
+"""The time without a heartbeat after which a commit is undone."""
 _BEATS = 12
-"""Heartbeats within the patience of others."""
+"""The number of heartbeats within that time."""
 _LOCK = ".lock"
 _PROGRESS = ".progress"
-_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 1.0
-"""Between two looks at a lock that another process holds."""
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
+"""The pause between two checks of a lock of another process."""
 
 
 @dataclass(frozen=True)
 class _Lock:
-    """What a lock says: the hash of the run that holds it, which attempt of it, and which attempt it follows.
+    """The content of a lock: the hash of the run that holds it, its attempt, and the attempt that it follows.
 
-    All are empty while the process that has created the file is about to write its text.
+    All are empty between the creation of the file and the write of its text.
     """
 
     run: str = ""
@@ -45,7 +46,7 @@ class _Lock:
 
 
 class CommitLog:
-    """The commits of one output, seen from one attempt of one run. `writer` names the run in messages to others."""
+    """The commits of one output, for one attempt of one run. `writer` names the run in errors of other runs."""
 
     def __init__(self, files: Files, paths: OutputPaths, writer: str, patience: float = PATIENCE_SECONDS) -> None:
         self._files = files
@@ -56,10 +57,10 @@ class CommitLog:
 
     @contextlib.contextmanager
     def locked(self, require_claim: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold the lock; no commit of another process is under way or half done within the block.
+        """Hold the lock. Within the block, no other process commits and all earlier commits are complete or undone.
 
-        `require_claim` raises if a later attempt of the same run has begun: it must not lose its lock to this one. A
-        commit that the block could not undo keeps its lock, so that the next process undoes it.
+        `require_claim` raises if a later attempt of the same run has begun, whose lock this attempt must not take. A
+        commit that the block cannot undo keeps its lock, so that the next process undoes it.
         """
         self._number = self._acquire(require_claim)
         ended = threading.Event()
@@ -74,9 +75,9 @@ class CommitLog:
             self._release()
 
     def commit(self, journal: Journal) -> None:
-        """Make the moves of a journal, within `locked`; if one fails, undo them all and raise.
+        """Make the moves of a journal, within `locked`. If one fails, undo all of them and raise.
 
-        Raises OutputTakenError, with nothing left of this commit, if another process has taken the lock over.
+        Raises OutputTakenError if another process has taken the lock and has undone this commit.
         """
         self._files.write_text(self._journal, journal.model_dump_json())
         try:
@@ -85,38 +86,38 @@ class CommitLog:
             try:
                 self._require_lock()
             except OutputTakenError:
-                # Whoever has taken the lock has undone the moves already.
+                # The process that took the lock has undone the moves.
                 self._files.delete_empty(journal.aside)
                 raise
             self._undo(journal, self._journal)
             raise
-        self._end(journal)
+        self._complete(journal)
         self._drop(self._journal)
 
     def is_unfinished(self) -> bool:
-        """Whether a commit of this attempt has neither been ended nor undone."""
+        """Return whether a commit of this attempt is neither complete nor undone."""
         return bool(self._files.matching(self._paths.commits, f"*-{self._paths.attempt}.journal"))
 
     def commits_of_others(self) -> dict[str, str]:
-        """Partitions that other runs have committed during this attempt, with the names of these runs."""
+        """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
         return _read_others(self._files, self._paths.others)
 
-    def _end(self, journal: Journal) -> None:
-        """Finish a commit after its last move: notify the other attempts, and delete what was replaced."""
+    def _complete(self, journal: Journal) -> None:
+        """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
         for claim in self._files.matching(self._paths.control, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
-                note = others_beside(claim)
-                known = _read_others(self._files, note) | dict.fromkeys(journal.partitions, journal.writer)
-                self._files.write_text(note, json.dumps(known))
+                note = others_path(claim)
+                commits = _read_others(self._files, note) | dict.fromkeys(journal.partitions, journal.writer)
+                self._files.write_text(note, json.dumps(commits))
         self._files.delete(journal.aside)
         self._files.delete(journal.rows)
 
     def _repair(self) -> None:
-        """Undo the commits of lower locks, or end those whose moves were all made."""
+        """Undo the commits of lower locks, or complete them if all their moves were made."""
         for path in self._files.matching(self._paths.commits, "*.journal"):
             text = self._files.read_text(path)
             if text is not None:
-                self._undo_or_end(fence(self._files, Journal.model_validate_json(text), self._number), path)
+                self._undo_or_complete(fence(self._files, Journal.model_validate_json(text), self._number), path)
         for number in self._locks():
             if number < self._number:
                 self._forget(number)
@@ -124,9 +125,9 @@ class CommitLog:
             if name.endswith(DRAFT):
                 self._files.delete(f"{self._paths.commits}/{name}")
 
-    def _undo_or_end(self, journal: Journal, path: str) -> None:
+    def _undo_or_complete(self, journal: Journal, path: str) -> None:
         if self._moves(journal, path).are_complete():
-            self._end(journal)
+            self._complete(journal)
             self._drop(path)
         else:
             self._undo(journal, path)
@@ -136,7 +137,7 @@ class CommitLog:
     def _undo(self, journal: Journal, path: str) -> None:
         self._moves(journal, path).undo()
         if has_files(self._files, journal.aside):
-            raise OSError(f"{journal.aside} still holds files of {self._paths.output}; move them back by hand")
+            raise OSError(f"{journal.aside} still has files of {self._paths.output}; move them back manually")
         self._files.delete(journal.aside)
         self._drop(path)
 
@@ -144,14 +145,14 @@ class CommitLog:
         return Moves(self._files, journal, path + _PROGRESS)
 
     def _drop(self, path: str) -> None:
-        """Delete the journal of a commit that was ended or undone; without progress no move counts as begun."""
+        """Delete the journal of a complete or undone commit. Without its progress, no move counts as started."""
         self._files.delete(path + _PROGRESS)
         self._files.delete(path)
 
     def _acquire(self, require_claim: Callable[[], None]) -> int:
         observed: object = None
         since = time.monotonic()
-        pause = _SHORTEST_PAUSE_SECONDS
+        pause = _MIN_PAUSE_SECONDS
         while True:
             require_claim()
             locks = self._locks()
@@ -168,11 +169,11 @@ class CommitLog:
                 if self._create(newest + 1, locks[newest]):
                     if self._lock(newest) == locks[newest]:
                         return newest + 1
-                    # Another process was faster and has ended the repair already.
+                    # Another process has completed the repair in the meantime.
                     self._files.delete(self._path("lock", newest + 1))
             else:
                 time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     def _create(self, number: int, before: _Lock) -> bool:
         lock = {
@@ -187,21 +188,21 @@ class CommitLog:
         return lock.run == self._paths.run and lock.attempt != self._paths.attempt
 
     def _locks(self) -> dict[int, _Lock]:
-        """All locks by their numbers."""
+        """Return all locks by their numbers."""
         stems = (name.removesuffix(_LOCK) for name in self._files.names(self._paths.commits) if name.endswith(_LOCK))
-        found = {int(stem): self._lock(int(stem)) for stem in stems}
-        return {number: lock for number, lock in found.items() if lock is not None}
+        locks = {int(stem): self._lock(int(stem)) for stem in stems}
+        return {number: lock for number, lock in locks.items() if lock is not None}
 
     def _lock(self, number: int) -> _Lock | None:
-        """What a lock says; None if there is no lock with this number."""
+        """Return a lock, None if there is no lock with this number."""
         text = self._files.read_text(self._path("lock", number))
         if text is None:
             return None
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except ValueError:
             return _Lock()
-        return _Lock(found["run"], found["attempt"], found["follows"])
+        return _Lock(content["run"], content["attempt"], content["follows"])
 
     def _require_lock(self) -> None:
         locks = self._locks()
@@ -211,18 +212,18 @@ class CommitLog:
         if not is_mine or (later is not None and later.follows == self._paths.attempt):
             raise OutputTakenError(
                 f"output: another process has undone this commit of {self._paths.output}: a later attempt of the run "
-                f"has begun, or there was no sign of life for {self._patience:.0f} seconds. Nothing of it was kept"
+                f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
             )
 
     def _release(self) -> None:
-        """Give the lock up, unless a commit that could not be undone still needs it."""
+        """Delete the lock, unless a commit that could not be undone needs it."""
         if not self._files.exists(self._journal):
             self._forget(self._number)
         self._files.delete_empty(self._paths.commits)
         self._files.delete_empty(self._paths.control)
 
     def _forget(self, number: int) -> None:
-        """Delete a lock of a dead process, or this attempt's own; not one that a later process has made since."""
+        """Delete a lock of a dead process or of this attempt, but not a newer lock of another process."""
         lock = self._lock(number)
         if lock is not None and (number < self._number or lock.attempt == self._paths.attempt):
             self._files.delete(self._path("heartbeat", number))
@@ -232,13 +233,13 @@ class CommitLog:
         beat = 0
         while not ended.wait(self._patience / _BEATS):
             beat += 1
-            # A missed heartbeat is made up for by the next.
+            # The next heartbeat makes up for a failed one.
             with contextlib.suppress(Exception):
                 self._files.write_text(self._path("heartbeat", number), f"{self._paths.attempt} {beat}")
 
     @property
     def _journal(self) -> str:
-        # The attempt is part of the name: a process that had stalled must not delete the journal of a later lock.
+        # The name has the attempt, so that a process that resumes cannot delete the journal of a later lock.
         return f"{self._paths.commits}/{self._number}-{self._paths.attempt}.journal"
 
     def _path(self, kind: str, number: int) -> str:
@@ -246,5 +247,5 @@ class CommitLog:
 
 
 def _read_others(files: Files, path: str) -> dict[str, str]:
-    found: dict[str, str] = json.loads(files.read_text(path) or "{}")
-    return found
+    commits: dict[str, str] = json.loads(files.read_text(path) or "{}")
+    return commits

@@ -1,12 +1,12 @@
-"""The moves of one commit, and how they are undone after a failure or a kill at any point.
+"""The moves of one commit, which can be undone after a failure or a kill at any point.
 
-A commit only renames. It moves what it replaces from the output to a directory `aside`, and the staged rows into the
-output. The journal lists these moves in order and is complete before the first one. They are made one after another.
+A commit consists of renames. It moves the files that it replaces from the output to a directory `aside`, and the staged
+rows into the output. The journal lists these moves in order and is complete before the first one.
 
-Where a rename is atomic, the files themselves show how many moves were made: something moved aside is below `aside`,
-rows that moved in are gone from the staging directory and are in the output. On a store that copies and deletes object
-by object, a killed move may have left objects on both sides. There a file beside the journal says which move was under
-way. Its two sides are complete together, and undoing brings them together again. Undoing is safe to repeat.
+If renames are atomic, the files themselves show how many moves were made: replaced files are below `aside`, and rows
+that were moved in are in the output and no longer in the staging directory. On a store that copies and deletes single
+objects, a killed move may leave objects on both sides. A file next to the journal therefore has the number of the
+current move. Both sides together have all objects of the move, and undoing it merges them. Undoing can be repeated.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from pushdown_spark.contract.message import Message
-from pushdown_spark.filesystem import Files
+from pushdown_spark.runtime.filesystem import Files
 
 _UNDO = ".undo-"
 
 
 class Move(Message):
-    """One rename. `hidden` is relative to the staged rows if `is_inward`, else to the directory aside."""
+    """One rename. `hidden` is relative to the staged rows if `is_inward`, otherwise to the directory `aside`."""
 
     hidden: str
     output: str
@@ -30,7 +30,7 @@ class Move(Message):
 
 
 class Journal(Message):
-    """All moves of a commit. `partitions` are those that it changes, "" standing for the whole output."""
+    """All moves of a commit. `partitions` are the partitions that it changes; "" is the whole output."""
 
     run: str
     writer: str
@@ -40,21 +40,21 @@ class Journal(Message):
     partitions: tuple[str, ...]
 
     def hidden_path(self, move: Move) -> str:
-        """The full path of a move's hidden side."""
+        """Return the full path of the hidden side of a move."""
         root = self.rows if move.is_inward else self.aside
         return f"{root}/{move.hidden}".rstrip("/")
 
 
 @dataclass(frozen=True)
 class Moves:
-    """The moves of a journal on a file system; `progress` is the path of the file that says which one is under way."""
+    """The moves of a journal on a file system. `progress` is the file with the number of the current move."""
 
     files: Files
     journal: Journal
     progress: str
 
     def make(self, require_lock: Callable[[], None]) -> None:
-        """Make all moves; `require_lock` raises if the lock has passed to another process."""
+        """Make all moves. `require_lock` raises if another process has the lock."""
         journal = self.journal
         if any(not move.is_inward for move in journal.moves):
             self.files.make_directory(journal.aside)
@@ -68,22 +68,22 @@ class Moves:
         self._record(len(journal.moves))
 
     def are_complete(self) -> bool:
-        """Whether every move has been made."""
+        """Return whether all moves were made."""
         moves = self.journal.moves
         if self.files.moves_directories:
             return all(map(self._is_made, moves))
         return self.files.read_text(self.progress) == str(len(moves))
 
     def undo(self) -> None:
-        """Undo the moves that were made or under way, last one first."""
+        """Undo all moves that were made or started, in reverse order."""
         moves = self.journal.moves
         if self.files.moves_directories:
-            begun = list(takewhile(self._is_made, moves))
+            started = list(takewhile(self._is_made, moves))
         else:
-            under_way = self.files.read_text(self.progress)
-            begun = [] if under_way is None else list(moves[: int(under_way) + 1])
-        for number in reversed(range(len(begun))):
-            source, target = self._ends(begun[number])
+            current = self.files.read_text(self.progress)
+            started = [] if current is None else list(moves[: int(current) + 1])
+        for number in reversed(range(len(started))):
+            source, target = self._ends(started[number])
             _restore(self.files, target, source)
             self._record(number - 1)
 
@@ -96,17 +96,16 @@ class Moves:
         return not is_hidden and self.files.exists(move.output) if move.is_inward else is_hidden
 
     def _ends(self, move: Move) -> tuple[str, str]:
-        """Source and target."""
+        """Return source and target."""
         hidden = self.journal.hidden_path(move)
         return (hidden, move.output) if move.is_inward else (move.output, hidden)
 
 
 def fence(files: Files, journal: Journal, number: int) -> Journal:
-    """Take the hidden directories away from a process that may still make moves of this journal.
+    """Rename the hidden directories, so that another process cannot make further moves of this journal.
 
-    The directories get a name that only the holder of the lock `number` knows. A process that had stalled then finds
-    neither a source to move in nor a directory to move things aside to. Object stores cannot do that in one step, so
-    that there the lock alone has to do.
+    Only the holder of the lock `number` uses the new names. A process that resumes after a stall finds neither staged
+    rows nor the directory `aside`. Object stores cannot rename a directory in one step and rely on the lock.
     """
     if not files.moves_directories:
         return journal
@@ -116,7 +115,7 @@ def fence(files: Files, journal: Journal, number: int) -> Journal:
 
 
 def has_files(files: Files, directory: str) -> bool:
-    """Whether any file lies below a directory."""
+    """Return whether there are files below a directory."""
     return files.exists(directory) and next(iter(files.files(directory)), None) is not None
 
 
@@ -131,11 +130,11 @@ def _fenced(files: Files, directory: str, number: int) -> str:
 
 
 def _restore(files: Files, source: str, target: str) -> None:
-    """Move back a file or directory, of which a killed move may have left a part at the target."""
+    """Move back a file or directory. A killed move may have left a part of it at the target."""
     if not files.exists(source):
         return
     if not files.exists(target):
-        # Its parent is there, unless another process has fenced it off; making one would undo the fence.
+        # The parent exists unless another process has renamed it (see `fence`). Creating it would undo the rename.
         if not files.moves_directories:
             files.make_directory(target.rpartition("/")[0])
         files.rename(source, target)
@@ -151,7 +150,7 @@ def _restore(files: Files, source: str, target: str) -> None:
 
 
 def _below(files: Files, path: str) -> Sequence[tuple[str, str]]:
-    """The files at or below a path, each with the rest of its path from there on."""
+    """Return the files at or below a path, each with its path relative to that path."""
     if not files.is_directory(path):
         return [(path, "")]
     return [(entry.path, entry.path.removeprefix(path)) for entry in files.files(path)]

@@ -1,17 +1,17 @@
-"""Where an output and the hidden files of its commits lie.
+"""Paths of an output and of the hidden files of its commits.
 
-Beside an output `sales` there is one hidden directory as long as something is written or undone:
+A hidden directory next to the output `sales` exists while rows are written or a commit is undone:
 
     .sales.pushdown/
         staging-RUN/ATTEMPT/        rows that Spark writes for one attempt of a run
-        staging-RUN/ATTEMPT.claim   there until the attempt ends, or another attempt of the same run begins
-        staging-RUN/ATTEMPT.others  partitions that other runs have committed since the claim was made
-        aside-ATTEMPT/NUMBER        files and directories of the output that a commit has moved out of the way
-        commits/NUMBER.lock         held while a commit is made or undone; the highest number counts
-        commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first of them is made
-        commits/NUMBER.heartbeat    rewritten every few seconds while the holder of the lock lives
+        staging-RUN/ATTEMPT.claim   exists until the attempt ends or another attempt of the same run begins
+        staging-RUN/ATTEMPT.others  partitions that other runs have committed since the claim was created
+        aside-ATTEMPT/NUMBER        files and directories of the output that a commit replaces
+        commits/NUMBER.lock         exists while a commit is made or undone; the highest number is valid
+        commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first move
+        commits/NUMBER.heartbeat    rewritten every few seconds by the holder of the lock
 
-RUN is a hash of the key of the logical run, the same for each of its attempts. ATTEMPT is random.
+RUN is a hash of the key of the logical run. All attempts of a run have the same. ATTEMPT is random.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OTHERS = ".others"
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Paths of one attempt to write an output: `control` is the hidden directory beside it."""
+    """Paths of one attempt to write an output. `control` is the hidden directory next to it."""
 
     output: str
     control: str
@@ -37,41 +37,41 @@ class OutputPaths:
 
     @classmethod
     def of(cls, parent: str, name: str, run_key: str) -> OutputPaths:
-        """The paths of a new attempt of the run with this key, for the output `name` in the directory `parent`."""
+        """Return the paths of a new attempt of a run, for the output `name` in the directory `parent`."""
         run = hashlib.sha256(run_key.encode()).hexdigest()[:16]
         return cls(f"{parent}/{name}", f"{parent}/.{name}.pushdown", run, uuid.uuid4().hex[:16])
 
     @property
     def staging(self) -> str:
-        """What all attempts of the run stage."""
+        """The staging directory of all attempts of the run."""
         return f"{self.control}/staging-{self.run}"
 
     @property
     def rows(self) -> str:
-        """What this attempt stages."""
+        """The directory of the rows that this attempt stages."""
         return f"{self.staging}/{self.attempt}"
 
     @property
     def claim(self) -> str:
-        """The file that shows that this attempt is under way."""
+        """The file that exists while this attempt is active."""
         return self.rows + CLAIM
 
     @property
     def others(self) -> str:
-        """The file with the commits of other runs during this attempt."""
-        return others_beside(self.claim)
+        """The file that lists the commits of other runs during this attempt."""
+        return others_path(self.claim)
 
     @property
     def aside(self) -> str:
-        """Where this attempt's commit puts what it replaces."""
+        """The directory for the files that this attempt's commit replaces."""
         return f"{self.control}/aside-{self.attempt}"
 
     @property
     def commits(self) -> str:
-        """The directory of the lock."""
+        """The directory of locks and journals."""
         return f"{self.control}/commits"
 
 
-def others_beside(claim: str) -> str:
-    """The file with the commits of other runs that belongs to a claim."""
+def others_path(claim: str) -> str:
+    """Return the file that lists the commits of other runs during the attempt with this claim."""
     return claim.removesuffix(CLAIM) + _OTHERS

@@ -1,1 +1,1 @@
-"""Projection: the columns a query asks for, parsed, merged into a tree and resolved against a schema."""
+"""Projections: the requested columns, parsed, merged into a tree and resolved against the schema of a relation."""

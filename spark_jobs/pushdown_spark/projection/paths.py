@@ -1,4 +1,4 @@
-"""Parses column paths such as `m.b`, `arr[0,2]`, `tags['k']` and `a(b, c(d)) AS x` into immutable steps."""
+"""Column paths such as `m.b`, `arr[0,2]`, `tags['k']` and `a(b, c(d)) AS x`, and their parser."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _MAX_POSITION = 2**31 - 1
 _NAME = re.compile(r"[^\s.,*`()\[\]]+")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _DIGITS = re.compile(r"[0-9]+")
-_TEXT = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
+_STRING = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
 _AS = re.compile(r"\s+AS\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A named step: a column of the table, or a member of the struct before it."""
+    """A column of the table, or a member of the struct that the previous step returns."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Zero-based positions picked from the array before it, ascending and without repeats."""
+    """Zero-based positions in an array, in ascending order and without duplicates."""
 
     positions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The value that a map has for a key, or an array of them where several keys are asked for."""
+    """The value of a map for one key, or an array of the values for several keys."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Several members of the struct before it, kept together as a smaller struct."""
+    """A struct with only some members of the struct that the previous step returns."""
 
     members: tuple[ColumnPath, ...]
 
@@ -56,9 +56,9 @@ Step = Member | Elements | Entry | Group | Wildcard
 
 @dataclass(frozen=True)
 class ColumnPath:
-    """One entry of `columns`: its steps, the first of which is a `Member` or the `Wildcard`.
+    """One entry of `columns`. The first step is a `Member` or the `Wildcard`.
 
-    `alias` is the name that the output is to have, None for the name that Spark would give.
+    `alias` is the name of the output, None for the name that Spark would give it.
     """
 
     steps: tuple[Step, ...]
@@ -66,12 +66,12 @@ class ColumnPath:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the path stands for all columns of the table."""
+        """Whether the path selects all columns of the table."""
         return isinstance(self.steps[0], Wildcard)
 
     @property
     def head(self) -> str:
-        """Name of the first step; empty for the wildcard."""
+        """The name of the first step, empty for the wildcard."""
         first = self.steps[0]
         return first.name if isinstance(first, Member) else ""
 
@@ -81,17 +81,17 @@ class ColumnPath:
 
 
 def plain_name(name: str) -> str:
-    """The name as a path spells it: in backticks only where it needs them."""
+    """Return a name as a path spells it: in backticks only if it needs them."""
     return name if _NAME.fullmatch(name) else quote_name(name)
 
 
 def quote_name(name: str) -> str:
-    """The name in backticks, so that Spark and the path parser take it literally."""
+    """Return a name in backticks, so that Spark and the path parser take it literally."""
     return f"`{name.replace('`', '``')}`"
 
 
 def sql_type(kind: t.DataType) -> str:
-    """The type as Spark's DDL: names in backticks, times what they are whatever `spark.sql.timestampType` is."""
+    """Return a type as Spark DDL, with names in backticks and independent of `spark.sql.timestampType`."""
     match kind:
         case t.StructType():
             return f"struct<{', '.join(f'{quote_name(f.name)}: {sql_type(f.dataType)}' for f in kind.fields)}>"
@@ -105,14 +105,14 @@ def sql_type(kind: t.DataType) -> str:
 
 
 def sql_text(text: str) -> str:
-    """The text as a Spark SQL string expression that no parser setting or variable can change the meaning of."""
+    """Return a string as a Spark SQL expression with the same value under every parser setting and variable."""
     if "'" in text or "\\" in text or "${" in text:
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
     return f"'{text}'"
 
 
 def render_steps(steps: Sequence[Step]) -> str:
-    """The text that parses to these steps, with backticks only where a name needs them."""
+    """Return the text that parses to these steps."""
     text = ""
     for step in steps:
         match step:
@@ -135,9 +135,9 @@ def _quoted_key(key: str) -> str:
 
 
 def parse_path(text: str) -> ColumnPath:
-    """Parses one entry of `columns`.
+    """Parse one entry of `columns`.
 
-    Raises `BadSpecError` with the position (counted from 1) at which the text stops making sense.
+    Raises BadSpecError with the position of the first wrong character, counted from 1.
     """
     parser = _Parser(text)
     path = parser.path(nested=False)
@@ -148,16 +148,17 @@ def parse_path(text: str) -> ColumnPath:
 
 
 def parse_paths(columns: Sequence[str]) -> tuple[ColumnPath, ...]:
-    """Parses all entries of `columns`; entries with the same steps and output name merge into one."""
+    """Parse all entries of `columns`. Entries with the same steps and output name become one."""
     if isinstance(columns, str):
-        raise BadSpecError(f"columns: give a list of column paths, not the one text {columns!r}")
+        raise BadSpecError(f"columns: give a list of column paths, not the string {columns!r}")
     return tuple(dict.fromkeys(parse_path(text) for text in columns))
 
 
 class _Parser:
-    """Recursive descent over one text.
+    """A recursive descent parser of one entry of `columns`.
 
-    path = name {`.` name | `[` digits {`,` digits} `]` | `[` text {`,` text} `]`} [`(` path {`,` path} `)`] [AS name]
+    path = name {`.` name | `[` digits {`,` digits} `]` | `[` string {`,` string} `]`}
+           [`(` path {`,` path} `)`] [AS name]
     """
 
     def __init__(self, text: str) -> None:
@@ -195,10 +196,10 @@ class _Parser:
         return self._group() if self._take("(") else None
 
     def _alias(self) -> str | None:
-        found = _AS.match(self._text, self._at)
-        if found is None:
+        match = _AS.match(self._text, self._at)
+        if match is None:
             return None
-        self._at = found.end()
+        self._at = match.end()
         return self._name()
 
     def _name(self) -> str:
@@ -208,7 +209,7 @@ class _Parser:
         if plain := _NAME.match(self._text, self._at):
             self._at = plain.end()
             return plain.group()
-        raise self.error("expected a column name (put names with blanks or signs between backticks)")
+        raise self.error("expected a column name (put names with spaces or punctuation in backticks)")
 
     def _selector(self) -> Elements | Entry:
         self.skip_blanks()
@@ -224,18 +225,18 @@ class _Parser:
 
     def _key(self) -> str:
         self.skip_blanks()
-        found = _TEXT.match(self._text, self._at)
-        if found is None:
-            raise self.error("expected a key between quotes")
-        self._at = found.end()
-        single, double = found.groups()
+        match = _STRING.match(self._text, self._at)
+        if match is None:
+            raise self.error("expected a key in quotes")
+        self._at = match.end()
+        single, double = match.groups()
         return double.replace('""', '"') if single is None else single.replace("''", "'")
 
     def _position(self) -> int:
         self.skip_blanks()
         digits = _DIGITS.match(self._text, self._at)
         if digits is None or int(digits.group()) > _MAX_POSITION:
-            raise self.error(f"expected an array position from 0 to {_MAX_POSITION}, or a map's key between quotes")
+            raise self.error(f"expected an array position from 0 to {_MAX_POSITION}, or a map key in quotes")
         self._at = digits.end()
         return int(digits.group())
 
@@ -246,7 +247,7 @@ class _Parser:
         return Group(tuple(dict.fromkeys(members)))
 
     def _separator(self, closing: str) -> bool:
-        """Whether a comma follows; False after the closing sign, an error for anything else."""
+        """Consume a comma (True) or the closing character (False). Raises BadSpecError for anything else."""
         self.skip_blanks()
         if self._take(closing):
             return False
@@ -254,8 +255,8 @@ class _Parser:
             return True
         raise self.error(f"expected `,` or `{closing}`")
 
-    def _take(self, sign: str) -> bool:
-        if self._text.startswith(sign, self._at):
-            self._at += len(sign)
+    def _take(self, token: str) -> bool:
+        if self._text.startswith(token, self._at):
+            self._at += len(token)
             return True
         return False

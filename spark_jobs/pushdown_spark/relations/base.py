@@ -13,13 +13,12 @@ from sqlglot import exp
 from pushdown_spark.name_keys import name_key
 from pushdown_spark.predicates.nodes import nodes_of
 from pushdown_spark.predicates.parse import without_relation
-from pushdown_spark.projection.catalog import ImplicitCatalog
-from pushdown_spark.projection.fill import ImplicitFill
-from pushdown_spark.projection.implicit import has_column
-from pushdown_spark.projection.needed import named_by_functions, needed, takes_all
+from pushdown_spark.projection.metadata_columns import ImplicitCatalog, has_column
+from pushdown_spark.projection.metadata_values import ImplicitValues
+from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
-from pushdown_spark.projection.resolve import Projection
-from pushdown_spark.projection.tree import merge_paths
+from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
+from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -78,7 +77,7 @@ class Relation(ABC):
         """URIs of the files, none for a database."""
         return ()
 
-    def implicit_values(self) -> ImplicitFill | None:
+    def implicit_values(self) -> ImplicitValues | None:
         """Return the values of the implicit columns, None if the relation has no files."""
         return None
 
@@ -96,7 +95,7 @@ class Relation(ABC):
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
         resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
         implicit = self._catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
-        required = needed(tree, self.schema, case_sensitive=self._case_sensitive)
+        required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
         required = required.merged_with(whole, case_sensitive=self._case_sensitive)
         return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
@@ -119,8 +118,8 @@ class Relation(ABC):
             for column in nodes_of(tree, exp.Column, exp.Dot)
             for part in column.find_all(exp.Identifier)
         }
-        parts |= {name_key(name, case_sensitive=False) for name in named_by_functions(tree)}
-        if takes_all(tree):
+        parts |= {name_key(name, case_sensitive=False) for name in function_names(tree)}
+        if selects_all(tree):
             return set(self.schema.fieldNames())
         return {
             name for name in self.schema.fieldNames() if name_key(name, case_sensitive=self._case_sensitive) in parts

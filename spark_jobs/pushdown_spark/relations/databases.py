@@ -14,7 +14,7 @@ from pushdown_spark.contract import ConjunctReport
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.folding import folding
 from pushdown_spark.predicates.parse import conjuncts, parse_predicate
-from pushdown_spark.projection.resolve import Projection, resolve
+from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.readers.predicate_settings import misread
 from pushdown_spark.readers.remote.address import Address, address_of
 from pushdown_spark.readers.remote.catalog import described
@@ -83,13 +83,13 @@ class DatabaseRelation(Relation):
         if projection.implicit:
             raise UnknownColumnError(
                 f"source {self._remote.name!r} is a remote table and has no file columns such as "
-                f"{', '.join(projection.implicit)}; leave them out"
+                f"{', '.join(projection.implicit)}; remove them"
             )
         return projection
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
-        return f"so it is in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
+        return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what must be read for a projection and a predicate."""

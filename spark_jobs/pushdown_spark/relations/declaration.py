@@ -15,7 +15,7 @@ from pushdown_spark.contract import (
     RemoteSourceSpec,
     SourceFormat,
 )
-from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
+from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
 
-from pushdown_spark.projection.catalog import FileFacts
-from pushdown_spark.projection.implicit import directories, location, root_of
+from pushdown_spark.projection.file_locations import directories, location, root_of
+from pushdown_spark.projection.metadata_columns import FileMetadata
 from pushdown_spark.relations.listing import InputFile, input_uris, is_local, listed, local_files
 
 
-def facts_of(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, FileFacts]:
+def facts_of(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, FileMetadata]:
     """Return the current metadata of local files by location. Raises OSError if a file was deleted."""
     return {
         location(file.path): _facts(file.path, file.size, os.stat(file.path).st_mtime_ns // 1_000_000, roots)  # noqa: PTH116
@@ -21,7 +21,7 @@ def facts_of(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, F
     }
 
 
-def listed_facts(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileFacts]:
+def listed_facts(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
     """Return the metadata of the files of a DataFrame. For objects it comes from Spark's listing."""
     uris = input_uris(frame)
     local = local_files([uri for uri in uris if is_local(uri)])
@@ -32,8 +32,8 @@ def listed_facts(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileFac
     return metadata
 
 
-def _facts(path: str, size: int, modified: int, roots: Sequence[str]) -> FileFacts:
+def _facts(path: str, size: int, modified: int, roots: Sequence[str]) -> FileMetadata:
     """`modified` is in milliseconds since 1970, the precision of Hadoop's listings."""
     at = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
     below = directories(path, root_of(path, roots) or path)
-    return FileFacts(location(path), below, size, at)
+    return FileMetadata(location(path), below, size, at)

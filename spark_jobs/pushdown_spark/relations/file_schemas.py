@@ -25,8 +25,8 @@ from pushdown_spark.formats.avro.schema import spark_schema as avro_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.columnar import conf
 from pushdown_spark.formats.text.line_reader import LineReader
-from pushdown_spark.projection.evolution import FileSchema
-from pushdown_spark.projection.implicit import location
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.json_schemas import NoSchemasError, json_schemas
 from pushdown_spark.relations.listing import (

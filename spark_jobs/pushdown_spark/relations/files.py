@@ -13,18 +13,16 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import typed
-from pushdown_spark.filesystem import HadoopFiles
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.name_keys import name_key
 from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.projection.evolution import Rules
-from pushdown_spark.projection.fill import ImplicitFill
-from pushdown_spark.projection.implicit import location, max_depth, scan_root
-from pushdown_spark.projection.needed import named_by_functions, needed
+from pushdown_spark.projection.file_locations import location, max_depth, scan_root
+from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
-from pushdown_spark.projection.resolve import ColumnKind, Projection, resolve
-from pushdown_spark.projection.scan_level import COLUMNS
+from pushdown_spark.projection.required_columns import function_names, required_columns
+from pushdown_spark.projection.resolver import ColumnKind, Projection, resolve
+from pushdown_spark.projection.scan_columns import FIELDS_COLUMN
+from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_width import fields_needed
 from pushdown_spark.relations.declaration import Source
@@ -33,7 +31,9 @@ from pushdown_spark.relations.listing import decoded, file_columns, input_uris, 
 from pushdown_spark.relations.malformed_lines import left_for_counting
 from pushdown_spark.relations.parquet_schema import with_footers_schema
 from pushdown_spark.relations.request import ScanRequest, spark_only, undivided
-from pushdown_spark.relations.schema_merge import MergedSchema, merge_schemas
+from pushdown_spark.relations.schema_discovery import TableSchema, discover_schema
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
@@ -49,7 +49,7 @@ class FileRelation(Relation):
         self._whole = whole
         self._schema_to_load: StructType | None = None
         self._native: DataFrame | None = None
-        self.merged = MergedSchema(Rules(source.on_schema_conflict, self._case_sensitive, guessed=True))
+        self.table_schema = TableSchema(MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=True))
 
     @classmethod
     def open(cls, spark: SparkSession, source: Source) -> FileRelation:
@@ -59,14 +59,14 @@ class FileRelation(Relation):
         """
         relation = cls(spark, source)
         relation._native = relation.load()
-        relation.merged = relation._merge_schemas()
+        relation.table_schema = relation._discover_schema()
         return relation
 
     def open_group(self, source: Source) -> FileRelation:
         """Return the relation of a file group. `source` declares its files and their common schema."""
         group = FileRelation(self._spark, source, self)
         group._native = group.load()
-        group.merged = MergedSchema(self.merged.rules)
+        group.table_schema = TableSchema(self.table_schema.rules)
         return group
 
     @property
@@ -125,12 +125,12 @@ class FileRelation(Relation):
             else:
                 reader = with_footers_schema(self._spark, reader, source)
         except (AnalysisException, ParseException) as problem:
-            raise typed(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
+            raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
             parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
-            raise typed(problem, about=source.parameter(parameter)) from problem
+            raise typed_error(problem, about=source.parameter(parameter)) from problem
 
     def _load_files(self, paths: Sequence[str]) -> DataFrame:
         """Return a DataFrame over some files, with the columns that Spark finds in them."""
@@ -142,23 +142,23 @@ class FileRelation(Relation):
         name = format_name(self._spark) if source_format is SourceFormat.AVRO else source_format.value
         return self._spark.read.format(name).options(**options)
 
-    def _merge_schemas(self) -> MergedSchema:
+    def _discover_schema(self) -> TableSchema:
         """Merge the schemas of the files, and load the DataFrame again if Spark inferred another schema."""
         source = self.source
         if (reason := self._spark_only()) is not None:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
-                    f"{source.parameter('on_missing_column')}: 'error' cannot be kept: {reason}; give 'null'"
+                    f"{source.parameter('on_missing_column')}: 'error' is not possible: {reason}; use 'null'"
                 )
-            rules = Rules(source.on_schema_conflict, self._case_sensitive, guessed=True)
-            return MergedSchema(rules, notes=(f"the columns of single files are not known: {reason}",))
-        merged = merge_schemas(
+            rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=True)
+            return TableSchema(rules, notes=(f"the columns of single files are unknown: {reason}",))
+        table_schema = discover_schema(
             self._spark, source, self.native, lambda: self.uris, self._load_files, case_sensitive=self._case_sensitive
         )
-        if merged.table is not None and merged.table != self.data_schema:
-            self._schema_to_load = merged.table
+        if table_schema.table is not None and table_schema.table != self.data_schema:
+            self._schema_to_load = table_schema.table
             self._native = self.load()
-        return merged
+        return table_schema
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
@@ -172,7 +172,7 @@ class FileRelation(Relation):
             case_sensitive=self._case_sensitive,
             catalog=source.catalog,
             origin=self._origin,
-            has_fields=self._has_unnamed_fields,
+            has_unnamed_fields=self._has_unnamed_fields,
         )
         projection = resolve_to_depth(sys.maxsize)
         if not any(output.kind is ColumnKind.DIRECTORY for output in projection.outputs):
@@ -188,22 +188,22 @@ class FileRelation(Relation):
 
     def _widen(self, columns: Sequence[str]) -> None:
         """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
-        paths = [path for path in parse_paths(columns) if not path.is_wildcard and path.head.lower() == COLUMNS]
+        paths = [path for path in parse_paths(columns) if not path.is_wildcard and path.head.lower() == FIELDS_COLUMN]
         data = self.data_schema
         if not paths or any(not isinstance(field.dataType, StringType) for field in data.fields):
             return
         width = fields_needed(self._spark, self.source, self.uris, paths)
         if width > len(data):
             self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
-            self.merged = MergedSchema(self.merged.rules, notes=self.merged.notes)
+            self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
             self._native = self.load()
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
         if self.source.schema is not None:
-            return "so the declared schema says"
-        file = self.merged.origin(column) or location(decoded(min(self.uris, default="")))
-        return f"so it is in {file}"
+            return "in the declared schema"
+        file = self.table_schema.origin(column) or location(decoded(min(self.uris, default="")))
+        return f"in {file}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what a reader must deliver for a projection and a predicate."""
@@ -220,7 +220,7 @@ class FileRelation(Relation):
         data = self.data_schema
         pruned = self._prune_members(data, columns, known, projection, predicate)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
-            self.merged.require(pruned)
+            self.table_schema.require(pruned)
         return ScanRequest(
             self.source,
             lambda: self.native,
@@ -251,7 +251,7 @@ class FileRelation(Relation):
     def _parse(self, where: str | None) -> exp.Expr | None:
         """Return the tree of a predicate; None without one, or if the tree would take a column for a function."""
         tree = None if where is None else parse_predicate(where)
-        functions = {name.lower() for name in named_by_functions(tree)} if tree is not None else set()
+        functions = {name.lower() for name in function_names(tree)} if tree is not None else set()
         return None if functions & {name.lower() for name in self.schema.fieldNames()} else tree
 
     def _prune_members(
@@ -267,12 +267,12 @@ class FileRelation(Relation):
             return selected
         tree = projection.tree
         if predicate is not None:
-            required = needed(predicate, self.schema, case_sensitive=self._case_sensitive)
+            required = required_columns(predicate, self.schema, case_sensitive=self._case_sensitive)
             tree = tree.merged_with(required, case_sensitive=self._case_sensitive)
         return tree.pruned(selected, case_sensitive=self._case_sensitive)
 
-    def implicit_values(self) -> ImplicitFill:
+    def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitFill(self.source.catalog, roots, cache(lambda: listed_facts(whole.native, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_facts(whole.native, roots)))

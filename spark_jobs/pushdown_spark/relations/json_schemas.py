@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from pushdown_spark.projection.evolution import FileSchema
-from pushdown_spark.projection.implicit import location
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, escaped, input_uris
 

@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
-from pushdown_spark.filesystem import FileEntry
-from pushdown_spark.gateway import texts_of
 from pushdown_spark.relations.storage import LOCAL, Storage
+from pushdown_spark.runtime.filesystem import FileEntry
+from pushdown_spark.runtime.jvm_gateway import java_strings
 
 
 class Compression(StrEnum):
@@ -95,7 +95,7 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
 
     They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
     """
-    return tuple(dict.fromkeys(texts_of(frame.sparkSession, _listing(frame).inputFiles())))
+    return tuple(dict.fromkeys(java_strings(frame.sparkSession, _listing(frame).inputFiles())))
 
 
 def decoded(uri: str) -> str:

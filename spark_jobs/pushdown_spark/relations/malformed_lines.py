@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from pushdown_spark.gateway import observed
+from pushdown_spark.runtime.jvm_gateway import observation_counts
 
 CORRUPT_OPTION = "columnnameofcorruptrecord"
 """Spark's option for the column that gets the text of a malformed line."""
@@ -42,7 +42,7 @@ class MalformedLines:
 
     def count(self) -> int | None:
         """Return the number of malformed lines in the first action over the DataFrame, None before it ends."""
-        counts = observed(self._spark, self._observation)
+        counts = observation_counts(self._spark, self._observation)
         return None if counts is None else counts["malformed"]
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrameReader, SparkSession
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.formats.columnar import conf
-from pushdown_spark.gateway import elements, indexed, java_class, scala_object
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_object, scala_seq
 
 _HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that change neither the files to read nor their schema."""
@@ -58,5 +58,5 @@ def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObjec
 
 def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
     format_ = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
-    footers = format_.readParquetFootersInParallel(hadoop, indexed(spark, [file]), False, False)
+    footers = format_.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
     return next(elements(format_.readSchema(footers, spark._jsparkSession)), None)

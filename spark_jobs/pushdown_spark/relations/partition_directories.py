@@ -14,9 +14,9 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.predicates.parse import conjuncts
-from pushdown_spark.projection.implicit import location
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
-from pushdown_spark.projection.tree import same_name
 from pushdown_spark.relations.listing import InputFile, decoded, partition_columns
 from pushdown_spark.relations.request import Directories, ScanRequest
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.predicates.parse import asks_of_its_file, needs_every_row
-from pushdown_spark.projection.fill import ImplicitFill
+from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.malformed_lines import MalformedLines
 
@@ -50,7 +50,7 @@ class ScanRequest:
     where: str | None
     predicate: exp.Expr | None
     pruned: StructType | None = None
-    fill: ImplicitFill | None = None
+    implicit_values: ImplicitValues | None = None
     spark_only: str | None = None
     directories: Directories | None = None
     malformed: MalformedLines | None = None

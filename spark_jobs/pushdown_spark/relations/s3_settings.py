@@ -9,8 +9,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pushdown_spark.filesystem import HadoopSettings
 from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
+from pushdown_spark.runtime.filesystem import HadoopSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -52,7 +52,8 @@ def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) 
     which is that of the data column if the files have one with its name.
     """
     constants = constant_columns(request, uris)
-    added = [] if request.fill is None else request.fill.by_partition(request.implicit, list(map(decoded, uris)))
+    values = request.implicit_values
+    added = [] if values is None else values.by_partition(request.implicit, list(map(decoded, uris)))
     if not constants and not added:
         return frame
     names = dict.fromkeys([*request.columns, *frame.columns])

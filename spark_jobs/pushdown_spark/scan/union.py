@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ConjunctReport, SourceReport
-from pushdown_spark.projection.alignment import Part, conforming, ddl, restricted_struct
-from pushdown_spark.projection.evolution import Rules
-from pushdown_spark.projection.implicit import location, root_of
+from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
+from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.request import ScanRequest, unsupported
@@ -28,21 +28,21 @@ class FileGroup:
     `partition_schema` has the partition columns, `root` is the directory below which they start, `rules` compare names.
     """
 
-    part: Part
+    schema_group: SchemaGroup
     partition_schema: StructType
     root: str | None
-    rules: Rules
+    rules: MergeRules
 
     def source(self, whole: Source) -> Source:
         """Return the group as a source, with the schema that its files are read with."""
-        schema = StructType([*self.part.schema.fields, *self.partition_schema.fields])
+        schema = StructType([*self.schema_group.schema.fields, *self.partition_schema.fields])
         base = {} if self.root is None else {"basepath": escaped(self.root)}
-        paths = tuple(map(escaped, self.part.files))
+        paths = tuple(map(escaped, self.schema_group.files))
         return replace(whole, paths=paths, schema=ddl(schema), options={**whole.options, **base})
 
     def output_schema(self, request: ScanRequest) -> StructType:
         """Return the requested columns that the group's DataFrame has."""
-        data = restricted_struct(self.part.schema, request.read_schema, self.rules)
+        data = select_columns(self.schema_group.schema, request.read_schema, self.rules)
         return StructType([*data.fields, *(f for f in self.partition_schema.fields if f.name in request.columns)])
 
     def request(self, whole: ScanRequest, source: Source, predicate_columns: frozenset[str]) -> ScanRequest:
@@ -51,7 +51,7 @@ class FileGroup:
         The group gets the predicate only if all columns of the predicate have the table's types in the group. Spark
         evaluates the predicate over the columns of the table in any case.
         """
-        pruned = restricted_struct(self.part.schema, whole.read_schema, self.rules)
+        pruned = select_columns(self.schema_group.schema, whole.read_schema, self.rules)
         types = {field.name: field.dataType for field in pruned.fields}
         has_same_types = whole.predicate is not None and all(
             types.get(field.name) == field.dataType
@@ -62,7 +62,7 @@ class FileGroup:
         return replace(
             whole,
             source=source,
-            schema=self.part.schema,
+            schema=self.schema_group.schema,
             columns=tuple(name for name in whole.columns if name in types or name in partition_names),
             where=whole.where if has_same_types else None,
             predicate=whole.predicate if has_same_types else None,
@@ -71,18 +71,18 @@ class FileGroup:
 
 
 def file_groups(
-    parts: Sequence[Part], partition_schema: StructType, roots: Sequence[str], rules: Rules
+    schema_groups: Sequence[SchemaGroup], partition_schema: StructType, roots: Sequence[str], rules: MergeRules
 ) -> Iterator[FileGroup]:
     """Yield a group for each schema and, if there are partition columns, for each root directory."""
-    for part in parts:
+    for schema_group in schema_groups:
         if not partition_schema.fields:
-            yield FileGroup(part, partition_schema, None, rules)
+            yield FileGroup(schema_group, partition_schema, None, rules)
             continue
         by_root: dict[str, list[str]] = {}
-        for file in part.files:
+        for file in schema_group.files:
             by_root.setdefault(root_of(file, roots) or location(file), []).append(file)
         for root, files in by_root.items():
-            yield FileGroup(Part(tuple(files), part.schema), partition_schema, root, rules)
+            yield FileGroup(SchemaGroup(tuple(files), schema_group.schema), partition_schema, root, rules)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class UnionScan(Scan):
         return reduce(DataFrame.unionAll, map(self._convert, self._groups))
 
     def _convert(self, group: GroupScan) -> DataFrame:
-        columns = conforming(group.schema, self._schema, case_sensitive=self._case_sensitive)
+        columns = aligned_columns(group.schema, self._schema, case_sensitive=self._case_sensitive)
         return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit))
 
     def report(self) -> SourceReport:
@@ -176,6 +176,6 @@ def _merge_conjuncts(reports: Sequence[SourceReport]) -> tuple[ConjunctReport, .
     return tuple(
         conjunct
         if all(conjunct.sql in pushed_by_group for pushed_by_group in pushed)
-        else unsupported(conjunct.sql, "some files are read apart, and Spark alone filters their rows")
+        else unsupported(conjunct.sql, "some files have another schema, and only Spark filters their rows")
         for conjunct in conjuncts
     )

@@ -149,6 +149,6 @@ def test_the_hook_gives_spark_submit_the_source(local_spark: str, home: Path) ->
 def command(submission: Submission, **options: str) -> list[str]:
     hook = PushdownSubmitHook(submission, **options)
     try:
-        return hook._build_spark_submit_command("run.py")
+        return hook._build_spark_submit_command("job.py")
     finally:
         hook.release()

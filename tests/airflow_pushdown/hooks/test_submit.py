@@ -39,7 +39,7 @@ def make_hook(local_spark: str, spark_python: str) -> Iterator[MakeHook]:
 
 
 def command(hook: PushdownSubmitHook) -> list[str]:
-    return hook._hide_secrets(hook._build_spark_submit_command("run.py"))
+    return hook._hide_secrets(hook._build_spark_submit_command("job.py"))
 
 
 def test_a_missing_connection_is_an_error_and_not_yarn(make_hook: MakeHook) -> None:
@@ -83,7 +83,7 @@ def test_cluster_mode_wants_a_shared_directory(make_hook: MakeHook) -> None:
 def test_the_command_starts_our_program_with_the_users_settings(make_hook: MakeHook) -> None:
     hook = make_hook(conf={"spark.x": True, "spark.none": None, "spark.n": 3}, py_files="mine.zip", name="n")
     words = command(hook)
-    assert words[-3:-1] == ["run.py", "--spec"]
+    assert words[-3:-1] == ["job.py", "--spec"]
     assert words[1:3] == ["--master", "local[1]"]
     settings = {words[i + 1] for i, word in enumerate(words) if word == "--conf"}
     assert settings == {"spark.log.level=WARN", "spark.x=true", "spark.n=3"}

@@ -21,5 +21,5 @@ with DAG("driver_killed", schedule=None, start_date=datetime(2026, 1, 1), catchu
         schema="a int, b string",
         where="a = 2",
         output=f"{DATA}/out/driver_killed",
-        env_vars={"PYTHONPATH": os.environ.get("MUST_FAIL_HOSTILE", ""), "HOSTILE_TO": "run.py"},
+        env_vars={"PYTHONPATH": os.environ.get("MUST_FAIL_HOSTILE", ""), "HOSTILE_TO": "job.py"},
     )

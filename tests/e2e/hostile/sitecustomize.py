@@ -1,6 +1,6 @@
 """Kills or stalls the Python process that HOSTILE_TO names; a kill is the kernel's, as when memory runs out.
 
-Python imports this by itself when its directory is on PYTHONPATH. `HOSTILE_TO=run.py` kills the driver at its start,
+Python imports this by itself when its directory is on PYTHONPATH. `HOSTILE_TO=job.py` kills the driver at its start,
 `pyspark.daemon` each Python worker once it loads the job's code; with `HOSTILE_HOW=stall` workers hang instead.
 """
 

@@ -1,4 +1,4 @@
-"""A real file system whose user dies, fails or stalls at a chosen operation, and outputs staged without Spark."""
+"""Real file systems whose process is killed, fails or stalls at a given operation, and outputs staged without Spark."""
 
 from __future__ import annotations
 
@@ -10,61 +10,82 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.filesystem import LocalFiles, local_path
-from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.runtime.filesystem import HadoopFiles, LocalFiles, local_path
 
 Tree = dict[str, list[str]]
 """The contents of the data files of an output by partition, each list in order."""
 
 
 class KilledError(BaseException):
-    """Stands for SIGKILL: from here on the process does nothing any more."""
+    """A substitute for SIGKILL. The process does nothing afterward."""
 
 
-class InterruptedFiles(LocalFiles):
-    """This machine's files; changing operation number `count` (from 1) does not take place, nor does what `then` says.
+class Interruption:
+    """A mixin for file systems that interrupts their changing operations.
 
-    `then` is called in place of the operation, and of every later one, so that the thread of heartbeats stops as well.
+    `interrupt` is called before operation number `operation` (from 1) and before every later one, so that the heartbeat
+    thread stops as well. Its argument is 0 for the first of these operations, then -1, -2 and so on.
     """
 
-    def __init__(self, count: int, then: Callable[[int], None]) -> None:
-        self._left = count
-        self._then = then
-        self.reached = False
+    operation: int
+    interrupt: Callable[[int], None]
+    is_reached = False
 
     def _step(self) -> None:
-        self._left -= 1
-        if self._left <= 0:
-            self.reached = True
-            self._then(self._left)
+        self.operation -= 1
+        if self.operation <= 0:
+            self.is_reached = True
+            self.interrupt(self.operation)
 
     def delete(self, path: str) -> None:
         self._step()
-        super().delete(path)
+        super().delete(path)  # type: ignore[misc]
 
     def delete_empty(self, directory: str) -> None:
         self._step()
-        super().delete_empty(directory)
+        super().delete_empty(directory)  # type: ignore[misc]
 
     def make_directory(self, path: str) -> None:
         self._step()
-        super().make_directory(path)
+        super().make_directory(path)  # type: ignore[misc]
 
     def rename(self, source: str, target: str) -> None:
         self._step()
-        super().rename(source, target)
+        super().rename(source, target)  # type: ignore[misc]
 
     def create(self, path: str, text: str) -> bool:
         self._step()
-        return super().create(path, text)
+        return super().create(path, text)  # type: ignore[misc, no-any-return]
 
     def write_text(self, path: str, text: str) -> None:
         self._step()
-        super().write_text(path, text)
+        super().write_text(path, text)  # type: ignore[misc]
+
+
+class InterruptedFiles(Interruption, LocalFiles):
+    """Local files with an interruption."""
+
+    def __init__(self, operation: int, interrupt: Callable[[int], None]) -> None:
+        self.operation = operation
+        self.interrupt = interrupt
+
+
+class KilledHadoopFiles(Interruption, HadoopFiles):
+    """Hadoop files of a process that is killed before a given operation."""
+
+    def __init__(self, spark: SparkSession, operation: int) -> None:
+        super().__init__(spark)
+        self.operation = operation
+        self.interrupt = _kill
+
+
+def _kill(_left: int) -> None:
+    raise KilledError
 
 
 class InterruptedCopies(InterruptedFiles):
-    """The same files, moved as an object store moves them: each is copied, then each is deleted."""
+    """Local files that are moved as in an object store: all are copied, then all are deleted."""
 
     moves_directories = False
 
@@ -87,21 +108,17 @@ class InterruptedCopies(InterruptedFiles):
 
 
 def killed_at(count: int, store: type[InterruptedFiles] = InterruptedFiles) -> InterruptedFiles:
-    """Files of a process that is killed before its operation with this number."""
-
-    def die(_left: int) -> None:
-        raise KilledError
-
-    return store(count, die)
+    """Return the files of a process that is killed before its operation with this number."""
+    return store(count, _kill)
 
 
-def undisturbed(store: type[InterruptedFiles]) -> InterruptedFiles:
-    """Files of a process to which nothing happens."""
+def uninterrupted(store: type[InterruptedFiles]) -> InterruptedFiles:
+    """Return files without an interruption."""
     return store(1_000_000, lambda _left: None)
 
 
 def failing_at(count: int, times: int = 1) -> InterruptedFiles:
-    """Files of which some operations in a row fail."""
+    """Return files for which some consecutive operations fail."""
 
     def fail(left: int) -> None:
         if left > -times:
@@ -111,7 +128,7 @@ def failing_at(count: int, times: int = 1) -> InterruptedFiles:
 
 
 def stalled_at(count: int, resumed: threading.Event, stalled: threading.Event) -> InterruptedFiles:
-    """Files of a process that stands still at an operation until `resumed` is set."""
+    """Return the files of a process that stalls at an operation until `resumed` is set."""
 
     def wait(_left: int) -> None:
         stalled.set()
@@ -129,13 +146,13 @@ def opened(
     files: LocalFiles | None = None,
     patience: float = 60.0,
 ) -> FileOutput:
-    """An attempt to write an output that is partitioned by `day`."""
+    """Return an attempt to write an output that is partitioned by `day`."""
     spec = OutputSpec(path=str(target), mode=mode, format="json", partition_by=("day",))
     return open_output(spark, spec, run, files=files or LocalFiles(), patience=patience)
 
 
 def stage(output: FileOutput, rows: Mapping[str, str]) -> None:
-    """Stage one file for each partition, as Spark would leave them; values are the files' contents."""
+    """Stage one file for each partition as Spark would. Values are the contents of the files."""
     folder = local_path(output.paths.rows)
     assert folder is not None
     shutil.rmtree(folder, ignore_errors=True)
@@ -147,21 +164,21 @@ def stage(output: FileOutput, rows: Mapping[str, str]) -> None:
 
 
 def write(output: FileOutput, rows: Mapping[str, str]) -> None:
-    """All steps of one attempt."""
+    """Make all steps of one attempt."""
     if output.prepare():
         with output.guarded():
             stage(output, rows)
 
 
 def tree(target: Path) -> Tree:
-    """What a reader finds in an output."""
-    found: Tree = {}
+    """Return the data files of an output."""
+    contents: Tree = {}
     for path in sorted(target.rglob("part-*")):
-        found.setdefault(str(path.parent.relative_to(target)), []).append(path.read_text())
-    return {partition: sorted(contents) for partition, contents in found.items()}
+        contents.setdefault(str(path.parent.relative_to(target)), []).append(path.read_text())
+    return {partition: sorted(texts) for partition, texts in contents.items()}
 
 
 def hidden(target: Path) -> list[str]:
-    """Everything that is left in the hidden directory beside an output."""
+    """Return the content of the hidden directory of an output."""
     control = target.parent / f".{target.name}.pushdown"
     return sorted(str(path.relative_to(control)) for path in control.rglob("*"))

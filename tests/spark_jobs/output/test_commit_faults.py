@@ -20,7 +20,7 @@ from interrupted_files import (
     stage,
     stalled_at,
     tree,
-    undisturbed,
+    uninterrupted,
     write,
 )
 from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def prepared(spark: SparkSession, place: Path, number: int, old: dict[str, str])
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("old", [OLD, {}], ids=["existing", "missing"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_retry_after_a_kill_at_any_operation_leaves_what_one_run_leaves(
+def test_retry_after_kill_equals_one_run(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, old: dict[str, str], store: type[InterruptedFiles]
 ) -> None:
     if old and mode not in CHANGING:
@@ -69,11 +69,11 @@ def test_a_retry_after_a_kill_at_any_operation_leaves_what_one_run_leaves(
         files = killed_at(number, store)
         with suppress(KilledError):
             write(opened(spark, target, mode, "run", files=files), NEW)
-        if not files.reached:
+        if not files.is_reached:
             break
         is_there = tree(target) == expected(mode, old, NEW)
         again = OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode
-        write(opened(spark, target, again, "run", files=undisturbed(store)), NEW)
+        write(opened(spark, target, again, "run", files=uninterrupted(store)), NEW)
         assert tree(target) == expected(mode, old, NEW), f"killed before operation {number}"
         assert hidden(target) == [], f"killed before operation {number}"
     assert number > 10, "a commit has more operations than that"
@@ -81,7 +81,7 @@ def test_a_retry_after_a_kill_at_any_operation_leaves_what_one_run_leaves(
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("mode", CHANGING)
-def test_another_run_after_a_kill_at_any_operation_finds_the_old_output_or_the_new(
+def test_other_run_after_kill_sees_old_or_new_output(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
 ) -> None:
     outcomes = set()
@@ -90,9 +90,9 @@ def test_another_run_after_a_kill_at_any_operation_finds_the_old_output_or_the_n
         files = killed_at(number, store)
         with suppress(KilledError):
             write(opened(spark, target, mode, "run", files=files), NEW)
-        if not files.reached:
+        if not files.is_reached:
             break
-        others = undisturbed(store)
+        others = uninterrupted(store)
         other = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
         found = tree(target)
@@ -107,7 +107,7 @@ def test_another_run_after_a_kill_at_any_operation_finds_the_old_output_or_the_n
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("mode", CHANGING)
-def test_a_repair_that_is_killed_at_any_operation_is_repaired_itself(
+def test_killed_repair_is_repaired(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
 ) -> None:
     """The first run dies amid its moves, whoever repairs it dies as well, at each operation of the repair."""
@@ -119,9 +119,9 @@ def test_a_repair_that_is_killed_at_any_operation_is_repaired_itself(
         files = killed_at(number, store)
         with suppress(KilledError):
             opened(spark, target, OutputMode.APPEND, "second run", files=files, patience=IMPATIENT).prepare()
-        if not files.reached:
+        if not files.is_reached:
             break
-        third = opened(spark, target, OutputMode.APPEND, "third", files=undisturbed(store), patience=IMPATIENT)
+        third = opened(spark, target, OutputMode.APPEND, "third", files=uninterrupted(store), patience=IMPATIENT)
         assert third.prepare()
         third.abort()
         assert tree(target) == listed(OLD), f"repair killed before operation {number}"
@@ -138,16 +138,14 @@ def _is_half_done(
 
 
 @pytest.mark.parametrize("mode", CHANGING)
-def test_staged_rows_that_vanish_after_a_kill_cost_no_old_rows(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode
-) -> None:
+def test_lost_staged_rows_keep_the_old_rows(spark: SparkSession, tmp_path: Path, mode: OutputMode) -> None:
     """Such as by somebody who clears hidden directories."""
     for number in count(1):
         target = prepared(spark, tmp_path, number, OLD)
         files = killed_at(number)
         with suppress(KilledError):
             write(opened(spark, target, mode, "run", files=files), NEW)
-        if not files.reached:
+        if not files.is_reached:
             break
         for staging in (tmp_path / f".{target.name}.pushdown").glob("staging-*/*"):
             if staging.is_dir():
@@ -162,15 +160,13 @@ def test_staged_rows_that_vanish_after_a_kill_cost_no_old_rows(
 
 @pytest.mark.parametrize("times", [2, 3, 5])
 @pytest.mark.parametrize("mode", CHANGING)
-def test_an_undo_that_fails_is_left_to_the_next_run(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode, times: int
-) -> None:
+def test_next_run_completes_a_failed_undo(spark: SparkSession, tmp_path: Path, mode: OutputMode, times: int) -> None:
     for number in count(1):
         target = prepared(spark, tmp_path, number, OLD)
         files = failing_at(number, times)
         with suppress(OSError):
             write(opened(spark, target, mode, "run", files=files), NEW)
-        if not files.reached:
+        if not files.is_reached:
             break
         other = opened(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT)
         assert other.prepare()
@@ -182,9 +178,7 @@ def test_an_undo_that_fails_is_left_to_the_next_run(
 
 
 @pytest.mark.parametrize("mode", CHANGING)
-def test_a_failure_of_any_operation_leaves_the_old_output_or_the_new(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode
-) -> None:
+def test_failure_leaves_old_or_new_output(spark: SparkSession, tmp_path: Path, mode: OutputMode) -> None:
     for number in count(1):
         target = prepared(spark, tmp_path, number, OLD)
         files = failing_at(number)
@@ -193,7 +187,7 @@ def test_a_failure_of_any_operation_leaves_the_old_output_or_the_new(
             write(opened(spark, target, mode, "run", files=files), NEW)
         except OSError:
             failed = True
-        if not files.reached:
+        if not files.is_reached:
             break
         assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"operation {number} failed"
         if not failed:
@@ -205,7 +199,7 @@ def test_a_failure_of_any_operation_leaves_the_old_output_or_the_new(
 
 @pytest.mark.parametrize("run", ["run", "other run"], ids=["retry", "other run"])
 @pytest.mark.parametrize("mode", CHANGING)
-def test_a_process_that_stalls_at_any_operation_changes_nothing_when_it_goes_on(
+def test_stalled_process_changes_nothing_after_takeover(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, run: str
 ) -> None:
     """Whoever comes in between has taken the process for dead, and has undone its moves or ended its commit."""
@@ -247,7 +241,7 @@ def _write_and_keep_error(output: object, raised: list[BaseException]) -> None:
         raised.append(problem)
 
 
-def test_a_stalled_commit_says_that_it_was_taken_over(spark: SparkSession, tmp_path: Path) -> None:
+def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path) -> None:
     amid = next(
         number for number in count(8) if _is_half_done(spark, tmp_path, OutputMode.OVERWRITE_PARTITIONS, number)
     )

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputConflictError
-from pushdown_spark.output.files import FileOutput
+from pushdown_spark.output.writer import FileOutput
 
 ROUNDS = 50
 PARTITIONS = OutputMode.OVERWRITE_PARTITIONS
@@ -40,7 +40,7 @@ def race(outputs: list[FileOutput], rows: list[dict[str, str]]) -> list[Exceptio
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_disjoint_partitions_all_arrive(spark: SparkSession, tmp_path: Path, exists: bool) -> None:
+def test_concurrent_runs_write_disjoint_partitions(spark: SparkSession, tmp_path: Path, exists: bool) -> None:
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
         old = {"day=0": "old 0", "day=1": "old 1"} if exists else {}
@@ -56,7 +56,7 @@ def test_disjoint_partitions_all_arrive(spark: SparkSession, tmp_path: Path, exi
 
 @pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.OVERWRITE])
 @pytest.mark.parametrize("exists", [True, False])
-def test_of_equal_partitions_one_run_wins_and_the_other_says_so(
+def test_one_of_two_runs_with_the_same_partitions_raises_conflict(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, exists: bool
 ) -> None:
     for number in range(ROUNDS):
@@ -76,7 +76,7 @@ def test_of_equal_partitions_one_run_wins_and_the_other_says_so(
         assert hidden(target) == []
 
 
-def test_appends_to_one_partition_both_arrive(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_appends_to_one_partition(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
         outputs = [opened(spark, target, OutputMode.APPEND, f"run {writer}") for writer in "ab"]
@@ -84,7 +84,7 @@ def test_appends_to_one_partition_both_arrive(spark: SparkSession, tmp_path: Pat
         assert tree(target) == {"day=1": ["a", "b"], "day=2": ["b"]}
 
 
-def test_an_overwrite_does_not_replace_rows_that_were_appended_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+def test_overwrite_keeps_concurrently_appended_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Such as a task that reads an output, compacts it and writes it back."""
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
@@ -96,7 +96,7 @@ def test_an_overwrite_does_not_replace_rows_that_were_appended_meanwhile(spark: 
         assert found == (["appended", "compacted"] if compacted is None else ["appended", "old"])
 
 
-def test_a_run_that_begins_after_a_commit_may_replace_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
     early = opened(spark, target, PARTITIONS, "early")
     assert early.prepare()
@@ -115,7 +115,7 @@ def test_a_run_that_begins_after_a_commit_may_replace_it(spark: SparkSession, tm
 
 @pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.APPEND])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_backfill_in_random_order_with_random_kills_equals_clean_runs(
+def test_backfill_with_random_kills_equals_uninterrupted_runs(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, seed: int
 ) -> None:
     """Thirty days, two at a time; a killed attempt is tried again until it gets through."""

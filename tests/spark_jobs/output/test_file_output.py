@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
-from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.output.writer import FileOutput, open_output
 
 Frame = Callable[..., DataFrame]
 
@@ -60,7 +60,7 @@ def siblings(target: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", list(OutputMode))
-def test_every_mode_writes_where_nothing_was(
+def test_all_modes_write_a_new_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     write(writer(mode), frame(1, 2, 3))
@@ -78,7 +78,7 @@ def test_overwrite_replaces_everything(
     assert siblings(target) == [target.name]
 
 
-def test_an_output_may_be_made_from_itself(
+def test_output_may_be_its_own_source(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1, 2))
@@ -86,14 +86,14 @@ def test_an_output_may_be_made_from_itself(
     assert ids(spark, target) == [2]
 
 
-def test_errorifexists_refuses_before_any_work(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
+def test_errorifexists_raises_in_prepare(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
     write(writer(OutputMode.ERROR_IF_EXISTS), frame(1))
-    with pytest.raises(OutputExistsError, match="exists already; remove it"):
+    with pytest.raises(OutputExistsError, match="already exists; remove it"):
         writer(OutputMode.ERROR_IF_EXISTS, "run 2").prepare()
     assert siblings(target) == [target.name]
 
 
-def test_errorifexists_refuses_what_appeared_meanwhile(
+def test_errorifexists_raises_in_commit(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     late = writer(OutputMode.ERROR_IF_EXISTS, "late")
@@ -105,7 +105,7 @@ def test_errorifexists_refuses_what_appeared_meanwhile(
     assert siblings(target) == [target.name]
 
 
-def test_ignore_leaves_an_output_alone(
+def test_ignore_keeps_an_existing_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.IGNORE), frame(1))
@@ -113,7 +113,7 @@ def test_ignore_leaves_an_output_alone(
     assert ids(spark, target) == [1]
 
 
-def test_append_adds_and_a_retry_replaces_its_own_rows_only(
+def test_retried_append_replaces_only_its_own_rows(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1"), frame(1, 2))
@@ -125,7 +125,7 @@ def test_append_adds_and_a_retry_replaces_its_own_rows_only(
     assert siblings(target) == [target.name]
 
 
-def test_partitions_are_written_and_appended_to(
+def test_append_to_partitions(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 2))
@@ -143,7 +143,7 @@ def days(spark: SparkSession, target: Path) -> dict[int, list[int]]:
     return {odd: sorted(ids) for odd, ids in found.items()}
 
 
-def test_overwrite_partitions_replaces_only_what_the_run_produced(
+def test_overwrite_partitions_replaces_only_written_partitions(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE_PARTITIONS), frame(1, 2, 3, 4))
@@ -158,7 +158,7 @@ def test_overwrite_partitions_replaces_only_what_the_run_produced(
 
 
 @pytest.mark.parametrize("by_option", [True, False])
-def test_sparks_dynamic_overwrite_keeps_other_partitions(
+def test_dynamic_overwrite_keeps_other_partitions(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], by_option: bool
 ) -> None:
     """As an option or as a setting; plain Spark keeps them too."""
@@ -175,7 +175,7 @@ def test_sparks_dynamic_overwrite_keeps_other_partitions(
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
-def test_the_option_wins_over_the_setting(
+def test_option_takes_precedence_over_setting(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
@@ -186,23 +186,23 @@ def test_the_option_wins_over_the_setting(
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
     assert days(spark, target) == {1: [3]}
-    with pytest.raises(BadSpecError, match="partitionOverwriteMode is 'static' or 'dynamic', not 'dynmic'"):
+    with pytest.raises(BadSpecError, match="partitionOverwriteMode must be 'static' or 'dynamic', not 'dynmic'"):
         writer(OutputMode.OVERWRITE, options={"partitionOverwriteMode": "dynmic"})
 
 
 @pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS])
 @pytest.mark.parametrize("existing", [[], ["id"], ["id", "odd"], ["odd", "id"]])
-def test_an_output_with_other_partition_columns_is_refused_before_any_work(
+def test_other_partition_columns_raise_in_prepare(
     target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode, existing: list[str]
 ) -> None:
     whole = frame(1, 2).selectExpr("*", "id AS value")
     write(writer(OutputMode.OVERWRITE, partition_by=existing), whole)
     found = ", ".join(existing) or "no column"
-    with pytest.raises(BadSpecError, match=f"is partitioned by {found}, not by odd; write to another directory"):
+    with pytest.raises(BadSpecError, match=f"is partitioned by {found}, not by odd; use another directory"):
         writer(mode, "run 2", partition_by=["odd"]).prepare()
 
 
-def test_partitions_keep_the_spelling_of_the_output(
+def test_partition_columns_keep_the_spelling_of_the_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
@@ -211,7 +211,7 @@ def test_partitions_keep_the_spelling_of_the_output(
     assert sorted(path.name for path in target.glob("[!_.]*")) == ["odd=0", "odd=1"]
 
 
-def test_the_summary_says_what_was_written(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
+def test_summary_of_a_commit(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
     for mode in (OutputMode.OVERWRITE, OutputMode.APPEND):
         output = writer(mode, mode, partition_by=["odd"])
         write(output, frame(1, 2, 3))
@@ -224,13 +224,13 @@ def test_the_summary_says_what_was_written(target: Path, frame: Frame, writer: C
         assert output.summary.bytes == sum(path.stat().st_size for path in files)
 
 
-def test_an_unknown_partition_column_is_named(frame: Frame, writer: Callable[..., FileOutput]) -> None:
+def test_unknown_partition_column_raises(frame: Frame, writer: Callable[..., FileOutput]) -> None:
     with pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'day'; it has id, odd"):
         writer(OutputMode.OVERWRITE, partition_by=["day"]).stage(frame(1))
 
 
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.APPEND])
-def test_a_failing_write_leaves_the_output_as_it_was(
+def test_failed_write_keeps_the_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     write(writer(mode), frame(1))
@@ -243,7 +243,7 @@ def test_a_failing_write_leaves_the_output_as_it_was(
     assert siblings(target) == [target.name]
 
 
-def test_staging_twice_keeps_the_second_frame(
+def test_staging_twice_writes_the_second_dataframe(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     once = writer(OutputMode.OVERWRITE)
@@ -254,7 +254,7 @@ def test_staging_twice_keeps_the_second_frame(
     assert ids(spark, target) == [3]
 
 
-def test_an_overwrite_that_cannot_move_in_puts_the_old_output_back(
+def test_failed_overwrite_restores_the_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))
@@ -269,7 +269,7 @@ def test_an_overwrite_that_cannot_move_in_puts_the_old_output_back(
     assert siblings(target) == [target.name]
 
 
-def test_an_append_that_cannot_move_all_parts_in_leaves_none(
+def test_failed_append_adds_nothing(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(2))
@@ -284,7 +284,7 @@ def test_an_append_that_cannot_move_all_parts_in_leaves_none(
 
 
 @pytest.mark.parametrize("mode", list(OutputMode))
-def test_an_earlier_attempt_that_goes_on_neither_commits_nor_disturbs_the_later(
+def test_earlier_attempt_cannot_commit(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     slow, slower, retry = writer(mode), writer(mode), writer(mode)
@@ -304,16 +304,16 @@ def test_an_earlier_attempt_that_goes_on_neither_commits_nor_disturbs_the_later(
 
 
 @pytest.mark.parametrize("path", ["/", "file:///", "file:/"])
-def test_the_root_of_a_file_system_is_no_output(spark: SparkSession, path: str) -> None:
+def test_root_of_a_file_system_raises(spark: SparkSession, path: str) -> None:
     with pytest.raises(BadSpecError, match="is the root of a file system"):
         open_output(spark, OutputSpec(path=path), "run")
 
 
-def test_a_file_in_the_way_of_the_output_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_in_place_of_the_parent_directory_raises(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     output = open_output(spark, OutputSpec(path=str(tmp_path / "file" / "below" / "out")), "run")
     with pytest.raises(
-        BadSpecError, match=r"output.path: cannot write beside .*file/below/out: .*; choose a path below"
+        BadSpecError, match=r"output.path: cannot write next to .*file/below/out: .*; choose a path below"
     ):
         output.prepare()
 
@@ -323,7 +323,7 @@ import sys, time
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pushdown_spark.contract import OutputSpec
-from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.output.writer import FileOutput, open_output
 
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "ERROR").getOrCreate())
@@ -341,7 +341,7 @@ with writer.guarded():
 """
 
 
-def test_a_killed_driver_leaves_the_output_and_its_retry_clears_the_rest(
+def test_retry_cleans_up_after_a_killed_driver(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))

@@ -20,7 +20,7 @@ DRIVER = """
 import sys
 from pyspark.sql import SparkSession
 from pushdown_spark.contract import OutputSpec
-from pushdown_spark.output.files import open_output
+from pushdown_spark.output.writer import open_output
 
 path, mode, days = sys.argv[1], sys.argv[2], sys.argv[3:]
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -37,7 +37,7 @@ for day in days:
 
 
 @pytest.mark.parametrize("mode", ["overwrite_partitions", "append"])
-def test_a_backfill_of_thirty_days_survives_random_kills(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_backfill_with_randomly_killed_drivers(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     chance = random.Random(mode)
     missing = list(range(DAYS))
     chance.shuffle(missing)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import OutputChecks, OutputMode, OutputSpec
 from pushdown_spark.errors import CheckFailedError, UnknownColumnError
-from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.output.writer import FileOutput, open_output
 
 ROWS = """SELECT * FROM VALUES
     (1, 'a', struct(1 AS y), DATE'2026-01-01'), (2, 'a', struct(2 AS y), DATE'2026-01-01'),
@@ -49,7 +49,7 @@ def write(output: FileOutput, frame: DataFrame) -> None:
         {"not_null": ["`t`"], "unique": ["`id`"], "min_rows": 1},
     ],
 )
-def test_rows_that_pass_are_written(
+def test_rows_that_pass_checks_are_written(
     spark: SparkSession, tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], checks: dict[str, object]
 ) -> None:
     written = output(checks)
@@ -71,7 +71,7 @@ def test_rows_that_pass_are_written(
         ({"unique": ["s.y"]}, "unique: s.y requires no repeated key, found 1 repeated"),
     ],
 )
-def test_a_failed_check_leaves_the_output_as_it_was(
+def test_failed_check_keeps_the_output(
     spark: SparkSession,
     tmp_path: Path,
     rows: DataFrame,
@@ -83,19 +83,19 @@ def test_a_failed_check_leaves_the_output_as_it_was(
     failing = output(checks)
     with pytest.raises(CheckFailedError) as caught:
         write(failing, rows)
-    assert str(caught.value) == f"checks: {said}. Nothing was committed, the output is as it was before"
+    assert str(caught.value) == f"checks: {said}. Nothing was committed and the output is unchanged"
     assert [check.passed for check in failing.checks].count(False) == 1
     assert failing.summary is None
     assert spark.read.parquet(str(tmp_path / "out")).count() == 7
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_all_failed_checks_are_named(rows: DataFrame, output: Callable[..., FileOutput]) -> None:
+def test_error_names_all_failed_checks(rows: DataFrame, output: Callable[..., FileOutput]) -> None:
     with pytest.raises(CheckFailedError, match=r"min_rows requires .*; not_null: id requires .*; unique: t requires"):
         write(output({"min_rows": 9, "not_null": ["id", "t"], "unique": ["t"]}), rows)
 
 
-def test_no_rows_at_all_are_counted(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
+def test_checks_of_an_empty_result(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
     """Spark knows at once that there are none, and takes what counts them out of its plan or leaves it in."""
     for empty in (spark.range(0), spark.range(9).where("id < 0"), spark.range(9).where("false")):
         with pytest.raises(CheckFailedError, match="min_rows requires at least 1, found 0"):
@@ -105,7 +105,7 @@ def test_no_rows_at_all_are_counted(spark: SparkSession, output: Callable[..., F
 
 @pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv", "xml"])
 @pytest.mark.parametrize("partition_by", [(), ("d",)])
-def test_keys_are_read_back_from_every_format(
+def test_unique_in_all_formats(
     rows: DataFrame, output: Callable[..., FileOutput], name: str, partition_by: tuple[str, ...]
 ) -> None:
     flat = rows.select("id", "t", "d")
@@ -117,7 +117,7 @@ def test_keys_are_read_back_from_every_format(
 
 
 @pytest.mark.parametrize("check", ["not_null", "unique"])
-def test_an_unknown_column_is_named_before_anything_is_written(
+def test_unknown_column_raises_before_the_write(
     tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], check: str
 ) -> None:
     with pytest.raises(UnknownColumnError, match=f"checks.{check}: there is no column `nope`"):
@@ -126,6 +126,6 @@ def test_an_unknown_column_is_named_before_anything_is_written(
 
 
 @pytest.mark.parametrize("given", [{"min_row": 1}, {"min_rows": -1}, {"unique": "id"}, {"not_null": "id"}])
-def test_checks_that_make_no_sense_are_refused(given: dict[str, object]) -> None:
+def test_invalid_checks_raise(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         OutputChecks.model_validate(given)

@@ -9,7 +9,7 @@ from pushdown_spark.contract import OutputFormat, OutputSpec
 
 
 @pytest.mark.parametrize("name", ["parquet", "ORC", "avro", "Json", "csv", "text", "xml"])
-def test_plain_files_are_accepted_in_any_case(name: str) -> None:
+def test_file_formats_in_any_case(name: str) -> None:
     assert OutputSpec.model_validate({"path": "/out", "format": name}).format is OutputFormat(name.lower())
 
 
@@ -17,6 +17,6 @@ def test_plain_files_are_accepted_in_any_case(name: str) -> None:
     "name", ["jdbc", "delta", "iceberg", "hudi", "noop", "org.apache.spark.sql.jdbc", "binaryFile", None, 3]
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_every_other_format_is_refused(name: object, mode: str) -> None:
+def test_other_formats_raise(name: object, mode: str) -> None:
     with pytest.raises(ValidationError, match="only plain files can be written without a risk to existing data"):
         OutputSpec.model_validate({"path": "/out", "format": name, "mode": mode})

@@ -11,51 +11,20 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-from interrupted_files import KilledError
+from interrupted_files import KilledError, KilledHadoopFiles
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import OutputConflictError
-from pushdown_spark.filesystem import HadoopFiles
-from pushdown_spark.output.files import FileOutput, open_output
+from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 pytestmark = pytest.mark.nightly
 OLD = {1: [10], 2: [20], 3: [30]}
 NEW = {2: [21], 3: [31], 4: [41]}
 IMPATIENT = 0.5
-
-
-class KilledHadoopFiles(HadoopFiles):
-    """Files of a process that is killed before its changing operation with this number."""
-
-    def __init__(self, spark: SparkSession, count: int) -> None:
-        super().__init__(spark)
-        self._left = count
-        self.reached = False
-
-    def _step(self) -> None:
-        self._left -= 1
-        if self._left <= 0:
-            self.reached = True
-            raise KilledError
-
-    def delete(self, path: str) -> None:
-        self._step()
-        super().delete(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._step()
-        super().rename(source, target)
-
-    def create(self, path: str, text: str) -> bool:
-        self._step()
-        return super().create(path, text)
-
-    def write_text(self, path: str, text: str) -> None:
-        self._step()
-        super().write_text(path, text)
 
 
 class HalfMovedFiles(HadoopFiles):
@@ -157,7 +126,7 @@ def expected(mode: OutputMode) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND])
-def test_a_kill_at_any_operation_on_s3a_is_repaired(
+def test_kill_at_any_operation_on_s3a_is_repaired(
     spark: SparkSession, store: ObjectStore, bucket: str, output: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
     """By the retry, which leaves what one run leaves, and by another run, which finds the old output or the new."""
@@ -166,7 +135,7 @@ def test_a_kill_at_any_operation_on_s3a_is_repaired(
         files = KilledHadoopFiles(spark, number)
         with suppress(KilledError):
             write(spark, output(number, mode, "run", files), NEW)
-        if not files.reached:
+        if not files.is_reached:
             break
         if number % 2:
             other = output(number, OutputMode.OVERWRITE_PARTITIONS, "other")
@@ -181,7 +150,7 @@ def test_a_kill_at_any_operation_on_s3a_is_repaired(
 
 @pytest.mark.parametrize("deletes", [False, True])
 @pytest.mark.parametrize("number", range(1, 5))
-def test_a_rename_that_s3a_had_half_made_is_undone(
+def test_partial_rename_on_s3a_is_undone(
     spark: SparkSession,
     store: ObjectStore,
     bucket: str,
@@ -203,7 +172,7 @@ def test_a_rename_that_s3a_had_half_made_is_undone(
     assert found(spark, bucket, number) == {2: [20, 22], 3: [30]}
 
 
-def test_of_two_runs_on_s3a_one_wins(spark: SparkSession, bucket: str, output: Callable[..., FileOutput]) -> None:
+def test_one_of_two_runs_raises_conflict(spark: SparkSession, bucket: str, output: Callable[..., FileOutput]) -> None:
     for number in range(10):
         outputs = [output(number, OutputMode.OVERWRITE_PARTITIONS, f"run {writer}") for writer in (1, 2)]
         for writer, each in enumerate(outputs, start=1):

@@ -1,4 +1,4 @@
-"""`columns` of CSV files without names has all fields of every line, however few the first line has."""
+"""The array `columns` has all fields of every line of a CSV file, even if the first line has fewer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _read(
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
 @pytest.mark.parametrize("where", [None, "_c0 >= 10"])
-def test_no_field_is_lost(spark: SparkSession, tmp_path: Path, reader: str, where: str | None) -> None:
+def test_columns_has_all_fields(spark: SparkSession, tmp_path: Path, reader: str, where: str | None) -> None:
     (tmp_path / "a.csv").write_text(LINES)
     assert _read(spark, tmp_path, ["columns"], reader, where) == [
         ["10", "foo", "bar", None],
@@ -35,12 +35,12 @@ def test_no_field_is_lost(spark: SparkSession, tmp_path: Path, reader: str, wher
     assert _read(spark, tmp_path, ["columns[3, 0]"], reader, where) == [["10", None], ["20", None], ["30", "z"]]
 
 
-def test_pushdown_finds_fields_behind_the_first_lines(spark: SparkSession, tmp_path: Path) -> None:
+def test_pushdown_finds_fields_after_the_first_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(LINES)
     assert _read(spark, tmp_path, ["columns[3]"], "pushdown", "_c0 = '30'") == ["z"]
 
 
-def test_files_of_several_widths(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_different_widths(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1\n2,b\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"3,b,c\n4,b,c,d,e\n"))
     found = _read(spark, tmp_path, ["columns"], "auto")
@@ -62,7 +62,7 @@ def test_files_of_several_widths(spark: SparkSession, tmp_path: Path) -> None:
         ("1\nx::y::z\n", {"sep": "::"}, ["x", "y", "z"]),
     ],
 )
-def test_separators_in_quotes_and_comments_do_not_count(
+def test_separators_in_quotes_and_comments_are_not_counted(
     spark: SparkSession, tmp_path: Path, text: str, options: dict[str, str], widest: list[str]
 ) -> None:
     (tmp_path / "a.csv").write_text(text)
@@ -72,11 +72,11 @@ def test_separators_in_quotes_and_comments_do_not_count(
 
 
 def _as_spark_unquotes(spark: SparkSession, path: Path) -> list[str]:
-    """Two quotes in a row, as Spark reads them with its own escape character."""
+    """Return the last line as Spark reads it: two quotes in a row depend on its escape character."""
     return list(spark.read.schema("a string, b string, c string").csv(str(path)).collect()[-1])
 
 
 @pytest.mark.parametrize(("mode", "width"), [("DROPMALFORMED", 3), ("PERMISSIVE", 4)])
-def test_modes_that_drop_lines_keep_the_first_width(spark: SparkSession, tmp_path: Path, mode: str, width: int) -> None:
+def test_width_of_modes(spark: SparkSession, tmp_path: Path, mode: str, width: int) -> None:
     (tmp_path / "a.csv").write_text(LINES)
     assert {len(row) for row in _read(spark, tmp_path, ["columns"], "spark", mode=mode)} == {width}

@@ -47,7 +47,7 @@ def path(*steps: object) -> ColumnPath:
         ("AS", path(Member("AS"))),
     ],
 )
-def test_paths_parse_to_their_steps(text: str, expected: ColumnPath) -> None:
+def test_paths_parse_to_steps(text: str, expected: ColumnPath) -> None:
     assert parse_path(text) == expected
 
 
@@ -78,7 +78,7 @@ def test_paths_parse_to_their_steps(text: str, expected: ColumnPath) -> None:
         ("* AS x", 3, "'A'"),
     ],
 )
-def test_bad_text_says_where_it_goes_wrong(text: str, position: int, found: str) -> None:
+def test_errors_have_the_position(text: str, position: int, found: str) -> None:
     with pytest.raises(BadSpecError) as caught:
         parse_path(text)
     message = str(caught.value)
@@ -88,13 +88,13 @@ def test_bad_text_says_where_it_goes_wrong(text: str, position: int, found: str)
     assert "\n" not in message
 
 
-def test_same_paths_merge_whatever_their_spelling() -> None:
+def test_equal_paths_merge() -> None:
     assert parse_paths(["a", "`a`", " m.b", "m.`b`", "x[1,0]", "x[0, 1]"]) == tuple(
         map(parse_path, ["a", "m.b", "x[0,1]"])
     )
 
 
-def test_one_text_instead_of_a_list_is_refused() -> None:
+def test_string_instead_of_list_raises() -> None:
     with pytest.raises(BadSpecError, match="give a list"):
         parse_paths("abc")
 
@@ -112,5 +112,5 @@ plain = st.tuples(names, st.lists(names | elements, max_size=3)).map(lambda pair
 
 
 @given(st.recursive(plain, grouped, max_leaves=5))
-def test_a_path_written_out_parses_to_itself(written: ColumnPath) -> None:
+def test_rendered_path_parses_to_itself(written: ColumnPath) -> None:
     assert parse_path(str(written)) == written

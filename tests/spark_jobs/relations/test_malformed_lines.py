@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JobSpec, SourceSpec
-from pushdown_spark.run import JobRun
+from pushdown_spark.job import JobRun
 from pushdown_spark.session import PushdownResult, PushdownSession
 
 SCHEMA = "id int, t string, s struct<x: int>"

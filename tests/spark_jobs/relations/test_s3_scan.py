@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.contract import SourceReport
-from pushdown_spark.failures import classify
-from pushdown_spark.filesystem import HadoopFiles
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.session import PushdownResult, PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"

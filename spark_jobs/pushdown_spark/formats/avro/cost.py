@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
-from pushdown_spark.readers.start import remark
 from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.runtime.worker_startup import startup_note
 
 _SAMPLED_FILES = 3
 _SAMPLED_BLOCKS = 4
@@ -99,7 +99,7 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     reason = (
         f"about {sample.matching_share:.2%} of the records match, in {sample.candidate_share:.0%} of the blocks "
         f"(sample of {sample.blocks} blocks); estimated CPU: ours {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s"
-        f"{remark(startup)}"
+        f"{startup_note(startup)}"
     )
     return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason)
 

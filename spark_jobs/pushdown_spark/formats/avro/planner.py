@@ -21,10 +21,10 @@ from pushdown_spark.formats.columnar import Part, combined, conf, is_exact, read
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.predicates.derive import Fold
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.start import waiting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.runtime.worker_startup import startup_cost
 
 
 class ContainerFile(InputFile):
@@ -117,7 +117,7 @@ def _choose_reader(
     )
     if source.reader is ReaderChoice.PUSHDOWN:
         return plan
-    choice = estimate(files, query, spark.sparkContext.defaultParallelism, waiting(spark, source))
+    choice = estimate(files, query, spark.sparkContext.defaultParallelism, startup_cost(spark, source))
     if not choice.is_ours:
         return Refusal(choice.reason)
     return replace(plan, query=replace(query, block_search=choice.search), reason=choice.reason)

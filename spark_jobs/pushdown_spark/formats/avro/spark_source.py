@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.failures import classify
+from pushdown_spark.runtime.error_classification import classify
 
 SHORT_NAME = "avro"
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"

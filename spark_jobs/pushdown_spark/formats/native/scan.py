@@ -88,9 +88,9 @@ class NativeScan(Scan):
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""
         request = self._request
-        if request.fill is None:
+        if request.implicit_values is None:
             return request.native
-        added = request.fill.by_metadata(request.implicit, list(map(decoded, input_uris(request.native))))
+        added = request.implicit_values.by_file(request.implicit, list(map(decoded, input_uris(request.native))))
         return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
 
     def report(self) -> SourceReport:

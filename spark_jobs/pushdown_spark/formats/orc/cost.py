@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.metrics import OrcMetrics
-from pushdown_spark.readers.start import remark
 from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.runtime.worker_startup import startup_note
 
 _SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2
@@ -120,7 +120,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
     reason = (
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
-        f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{remark(startup)}"
+        f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
     )
     return OrcEstimate(best, reason)
 

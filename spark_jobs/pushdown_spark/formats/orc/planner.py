@@ -14,19 +14,25 @@ from sqlglot import exp
 from pushdown_spark.char_types import is_char
 from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.formats.columnar import combined, conf, is_exact, read_fields, unread_column
+from pushdown_spark.formats.columnar import (
+    combined,
+    conf,
+    is_exact,
+    read_fields,
+    unread_column,
+)
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.gateway import java_class
 from pushdown_spark.predicates.derive import Fold
 from pushdown_spark.predicates.vector import VectorFilter
-from pushdown_spark.readers.start import waiting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_schemas import skips_broken_files
 from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.worker_startup import startup_cost
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """The setting for the lazy filter of Spark's own ORC reader."""
@@ -55,7 +61,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
         return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
     if request.predicate is not None and _lists_null(request.predicate):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
-    choice = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
+    choice = estimate(files, query, startup_cost(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if choice.reader is OrcReader.LAZY:
         return OrcPlan(files, query, choice.reason, reports, exact)
     return Refusal(choice.reason, with_filter=choice.reader is OrcReader.SPARK_WITH_FILTER)

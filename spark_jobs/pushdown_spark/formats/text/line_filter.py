@@ -12,9 +12,8 @@ from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.json_lines import parses_alike
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.metrics import TextCount, TextTask
-from pushdown_spark.readers.faults import faults_left_to_spark
-from pushdown_spark.readers.worker import spare_the_collector
 from pushdown_spark.relations.listing import Split, Task
+from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
@@ -59,10 +58,10 @@ class LineFilterTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidate lines of the tasks with these numbers, as batches of one string column."""
-        spare_the_collector()
+        freeze_imports()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with faults_left_to_spark():
+                with unexpected_errors_as_unsafe_input():
                     yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:

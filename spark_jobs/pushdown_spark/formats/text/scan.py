@@ -35,11 +35,11 @@ from pushdown_spark.predicates.facts import AllOf, Between, Target
 from pushdown_spark.predicates.json_bytes import json_patterns
 from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.predicates.pattern import BytePattern
-from pushdown_spark.readers.start import waiting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile, Task, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest, unsupported
 from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import batch_size
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
@@ -234,7 +234,7 @@ def _too_small(spark: SparkSession, source: Source, files: Sequence[InputFile]) 
     stored = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
         return None
-    if _COSTS[source.format].fixed + waiting(spark, source) < _MARGIN * _spark_seconds(source, stored):
+    if _COSTS[source.format].fixed + startup_cost(spark, source) < _MARGIN * _spark_seconds(source, stored):
         return None
     return f"{_not_paying(source, stored)}, whatever can match"
 
@@ -253,7 +253,7 @@ def _pays(spark: SparkSession, source: Source, stored: int, seen: LineSample, sh
     costs = _COSTS[source.format]
     size = stored * seen.inflation
     lines = size / max(seen.line_bytes, 1.0) * share
-    ours = costs.fixed + waiting(spark, source) + size * costs.search_per_byte
+    ours = costs.fixed + startup_cost(spark, source) + size * costs.search_per_byte
     ours += lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
     return ours < _MARGIN * _spark_seconds(source, size)
 

@@ -19,14 +19,14 @@ from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, Transport
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
-from pushdown_spark.failures import root_message
-from pushdown_spark.gateway import java_class
 from pushdown_spark.readers.remote.address import Address
 from pushdown_spark.readers.remote.client import Client
 from pushdown_spark.readers.remote.jdbc_values import Crossing, crossed, crossings, decoded
 from pushdown_spark.readers.remote.model import Dialect, RemoteTable
 from pushdown_spark.readers.remote.render import quoted, to_sql
 from pushdown_spark.readers.remote.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
+from pushdown_spark.runtime.error_classification import root_message
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 _POSTGRESQL_DRIVER = "org.postgresql.Driver"
 _MARIADB_DRIVER = "org.mariadb.jdbc.Driver"

@@ -75,11 +75,11 @@ def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
 def parser_depth(tree: exp.Expr) -> int:
     """At most so many words wait at a time while a parser that goes from left to right reads a remote tree."""
 
-    def waiting(node: exp.Expr, child: exp.Expr) -> int:
+    def startup_cost(node: exp.Expr, child: exp.Expr) -> int:
         is_first = isinstance(node, exp.Binary) and child is node.this
         return 0 if is_first else _WAITING.get(type(node), 4)
 
-    return 1 + longest_path(tree, waiting)
+    return 1 + longest_path(tree, startup_cost)
 
 
 def longest_path(tree: exp.Expr, length: Callable[[exp.Expr, exp.Expr], int]) -> int:

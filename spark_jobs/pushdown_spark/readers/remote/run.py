@@ -11,13 +11,13 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
-from pushdown_spark.gateway import arrow_frame
 from pushdown_spark.readers.remote.address import Settings
 from pushdown_spark.readers.remote.arrow import REMOTE_TYPE, spark_batch
 from pushdown_spark.readers.remote.client import Client
 from pushdown_spark.readers.remote.connections import Connections
 from pushdown_spark.readers.remote.model import RemoteTable
 from pushdown_spark.readers.remote.tasks import RemoteCount, RemoteReader
+from pushdown_spark.runtime.jvm_gateway import arrow_dataframe
 from pushdown_spark.scan.metrics import TaskCounts
 
 _SHOWN_STATEMENTS = 3
@@ -79,7 +79,7 @@ class RemoteRun:
         self._statements, self._how, self._counted_here = (statement,), "the driver fetched the few rows", True
         kinds = pa.schema([field.remove_metadata() for field in fields])
         rows = pa.Table.from_batches([spark_batch(batch, fields) for batch in batches], kinds)
-        return arrow_frame(self._spark, rows, schema)
+        return arrow_dataframe(self._spark, rows, schema)
 
     def carried(self, frame: DataFrame, statements: tuple[str, ...], how: str) -> DataFrame:
         """A frame that Spark reads by itself from some statements: it counts the rows, and no bytes."""

@@ -12,7 +12,7 @@ from pushdown_spark.errors import LostConnectionError, PushdownError
 from pushdown_spark.readers.remote.address import Address, Settings
 from pushdown_spark.readers.remote.arrow import spark_batch
 from pushdown_spark.readers.remote.client import connect
-from pushdown_spark.readers.worker import spare_the_collector
+from pushdown_spark.runtime.worker import freeze_imports
 
 _TRIES = 3
 """How often a partition is begun before its connection is given up."""
@@ -47,7 +47,7 @@ class RemoteReader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the partitions whose numbers come in."""
-        spare_the_collector()
+        freeze_imports()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self._run(number)

@@ -11,10 +11,10 @@ from pyspark.sql import Row, SparkSession
 
 from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError
-from pushdown_spark.failures import classify
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT, format_name
-from pushdown_spark.output.files import open_output
+from pushdown_spark.output.writer import open_output
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 ROWS = 6_000

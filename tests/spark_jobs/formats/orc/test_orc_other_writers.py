@@ -10,10 +10,10 @@ from orc_samples import Sample
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import ErrorCode
-from pushdown_spark.failures import classify
 from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
 from pushdown_spark.formats.orc.orc_proto_pb2 import RowIndex
 from pushdown_spark.formats.orc.stripe import StreamKind
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown", "auto")

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import BadSpecError, PushdownError, UnreadableFileError
-from pushdown_spark.failures import classify
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 ROWS = 20_000

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pushdown_spark.errors import MissingPathError, UnsafeInputError
+from pushdown_spark.formats.text import line_reader
 from pushdown_spark.formats.text.line_reader import LineReader
-from pushdown_spark.readers import lines
 from pushdown_spark.relations.listing import Compression, Split
 
 
@@ -62,7 +62,7 @@ def test_a_carriage_return_is_text_where_only_newlines_end_lines(tmp_path: Path)
 
 @pytest.mark.parametrize("window", [1, 2, 7, 64])
 def test_lines_longer_than_a_window_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int) -> None:
-    monkeypatch.setattr(lines, "WINDOW", window)
+    monkeypatch.setattr(line_reader, "WINDOW", window)
     content = b"".join(b"x" * size + b"\n" for size in (0, 1, 5, 300, 2, 70_000, 3))
     path = _file(tmp_path / "data", content)
     for size in (1000, len(content)):
@@ -72,15 +72,15 @@ def test_lines_longer_than_a_window_stay_whole(tmp_path: Path, monkeypatch: pyte
 
 
 def test_memory_is_bounded_by_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "WINDOW", 1024)
+    monkeypatch.setattr(line_reader, "WINDOW", 1024)
     path = _file(tmp_path / "data", b"0123456789\n" * 10_000)
     sizes = {len(w.data) for w in LineReader(_splits(path, 1 << 20)[0]).windows()}
     assert max(sizes) <= 1024 + (64 << 10)
 
 
 def test_a_file_without_line_ends_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "WINDOW", 64)
-    monkeypatch.setattr(lines, "MAX_LINE", 1024)
+    monkeypatch.setattr(line_reader, "WINDOW", 64)
+    monkeypatch.setattr(line_reader, "MAX_LINE", 1024)
     path = _file(tmp_path / "data", b"x" * 5000)
     with pytest.raises(UnsafeInputError, match="longer than"):
         _windows(_splits(path, 10_000)[0])

@@ -54,8 +54,8 @@ def test_a_connection_that_the_server_ended_meanwhile_is_made_anew(server: Serve
         ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
         server.execute(ends)
     else:
-        waiting = "SELECT id FROM information_schema.processlist WHERE user = 'reader' AND command = 'Sleep'"
-        server.execute(*(f"KILL {number}" for number in server.execute(waiting).split()))
+        startup_cost = "SELECT id FROM information_schema.processlist WHERE user = 'reader' AND command = 'Sleep'"
+        server.execute(*(f"KILL {number}" for number in server.execute(startup_cost).split()))
     assert result.run(DataFrame.count) == 2
     assert result.report()["few"].units["partitions"]["read"] == 1
     assert any("the driver fetched" in note for note in result.report()["few"].notes)

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import SchemaConflictError
-from pushdown_spark.failures import classify
 from pushdown_spark.readers.remote.arrow import spark_batch
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 BEYOND = "731726635537760757507.6"

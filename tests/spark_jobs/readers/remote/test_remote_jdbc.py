@@ -23,8 +23,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
-from pushdown_spark.failures import classify
-from pushdown_spark.gateway import java_class
 from pushdown_spark.readers.remote import scan as scan_of_table
 from pushdown_spark.readers.remote import slices
 from pushdown_spark.readers.remote.address import Settings, address_of
@@ -36,6 +34,8 @@ from pushdown_spark.readers.remote.jdbc import DRIVERS, JdbcRoute, has_class, jd
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.readers.remote.scan import RemotePlan, RemoteScan
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
 
 KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")

@@ -14,8 +14,8 @@ from thirds import somewhere
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import BadSpecError, PushdownError, UnknownColumnError
-from pushdown_spark.failures import classify
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
 KINDS = ("postgresql", "mariadb", "mysql", "sqlite")

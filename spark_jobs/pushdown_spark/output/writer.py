@@ -1,0 +1,343 @@
+"""The writer of file outputs: rows are staged next to the output and then moved into place, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pushdown_spark.contract import MOST_PARTITIONS, CheckReport, OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.errors import (
+    BadSpecError,
+    OutputConflictError,
+    OutputExistsError,
+    OutputTakenError,
+    UnknownColumnError,
+)
+from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
+from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.journal import Journal, Move
+from pushdown_spark.output.layout import CLAIM, OutputPaths
+from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PART = "part-"
+_OVERWRITE_OPTION = "partitionoverwritemode"
+_OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
+_WHOLE = ""
+"""The partition that stands for the whole output."""
+
+
+class FileOutput:
+    """One attempt of one run to write an output.
+
+    Call `prepare`, `stage` (again after a failed scan), `check` and `commit`, or `abort` after a failure. `guarded`
+    calls the last three. The output does not change before `commit`, which moves whole files or directories.
+    """
+
+    def __init__(
+        self, spark: SparkSession, output: OutputSpec, paths: OutputPaths, files: Files, log: CommitLog
+    ) -> None:
+        """`paths`, `files` and `log` belong to the output. Use `open_output`."""
+        self._spark = spark
+        self._output = output
+        self.paths = paths
+        """The paths of this attempt's rows and of the hidden files of its commit."""
+        self._files = files
+        self._log = log
+        self._mode = _effective_mode(spark, output)
+        self._frame: DataFrame | None = None
+        self._observer: RowObserver | None = None
+        self.checks: tuple[CheckReport, ...] = ()
+        """The results of `check`."""
+        self.summary: OutputSummary | None = None
+        """The summary of `commit`."""
+
+    def prepare(self) -> bool:
+        """Repair or delete what earlier attempts left. Return False if there is nothing to write (mode `ignore`).
+
+        An earlier attempt of the same run that is still writing can no longer commit.
+
+        Raises OutputExistsError if the output exists and the mode forbids changing it, BadSpecError if it has other
+        partition columns or the job may not write next to it.
+        """
+        try:
+            return self._prepare()
+        except (FileExistsError, NotADirectoryError, PermissionError) as problem:
+            if problem.errno is None:
+                raise
+            raise BadSpecError(
+                f"output.path: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
+                "below a directory that the job may write to"
+            ) from problem
+
+    def _prepare(self) -> bool:
+        with self._log.locked():
+            # Under the lock: an earlier attempt of this run may be about to commit.
+            self._files.delete(self.paths.staging)
+            self._check_existing()
+            exists = self._files.exists(self.paths.output)
+            if self._mode is OutputMode.IGNORE and exists:
+                return False
+            if self._keeps_partitions and exists:
+                self._check_partition_columns([self._spelling(name) for name in self._output.partition_by])
+            self._files.write_text(self.paths.claim, "")
+        return True
+
+    def stage(self, frame: DataFrame) -> None:
+        """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""
+        unknown = [name for name in self._output.partition_by if name.lower() not in map(str.lower, frame.columns)]
+        if unknown:
+            raise UnknownColumnError(
+                f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
+            )
+        self._frame = frame
+        if self._output.checks:
+            require_columns(frame, self._output.checks)
+            self._observer = RowObserver.of(frame, self._output.checks)
+            frame = self._observer.frame
+        # The staging directory is empty, and committers of object stores reject the dynamic mode.
+        options = {**self._options, "partitionOverwriteMode": "static"}
+        writer = frame.write.format(self._format).mode("overwrite").options(**options)
+        if self._output.partition_by:
+            writer = writer.partitionBy(*map(self._spelling, self._output.partition_by))
+        writer.save(self.paths.rows)
+
+    def check(self) -> None:
+        """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
+        if self._observer is None or self._frame is None:
+            return
+        options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
+        reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
+        self.checks = check_rows(self._output.checks, self._observer, reader.load(self.paths.rows))
+        raise_failed(self.checks)
+
+    def commit(self) -> None:
+        """Move the staged files into place. After a failure the output is unchanged.
+
+        Raises OutputTakenError if another attempt of the run has begun since `prepare`, OutputConflictError if another
+        run has committed one of the partitions since then.
+        """
+        with self._log.locked(self._require_claim):
+            self._require_claim()
+            self._check_existing()
+            if self._mode is not OutputMode.IGNORE or not self._files.exists(self.paths.output):
+                staged = [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
+                partitions = sorted({self._partition_of(entry) for entry in staged})
+                self._check_conflicts(partitions)
+                self._log.commit(self._journal(staged, partitions))
+                self.summary = self._summarize(staged, partitions)
+        self.abort()
+
+    def abort(self) -> None:
+        """Delete the staged rows of this attempt, but not those of a later attempt.
+
+        The rows of a commit that could not be undone stay, until the next run on the output undoes it.
+        """
+        self._files.delete(self.paths.others)
+        self._files.delete(self.paths.claim)
+        if self._log.is_unfinished():
+            return
+        self._files.delete(self.paths.rows)
+        if not any(name.endswith(CLAIM) for name in self._files.names(self.paths.staging)):
+            self._files.delete(self.paths.staging)
+        self._files.delete_empty(self.paths.control)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Check and commit at the end of the block, abort on failure. A failing clean-up does not hide the failure."""
+        try:
+            yield
+            self.check()
+            self.commit()
+        except BaseException as failure:
+            try:
+                self.abort()
+            except Exception as clean_up:
+                failure.add_note(f"the staged files at {self.paths.rows} could not be deleted: {clean_up}")
+            raise
+
+    @property
+    def _format(self) -> str:
+        name = str(self._output.format)
+        return format_name(self._spark) if name == SHORT_NAME else name
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {key: value for key, value in self._output.options.items() if key.lower() != _OVERWRITE_OPTION}
+
+    @property
+    def _keeps_partitions(self) -> bool:
+        return self._mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS)
+
+    def _require_claim(self) -> None:
+        if not self._files.exists(self.paths.claim):
+            raise OutputTakenError(
+                f"output: another attempt of this run has begun to write {self._output.path}; the rows of this attempt "
+                "were deleted"
+            )
+
+    def _check_existing(self) -> None:
+        if self._mode is OutputMode.ERROR_IF_EXISTS and self._files.exists(self.paths.output):
+            raise OutputExistsError(
+                f"output: {self._output.path} already exists; remove it, or choose another output mode "
+                "(overwrite, overwrite_partitions, append or ignore)"
+            )
+
+    def _check_conflicts(self, partitions: list[str]) -> None:
+        """Raise OutputConflictError if this run would replace rows that another run committed after this one began."""
+        others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
+        replaced = {_WHOLE, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
+        for partition in sorted(replaced & others.keys()):
+            where = f"partition {partition} of {self._output.path}" if partition else self._output.path
+            raise OutputConflictError(
+                f"output: {others[partition]} has written {where} while this run was writing it. Its rows were kept "
+                "and the rows of this run were deleted. Run the task again to replace them"
+            )
+
+    def _spelling(self, column: str) -> str:
+        """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
+        if not self._keeps_partitions or self._spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+            return column
+        return next((key for key in self._partition_keys() or () if key.lower() == column.lower()), column)
+
+    def _check_partition_columns(self, columns: Sequence[str]) -> None:
+        """Raise BadSpecError if the output is partitioned by other columns or in another order."""
+        existing = self._partition_keys()
+        if existing is not None and existing != list(columns):
+            raise BadSpecError(
+                f"output.partition_by: {self._output.path} is partitioned by {', '.join(existing) or 'no column'}, "
+                f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
+            )
+
+    def _partition_keys(self) -> list[str] | None:
+        """Return the partition columns of the output, outermost first; None if the output is empty."""
+        keys: list[str] = []
+        directory = self.paths.output
+        while names := [name for name in self._files.names(directory) if not name.startswith((".", "_"))]:
+            inner = next(
+                (name for name in names if "=" in name and self._files.is_directory(f"{directory}/{name}")), None
+            )
+            if inner is None:
+                return keys
+            keys.append(unquote(inner.partition("=")[0]))
+            directory = f"{directory}/{inner}"
+        return keys or None
+
+    def _partition_of(self, staged: FileEntry) -> str:
+        """Return the directory of a staged file, relative to the staged rows; empty without partitions."""
+        return staged.path.removeprefix(self.paths.rows).rpartition("/")[0].strip("/")
+
+    def _journal(self, staged: list[FileEntry], partitions: list[str]) -> Journal:
+        if not (self._keeps_partitions and self._files.exists(self.paths.output)):
+            moves = self._moves_of_everything(staged)
+        elif self._mode is OutputMode.APPEND:
+            self._check_spelling(partitions)
+            moves = self._moves_of_parts(staged)
+        else:
+            self._check_spelling(partitions)
+            moves = self._moves_of_partitions(partitions)
+        return Journal(
+            run=self.paths.run,
+            writer=self._log.writer,
+            rows=self.paths.rows,
+            aside=self.paths.aside,
+            moves=tuple(moves),
+            partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE,),
+        )
+
+    def _moves_of_everything(self, staged: list[FileEntry]) -> Iterator[Move]:
+        if self._mode is OutputMode.APPEND:
+            for entry in staged:
+                self._files.rename(entry.path, f"{entry.path.rpartition('/')[0]}/{self._name_in_output(entry)}")
+        if self._files.exists(self.paths.output):
+            yield Move(hidden="whole", output=self.paths.output, is_inward=False)
+        yield Move(hidden="", output=self.paths.output, is_inward=True)
+
+    def _moves_of_partitions(self, partitions: list[str]) -> Iterator[Move]:
+        for number, partition in enumerate(partitions):
+            target = f"{self.paths.output}/{partition}"
+            if self._files.exists(target):
+                yield Move(hidden=str(number), output=target, is_inward=False)
+            yield Move(hidden=partition, output=target, is_inward=True)
+
+    def _moves_of_parts(self, staged: list[FileEntry]) -> Iterator[Move]:
+        """Return the moves of an append. It replaces the files that an earlier attempt of the same run has added."""
+        pattern = "*/" * len(self._output.partition_by) + f"{self._own_prefix}*"
+        for number, path in enumerate(self._files.matching(self.paths.output, pattern)):
+            yield Move(hidden=str(number), output=path, is_inward=False)
+        for entry in staged:
+            partition = self._partition_of(entry)
+            folder = f"{self.paths.output}/{partition}".rstrip("/")
+            hidden = entry.path.removeprefix(self.paths.rows).strip("/")
+            yield Move(hidden=hidden, output=f"{folder}/{self._name_in_output(entry)}", is_inward=True)
+
+    def _check_spelling(self, partitions: list[str]) -> None:
+        if partitions:
+            self._check_partition_columns(
+                [unquote(step.partition("=")[0]) for step in partitions[0].split("/") if step]
+            )
+
+    @property
+    def _own_prefix(self) -> str:
+        return f"{_PART}{self.paths.run}-"
+
+    def _name_in_output(self, staged: FileEntry) -> str:
+        return self._own_prefix + staged.path.rpartition("/")[2].removeprefix(_PART)
+
+    def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
+        names = [partition for partition in partitions if partition]
+        fields = [] if self._frame is None else self._frame.schema.fields
+        return OutputSummary(
+            mode=self._mode,
+            format=self._output.format,
+            columns={field.name: field.dataType.simpleString() for field in fields},
+            files=len(staged),
+            bytes=sum(entry.length for entry in staged),
+            partitions=tuple(names[:MOST_PARTITIONS]),
+            partitions_total=len(names),
+        )
+
+
+def open_output(
+    spark: SparkSession,
+    output: OutputSpec,
+    run_key: str,
+    *,
+    files: Files | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> FileOutput:
+    """Return a new attempt of the run with this key to write an output.
+
+    `files` is the file system, by default that of the path. A commit of another run without a heartbeat for `patience`
+    seconds is undone.
+
+    Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
+    """
+    hadoop = HadoopFiles(spark)
+    path = hadoop.qualified(output.path)
+    parent, name = hadoop.split(path)
+    if not name:
+        raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
+    paths = OutputPaths.of(parent, name, run_key)
+    files = files or open_files(spark, path)
+    return FileOutput(spark, output, paths, files, CommitLog(files, paths, f"run {run_key}", patience))
+
+
+def _effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
+    """Return the effective mode. Spark's dynamic overwrite, set by option or setting, replaces only partitions."""
+    setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
+    given = {key.lower(): value for key, value in output.options.items()}.get(_OVERWRITE_OPTION, setting).lower()
+    if given not in ("static", "dynamic"):
+        raise BadSpecError(f"output.options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
+    if output.mode is OutputMode.OVERWRITE and output.partition_by and given == "dynamic":
+        return OutputMode.OVERWRITE_PARTITIONS
+    return output.mode
+
+
+def _is_data(entry: FileEntry) -> bool:
+    return entry.path.rpartition("/")[2].startswith(_PART)

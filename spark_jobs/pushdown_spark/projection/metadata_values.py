@@ -1,0 +1,123 @@
+"""Values of implicit columns in DataFrames. A value is the same in all rows of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from pyspark.sql import types as t
+
+from pushdown_spark.projection.file_locations import location, with_slash
+from pushdown_spark.projection.metadata_columns import (
+    FileMetadata,
+    ImplicitCatalog,
+    ImplicitColumn,
+    ImplicitValue,
+    directory_level,
+)
+from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
+
+MetadataLookup = Callable[[], Mapping[str, FileMetadata]]
+"""Returns the metadata of each file of a source by its location."""
+
+
+@dataclass(frozen=True)
+class ImplicitValues:
+    """The values of the implicit columns of one source.
+
+    `roots` are the directories that contain `dir0`. `metadata` is only called for values that Spark does not offer.
+    """
+
+    catalog: ImplicitCatalog
+    roots: tuple[str, ...]
+    metadata: MetadataLookup
+
+    def by_file(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
+        """Return select items for a DataFrame of Spark's file readers, which know the file of each row.
+
+        `files` are all files of the DataFrame, without percent-encoding. Built-in columns are computed from Spark's
+        `_metadata`, so that Spark can prune files by them. Columns of plug-ins are looked up by the location.
+        """
+        items = []
+        for column in map(self._column, names):
+            sql = (
+                self._lookup(column, files) if column.builtin is None else native_expression(column.builtin, self.roots)
+            )
+            items.append(f"{sql} AS {quote_name(column.name)}")
+        return items
+
+    def by_partition(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
+        """Return select items for a DataFrame whose partition k has only rows of `files[k]`."""
+        items = []
+        for column in map(self._column, names):
+            values = [self._value(column, file) for file in files]
+            literal = _literal(values, "array<{}>", column.data_type)
+            items.append(f"get({literal}, spark_partition_id()) AS {quote_name(column.name)}")
+        return items
+
+    def _lookup(self, column: ImplicitColumn, files: Sequence[str]) -> str:
+        values = {location(file): self._value(column, file) for file in files}
+        return f"{_literal(values, 'map<string,{}>', column.data_type)}[{_NATIVE_LOCATION}]"
+
+    def _value(self, column: ImplicitColumn, file: str) -> ImplicitValue:
+        return self.catalog.value(column, self.metadata()[location(file)])
+
+    def _column(self, name: str) -> ImplicitColumn:
+        column = self.catalog.find(name)
+        assert column is not None
+        return column
+
+
+def _literal(values: object, collection: str, data_type: t.AtomicType) -> str:
+    """Return a collection of values as an expression that Spark folds to a constant, so that it can prune files."""
+    text = sql_text(json.dumps(values, default=_isoformat, ensure_ascii=False))
+    if isinstance(data_type, t.DatetimeType):
+        # Spark's JSON parser reads times by settings such as `spark.sql.legacy.timeParserPolicy`. A cast does not.
+        return f"CAST(from_json({text}, '{collection.format('string')}') AS {collection.format(sql_type(data_type))})"
+    return f"from_json({text}, {sql_text(collection.format(sql_type(data_type)))})"
+
+
+def _isoformat(value: object) -> str:
+    assert isinstance(value, date | datetime)
+    return value.isoformat()
+
+
+# `url_decode` decodes a plus sign as a space, so plus signs are encoded first.
+_NATIVE_LOCATION = "regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/+', '/')"
+"""SQL for the location of a row's file, from the `_metadata` of Spark's file readers."""
+
+
+def native_expression(builtin: str, roots: Iterable[str]) -> str:
+    """Return Spark SQL for a built-in implicit column, from the `_metadata` of Spark's file readers.
+
+    `roots` are the scan roots, absolute, with a scheme unless they are local. The expression returns what
+    `BuiltInColumns.value` returns for the same file.
+    """
+    level = directory_level(builtin)
+    if level is not None:
+        return _directory_expression(level, sorted(set(map(location, roots)), key=lambda root: (-len(root), root)))
+    file = _NATIVE_LOCATION
+    last_slash = f"length({file}) - locate('/', reverse({file}))"
+    filename = f"substring_index({file}, '/', -1)"
+    return {
+        "fqn": file,
+        "filename": filename,
+        "filepath": f"if({last_slash} = 0, '/', left({file}, {last_slash}))",
+        "modified": "_metadata.file_modification_time",
+        "size": "_metadata.file_size",
+        "suffix": f"if(contains({filename}, '.'), substring_index({filename}, '.', -1), NULL)",
+    }[builtin]
+
+
+def _directory_expression(level: int, roots: Sequence[str]) -> str:
+    """Return Spark SQL for a directory below the deepest root that contains the file. The longest root is first."""
+    if not roots:
+        return "CAST(NULL AS STRING)"
+    cases = []
+    for prefix in map(with_slash, roots):
+        names = f"filter(split(substring({_NATIVE_LOCATION}, {len(prefix) + 1}), '/', -1), part -> part <> '')"
+        value = f"if(size({names}) - 1 > {level}, get({names}, {level}), NULL)"
+        cases.append(f"WHEN startswith({_NATIVE_LOCATION}, {sql_text(prefix)}) THEN {value}")
+    return f"CASE {' '.join(cases)} END"

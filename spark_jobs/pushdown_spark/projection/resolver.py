@@ -1,0 +1,200 @@
+"""Resolution of column paths against a schema into outputs that Spark can select."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql.types import ArrayType, DataType, StringType, StructType
+
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn, ImplicitKind
+from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression, full_name, short_name
+from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
+from pushdown_spark.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name, sql_type
+from pushdown_spark.projection.scan_columns import FIELDS_COLUMN, ScanColumn, ScanTag, scan_columns
+
+
+class ColumnKind(StrEnum):
+    """The origin of the values of an output column."""
+
+    TABLE = "table"
+    NULL = "null"
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One column of the result: its name, its origin, and the Spark SQL that computes it.
+
+    `expression` refers to table columns and implicit columns of the DataFrame that it is selected from.
+    """
+
+    name: str
+    kind: ColumnKind
+    expression: str
+    data_type: DataType
+
+    @property
+    def select_item(self) -> str:
+        """The expression and its name, for `DataFrame.selectExpr`."""
+        return f"{self.expression} AS {quote_name(self.name)}"
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a query, resolved against a schema.
+
+    `table_columns` are the required top-level columns, in the order and spelling of the schema. `tree` has the required
+    parts of them. `implicit` are the required implicit columns. `notes` are lines for the report.
+    """
+
+    outputs: tuple[OutputColumn, ...]
+    table_columns: tuple[str, ...]
+    implicit: tuple[str, ...]
+    tree: ProjectionTree
+    notes: tuple[str, ...] = ()
+
+    @property
+    def select_items(self) -> list[str]:
+        """The outputs, for `DataFrame.selectExpr`."""
+        return [output.select_item for output in self.outputs]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the outputs are table columns under their own names."""
+        return self.selects_exactly([output.name for output in self.outputs])
+
+    def selects_exactly(self, columns: Sequence[str]) -> bool:
+        """Return whether the outputs are exactly these columns in this order."""
+        plain = [quote_name(name) for name in columns]
+        return plain == [output.expression for output in self.outputs] == [quote_name(o.name) for o in self.outputs]
+
+
+def _unknown_origin(column: str) -> str:
+    return ""
+
+
+def resolve(
+    columns: Sequence[str] | None,
+    schema: StructType,
+    depth: int = 0,
+    *,
+    case_sensitive: bool = False,
+    catalog: ImplicitCatalog = BUILT_IN,
+    origin: Callable[[str], str] = _unknown_origin,
+    has_unnamed_fields: bool = False,
+) -> Projection:
+    """Resolve `columns` (None means `*`) against the schema of a table.
+
+    `depth` is the number of directories between the deepest file and its scan root. A `dirK` beyond it is null.
+    `catalog` has the implicit columns. `origin` returns where a column's type comes from, for errors.
+    `has_unnamed_fields` is as in `scan_columns`. Raises BadSpecError for invalid paths and for duplicate output names,
+    UnknownColumnError with the most similar names, and KindMismatchError for a step that the type does not support.
+    """
+    context = PathContext(schema, case_sensitive, origin, catalog.names)
+    has_array = has_unnamed_fields and FIELDS_COLUMN not in context.columns
+    paths = parse_paths(["*"] if columns is None else columns)
+    return _Resolver(context, depth).projection(scan_columns(paths, catalog, has_unnamed_fields=has_array))
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """An output without its final name. `required` are the parts of the table that it needs."""
+
+    path: ColumnPath
+    kind: ColumnKind
+    value: PathExpression
+    required: tuple[ColumnPath, ...] = ()
+    implicit: str | None = None
+
+
+class _Resolver:
+    """A resolver of the paths of one projection."""
+
+    def __init__(self, context: PathContext, depth: int) -> None:
+        self._context = context
+        self._depth = depth
+        self._notes: dict[str, None] = {}
+
+    def projection(self, columns: Sequence[ScanColumn]) -> Projection:
+        drafts: dict[str, _Draft] = {}
+        for column in self._expand_wildcards(columns):
+            drafts.setdefault(self._key(str(column.path)), self._draft(column))
+        required = [path for draft in drafts.values() for path in draft.required]
+        names = {path.head for path in required}
+        return Projection(
+            outputs=self._named(list(drafts.values())),
+            table_columns=tuple(name for name in self._context.schema.fieldNames() if name in names),
+            implicit=tuple(dict.fromkeys(draft.implicit for draft in drafts.values() if draft.implicit is not None)),
+            tree=merge_paths(required, case_sensitive=self._context.case_sensitive),
+            notes=tuple(self._notes),
+        )
+
+    def _expand_wildcards(self, columns: Sequence[ScanColumn]) -> Iterator[ScanColumn]:
+        for column in columns:
+            if column.tag is ScanTag.WILDCARD:
+                paths = (ColumnPath((Member(field.name),)) for field in self._context.schema.fields)
+                yield from (ScanColumn(path, ScanTag.UNRESOLVED) for path in paths)
+            else:
+                yield column
+
+    def _draft(self, column: ScanColumn) -> _Draft:
+        path, implicit = column.path, column.implicit
+        if column.tag is ScanTag.FIELDS:
+            return self._fields(path)
+        if implicit is not None and path.head not in self._context.columns:
+            return self._implicit(path, implicit)
+        if implicit is not None:
+            self._notes[f"{path.head} is a column of the table, so it is not the implicit column of that name"] = None
+        value = PathCompiler(self._context, path).compile()
+        return _Draft(path, ColumnKind.TABLE, value, (ColumnPath(value.steps),))
+
+    def _implicit(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
+        kind = ColumnKind.DIRECTORY if column.kind is ImplicitKind.DIRECTORY else ColumnKind.FILE
+        if column.level is not None and column.level >= self._depth:
+            self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
+            null = f"CAST(NULL AS {sql_type(column.data_type)})"
+            return _Draft(path, ColumnKind.NULL, PathExpression(null, column.data_type, path.steps))
+        value = PathExpression(quote_name(column.name), column.data_type, path.steps)
+        return _Draft(path, kind, value, implicit=column.name)
+
+    def _fields(self, path: ColumnPath) -> _Draft:
+        """Return the fields of a line: all as an array, or some by position. Missing fields are null."""
+        names = self._context.schema.fieldNames()
+        valid = range(len(names))
+        selectors = [step for step in path.steps if isinstance(step, Elements)]
+        positions = selectors[0].positions if selectors else tuple(valid)
+        fields = [quote_name(names[p]) if p in valid else "CAST(NULL AS STRING)" for p in positions]
+        required = tuple(ColumnPath((Member(names[p]),)) for p in positions if p in valid)
+        value = (
+            PathExpression(fields[0], StringType(), path.steps)
+            if selectors and len(fields) == 1
+            else PathExpression(f"array({', '.join(fields)})", ArrayType(StringType(), True), path.steps)
+        )
+        return _Draft(path, ColumnKind.TABLE if required else ColumnKind.NULL, value, required)
+
+    def _named(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
+        """Name the outputs as Spark would. Outputs with the same name get their whole path as the name."""
+        short = [short_name(draft.path) for draft in drafts]
+        counts = Counter(map(self._key, short))
+        names = [
+            name if counts[self._key(name)] == 1 else full_name(draft.path)
+            for name, draft in zip(short, drafts, strict=True)
+        ]
+        for name, count in Counter(map(self._key, names)).items():
+            if count > 1:
+                duplicates = [str(d.path) for d, n in zip(drafts, names, strict=True) if self._key(n) == name]
+                raise BadSpecError(
+                    f"columns: {' and '.join(duplicates)} would both be named {name!r}; remove one of them, or use AS"
+                )
+        return tuple(
+            OutputColumn(name, draft.kind, draft.value.expression, draft.value.data_type)
+            for name, draft in zip(names, drafts, strict=True)
+        )
+
+    def _key(self, name: str) -> str:
+        return name if self._context.case_sensitive else name.lower()

@@ -1,0 +1,247 @@
+"""Alignment of files to the schema of their table: the schema each is read with, and the conversion of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+
+from pushdown_spark.char_types import DECLARED_TYPE
+from pushdown_spark.contract import OnSchemaConflict
+from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.projection.paths import quote_name, sql_type
+from pushdown_spark.projection.schema_merge import FileSchema, MergeRules
+from pushdown_spark.projection.type_widening import coerced_type, lossless_type
+
+_PLACEHOLDER = t.StructType([t.StructField("_unread", t.StringType())])
+"""The schema for files all of whose columns are null. It only yields their rows."""
+
+Converts = Callable[[t.DataType, t.DataType], bool]
+"""Returns whether the readers of a format convert an atomic type of a file to a type of the table, as a cast would."""
+
+
+@dataclass(frozen=True)
+class SchemaGroup:
+    """Files that are read with the same schema. `files` are locations."""
+
+    files: tuple[str, ...]
+    schema: t.StructType
+
+
+def groups_by_name(
+    files: Sequence[FileSchema], table: t.StructType, rules: MergeRules, converts: Converts
+) -> tuple[SchemaGroup, ...]:
+    """Group files by the schema they are read with, for formats whose columns have names.
+
+    A column is read with the table's type if the file has this type, a type that the reader converts, or no values.
+    Otherwise it is read with the file's type and cast, or omitted and replaced by nulls. Raises SchemaConflictError for
+    a type that the rules do not convert.
+    """
+
+    def read_schema(file: FileSchema) -> t.StructType:
+        schema = _read_struct(file.schema, table, _Alignment(rules, converts, file.file), "")
+        return schema if schema.fields else _PLACEHOLDER
+
+    return _group(files, read_schema)
+
+
+def groups_by_position(files: Sequence[FileSchema], table: t.StructType, rules: MergeRules) -> tuple[SchemaGroup, ...]:
+    """Group files by the schema they are read with, for text, whose columns go by position.
+
+    Each file keeps its own order of columns. Columns of the table have the table's types. Other columns, and columns
+    with a type that becomes null, are read as strings under placeholder names.
+    """
+    return _group(files, lambda file: _positional_schema(file.schema, table, rules))
+
+
+def _group(files: Sequence[FileSchema], read_schema: Callable[[FileSchema], t.StructType]) -> tuple[SchemaGroup, ...]:
+    """Return groups of files. `read_schema` is called once for each schema object."""
+    keys: dict[int, str] = {}
+    groups: dict[str, tuple[t.StructType, list[str]]] = {}
+    for file in files:
+        key = keys.get(id(file.schema))
+        if key is None:
+            schema = read_schema(file)
+            key = keys[id(file.schema)] = schema.json()
+            groups.setdefault(key, (schema, []))
+        groups[key][1].append(file.file)
+    return tuple(SchemaGroup(tuple(locations), schema) for schema, locations in groups.values())
+
+
+def _positional_schema(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
+    remaining = {rules.key(field.name): field for field in table.fields}
+    fields = []
+    for position, field in enumerate(file.fields):
+        target = remaining.pop(rules.key(field.name), None)
+        becomes_null = rules.on_conflict is OnSchemaConflict.NULL and target is not None and not _fits(field, target)
+        placeholder = t.StructField(f"_unread_{position}", t.StringType())
+        fields.append(placeholder if target is None or becomes_null else target)
+    # Spark fills missing columns at the end with nulls, so the table's own schema serves as well.
+    return table if fields == table.fields[: len(fields)] else t.StructType(fields)
+
+
+def _fits(field: t.StructField, target: t.StructField) -> bool:
+    # Files whose types nobody inferred have strings only, which are parsed as the target type.
+    return type(field.dataType) is t.StringType or lossless_type(field.dataType, target.dataType) == target.dataType
+
+
+@dataclass(frozen=True)
+class _Alignment:
+    rules: MergeRules
+    converts: Converts
+    file: str
+
+
+def _read_struct(file: t.StructType, table: t.StructType, alignment: _Alignment, path: str) -> t.StructType:
+    file_fields = {alignment.rules.key(field.name): field for field in file.fields}
+    fields = []
+    for field in table.fields:
+        own = file_fields.get(alignment.rules.key(field.name))
+        name = f"{path}.{field.name}" if path else field.name
+        data_type = field.dataType if own is None else _read_type(own.dataType, field.dataType, alignment, name)
+        if data_type is not None:
+            fields.append(t.StructField(field.name, data_type, True, field.metadata))
+    return t.StructType(fields)
+
+
+def _read_type(file: t.DataType, table: t.DataType, alignment: _Alignment, path: str) -> t.DataType | None:
+    """Return the type to read a column or member with, None to replace it by nulls."""
+    match file, table:
+        case t.NullType(), _:
+            # Inference from text sees no values in an empty list, which is not null.
+            return table if alignment.rules.is_inferred else None
+        case t.StructType(), t.StructType():
+            inner = _read_struct(file, table, alignment, path)
+            return inner if inner.fields else None
+        case t.ArrayType(), t.ArrayType():
+            element = _read_type(file.elementType, table.elementType, alignment, f"{path}.element")
+            return None if element is None else t.ArrayType(element, True)
+        case t.MapType(), t.MapType():
+            key = _read_type(file.keyType, table.keyType, alignment, f"{path}.key")
+            value = _read_type(file.valueType, table.valueType, alignment, f"{path}.value")
+            return None if key is None or value is None else t.MapType(key, value, True)
+    return _read_atom(file, table, alignment, path)
+
+
+def _read_atom(file: t.DataType, table: t.DataType, alignment: _Alignment, path: str) -> t.DataType | None:
+    nested = (t.StructType, t.ArrayType, t.MapType)
+    rules = alignment.rules
+    if not isinstance(file, nested) and not isinstance(table, nested):
+        is_coerced = rules.on_conflict is OnSchemaConflict.WIDEN and coerced_type([file, table]) == table
+        if lossless_type(file, table) == table or is_coerced:
+            return table if alignment.converts(file, table) else file
+    if rules.on_conflict is OnSchemaConflict.NULL:
+        return None
+    raise SchemaConflictError(
+        f"column {path} is {file.simpleString()} in {alignment.file} and {table.simpleString()} in the declared "
+        "schema; correct the schema, or use on_schema_conflict='null'"
+    )
+
+
+def missing_column(file: t.StructType, required: t.StructType, rules: MergeRules, path: str = "") -> str | None:
+    """Return the path of the first required column or struct member that a file lacks, None if it has all."""
+    file_fields = {rules.key(field.name): field for field in file.fields}
+    for field in required.fields:
+        name = f"{path}.{field.name}" if path else field.name
+        own = file_fields.get(rules.key(field.name))
+        missing = name if own is None else _missing_member(own.dataType, field.dataType, rules, name)
+        if missing is not None:
+            return missing
+    return None
+
+
+def _missing_member(file: t.DataType, required: t.DataType, rules: MergeRules, path: str) -> str | None:
+    match file, required:
+        case t.StructType(), t.StructType():
+            return missing_column(file, required, rules, path)
+        case t.ArrayType(), t.ArrayType():
+            return _missing_member(file.elementType, required.elementType, rules, path)
+        case t.MapType(), t.MapType():
+            return _missing_member(file.valueType, required.valueType, rules, path)
+    return None
+
+
+def aligned_columns(read: t.StructType, table: t.StructType, *, case_sensitive: bool) -> list[str]:
+    """Return select items that convert a DataFrame of the read schema to the table's columns. Missing ones are null."""
+    rules = MergeRules(OnSchemaConflict.ERROR, case_sensitive)
+    read_fields = {rules.key(field.name): field for field in read.fields}
+    return [
+        f"{_aligned_field(read_fields.get(rules.key(field.name)), '', field.dataType, rules, 0)} "
+        f"AS {quote_name(field.name)}"
+        for field in table.fields
+    ]
+
+
+def _aligned_field(field: t.StructField | None, parent: str, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
+    if field is None:
+        return f"CAST(NULL AS {sql_type(table)})"
+    return _aligned(f"{parent}{quote_name(field.name)}", field.dataType, table, rules, lambdas)
+
+
+def _aligned(value: str, read: t.DataType, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
+    """Return SQL that converts a value. `lambdas` is the number of lambda functions around it."""
+    if sql_type(read) == sql_type(table):
+        return value
+    match read, table:
+        case t.StructType(), t.StructType():
+            return _aligned_struct(value, read, table, rules, lambdas)
+        case t.ArrayType(), t.ArrayType():
+            variable = f"element_{lambdas}"
+            element = _aligned(variable, read.elementType, table.elementType, rules, lambdas + 1)
+            return f"transform({value}, {variable} -> {element})"
+        case t.MapType(), t.MapType():
+            key_variable, item_variable = f"key_{lambdas}", f"item_{lambdas}"
+            key = _aligned(key_variable, read.keyType, table.keyType, rules, lambdas + 1)
+            item = _aligned(item_variable, read.valueType, table.valueType, rules, lambdas + 1)
+            arguments = f"({key_variable}, {item_variable})"
+            return f"transform_values(transform_keys({value}, {arguments} -> {key}), {arguments} -> {item})"
+    return f"CAST({value} AS {sql_type(table)})"
+
+
+def _aligned_struct(value: str, read: t.StructType, table: t.StructType, rules: MergeRules, lambdas: int) -> str:
+    read_fields = {rules.key(field.name): field for field in read.fields}
+    members = []
+    for field in table.fields:
+        member = _aligned_field(read_fields.get(rules.key(field.name)), f"{value}.", field.dataType, rules, lambdas)
+        members.append(f"{member} AS {quote_name(field.name)}")
+    return f"if({value} IS NULL, NULL, struct({', '.join(members)}))"
+
+
+def select_columns(schema: t.StructType, required: t.StructType, rules: MergeRules) -> t.StructType:
+    """Return the columns that another schema has too, with only the struct members that it has too."""
+    required_fields = {rules.key(field.name): field for field in required.fields}
+    return t.StructType(
+        [
+            t.StructField(
+                field.name,
+                _select_members(field.dataType, required_fields[rules.key(field.name)].dataType, rules),
+                field.nullable,
+                field.metadata,
+            )
+            for field in schema.fields
+            if rules.key(field.name) in required_fields
+        ]
+    )
+
+
+def _select_members(data_type: t.DataType, required: t.DataType, rules: MergeRules) -> t.DataType:
+    match data_type, required:
+        case t.StructType(), t.StructType():
+            selected = select_columns(data_type, required, rules)
+            # A struct without members cannot be read, so it keeps all of them.
+            return selected if selected.fields else data_type
+        case t.ArrayType(), t.ArrayType():
+            element = _select_members(data_type.elementType, required.elementType, rules)
+            return t.ArrayType(element, data_type.containsNull)
+        case t.MapType(), t.MapType():
+            value = _select_members(data_type.valueType, required.valueType, rules)
+            return t.MapType(data_type.keyType, value, data_type.valueContainsNull)
+    return data_type
+
+
+def ddl(schema: t.StructType) -> str:
+    """Return a schema as text that Spark parses to the same schema, with the lengths of char and varchar."""
+    return ", ".join(
+        f"{quote_name(f.name)} {f.metadata.get(DECLARED_TYPE) or sql_type(f.dataType)}" for f in schema.fields
+    )

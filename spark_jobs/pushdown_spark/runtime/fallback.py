@@ -1,0 +1,37 @@
+"""The fallback to Spark's reader after an error of our readers, and the error to raise if Spark's reader fails too.
+
+Spark's reader decides whether a file is readable. An error of our readers about a file is only raised if Spark's reader
+fails as well. It is raised instead of Spark's error, because it names the file and the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pushdown_spark.errors import AccessDeniedError, ErrorCode, PushdownError
+from pushdown_spark.runtime.error_classification import classify, pushdown_error
+
+_ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, ErrorCode.BAD_SCHEMA})
+"""Codes of errors about the content of a file."""
+
+
+def recoverable_error(exc: BaseException) -> PushdownError | None:
+    """Return the error of our reader that Spark's reader may recover from, None if the exception ends the query."""
+    own = pushdown_error(exc)
+    if own is None:
+        return None
+    is_recoverable = isinstance(own, AccessDeniedError) or own.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT}
+    return own if is_recoverable else None
+
+
+@contextmanager
+def prefer_reader_error(problem: PushdownError | None) -> Iterator[None]:
+    """Raise the error of our reader about a file instead of an error of Spark's reader."""
+    try:
+        yield
+    except Exception as exc:
+        is_spark_error = classify(exc).code in _ABOUT_FILES | {ErrorCode.SPARK}
+        if problem is not None and problem.code in _ABOUT_FILES and is_spark_error:
+            raise problem from exc
+        raise

@@ -1,0 +1,131 @@
+"""Metrics of queries and stages that Spark ran: new queries, row counts, and the input of Spark's readers."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Iterator
+from types import TracebackType
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from pushdown_spark.contract import SourceReport
+from pushdown_spark.runtime.jvm_gateway import elements, wait_for_events
+
+_ROW_METRIC = "number of output rows"
+"""The name of Spark's metric of rows that pass a filter."""
+_ALWAYS_TRUE = "monotonically_increasing_id() >= 0 OR concat('{}', monotonically_increasing_id()) = ''"
+"""A condition that every row meets. The OR keeps Spark from evaluating the marker string for each row."""
+
+
+class QueryWatch:
+    """The SQL queries that started after the creation of the watch.
+
+    Queries are identified by their numbers. Spark keeps the last thousand, so a change of their count means nothing.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.store: JavaObject = spark._jsparkSession.sharedState().statusStore()
+        """Spark's `SQLAppStatusStore`."""
+        # The store learns about a query shortly after its start.
+        wait_for_events(spark)
+        self._before = max(map(query_number, elements(self.store.executionsList().takeRight(1))), default=-1)
+
+    def queries(self) -> list[JavaObject]:
+        """Return the new queries from the status store, oldest first."""
+        wait_for_events(self._spark)
+        new: list[JavaObject] = []
+        for query in elements(self.store.executionsList().reverse()):
+            if query_number(query) <= self._before:
+                break
+            new.append(query)
+        return new[::-1]
+
+
+def query_number(query: JavaObject) -> int:
+    """Return the number that Spark gave a query."""
+    return int(query.executionId())
+
+
+class RowCount:
+    """The number of rows that the first SQL query over a DataFrame returns.
+
+    With `as_they_come`, the DataFrame gets a filter that every row passes, and Spark's metrics of the query have the
+    number of rows that passed. A marker string in the filter identifies it. A number would do as well, but it would be
+    a part of the code that Spark generates, which then could not be reused for other queries. Spark does not merge the
+    filter with others because its result depends on the position of the row.
+
+    `DataFrame.observe` is used otherwise. It takes the rows out of the generated code, which is slower. It is also used
+    if Spark has the rows when it plans, because Spark then removes the filter.
+    """
+
+    def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
+        self._marker = f"rows counted {secrets.token_hex(8)}"
+        self._observation: Observation | None = None
+        self.frame = frame.where(_ALWAYS_TRUE.format(self._marker)) if as_they_come else frame
+        """The DataFrame whose rows are counted."""
+        if as_they_come and self._marker in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
+            self._watch = QueryWatch(spark)
+        else:
+            self._observation = Observation()
+            self.frame = frame.observe(self._observation, f.count(f.lit(1)).alias("rows"))
+
+    def rows(self) -> int | None:
+        """Return the number of rows of the first query, None if no query over the DataFrame has completed."""
+        if self._observation is not None:
+            return int(self._observation.get["rows"])
+        counted = (query for query in self._watch.queries() if self._marker in str(query.physicalPlanDescription()))
+        query = next(counted, None)
+        if query is None:
+            return None
+        metric = next(self._metrics(query_number(query)), None)
+        if metric is None:
+            # Spark removed the filter from the running query, because there are no rows.
+            return 0
+        value = self._watch.store.executionMetrics(query_number(query)).get(metric.accumulatorId())
+        return int(str(value.get()).replace(",", "")) if value.isDefined() else None
+
+    def _metrics(self, query: int) -> Iterator[JavaObject]:
+        """Yield the metric of the filter if the plan of the query still has the filter."""
+        for node in elements(self._watch.store.planGraph(query).allNodes()):
+            if node.name() == "Filter" and self._marker in str(node.desc()):
+                yield from (metric for metric in elements(node.metrics()) if metric.name() == _ROW_METRIC)
+
+
+class StageWatch:
+    """The input metrics of the stages that start within a block, for Spark's own readers."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tag = f"airflow_pushdown-{uuid.uuid4().hex}"
+
+    def __enter__(self) -> StageWatch:
+        self._spark.sparkContext.addJobTag(self._tag)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop tagging new jobs."""
+        self._spark.sparkContext.removeJobTag(self._tag)
+
+    def completed(self, report: SourceReport) -> SourceReport:
+        """Return the report with the bytes read and rows decoded that the executors counted."""
+        wait_for_events(self._spark)
+        scala_context = self._spark.sparkContext._jsc.sc()
+        tracker, store = scala_context.statusTracker(), scala_context.statusStore()
+        stages = {
+            int(stage)
+            for job in tracker.getJobIdsForTag(self._tag)
+            for stage in tracker.getJobInfo(job).get().stageIds()
+        }
+        attempts = [store.lastStageAttempt(stage) for stage in stages]
+        return report.model_copy(
+            update={
+                "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
+                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts),
+            }
+        )

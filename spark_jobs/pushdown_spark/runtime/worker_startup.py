@@ -1,0 +1,55 @@
+"""The start-up of Python workers: its cost for a scan, and a warm-up while the driver plans."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark import inheritable_thread_target
+from pyspark.errors import PySparkException
+
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.runtime.worker import LoadModules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pushdown_spark.relations.declaration import Source
+
+_SECONDS = {SourceFormat.JSON: 2.4, SourceFormat.CSV: 2.4, SourceFormat.ORC: 1.6, SourceFormat.AVRO: 1.6}
+"""Seconds until the first workers run. For JSON and CSV, they include the JVM's compilation of the line parser."""
+_MAX_TASKS = 64
+_READERS: dict[str, str] = {
+    SourceFormat.JSON: "pushdown_spark.formats.text.line_filter",
+    SourceFormat.CSV: "pushdown_spark.formats.text.line_filter",
+    SourceFormat.ORC: "pushdown_spark.formats.orc.file_reader",
+    SourceFormat.AVRO: "pushdown_spark.formats.avro.file_reader",
+}
+
+
+def startup_cost(spark: SparkSession, source: Source) -> float:
+    """Return the CPU seconds for which all processors wait for the first workers, 0 if workers are running."""
+    return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
+
+
+def startup_note(seconds: float) -> str:
+    """Return the note for an estimate that includes the start-up of workers, empty if it does not."""
+    return f" ({seconds:.1f} s of ours until Python has started)" if seconds else ""
+
+
+def warm_up_workers(spark: SparkSession, formats: Iterable[str]) -> None:
+    """Start workers with the readers of some formats in the background. Errors are left to the scans."""
+    tasks = max(1, min(spark.sparkContext.defaultParallelism, _MAX_TASKS))
+    numbers = spark.range(0, tasks, 1, tasks)
+    modules = sorted({_READERS[source_format] for source_format in formats if source_format in _READERS})
+    loading = numbers.mapInArrow(LoadModules(tuple(modules)), numbers.schema)
+
+    def run() -> None:
+        with contextlib.suppress(PySparkException, Py4JError, OSError):
+            spark.sparkContext.setJobDescription("airflow_pushdown: Python starts")
+            loading.collect()
+
+    threading.Thread(target=inheritable_thread_target(spark)(run), daemon=True).start()

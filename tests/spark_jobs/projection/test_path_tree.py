@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from pushdown_spark.projection.path_tree import merge_paths
+from pushdown_spark.projection.paths import parse_paths
+
+
+@pytest.mark.parametrize(
+    ("columns", "merged"),
+    [
+        (["a", "a"], "a"),
+        (["m", "m.a"], "m"),
+        (["m.a", "m"], "m"),
+        (["m.a", "m.b.c", "m.b.d"], "m(a, b(c, d))"),
+        (["m.b", "m(a, b(c))"], "m(b, a)"),
+        (["arr[1]", "arr[3]", "arr[1]"], "arr[1,3]"),
+        (["arr[1]", "arr"], "arr"),
+        (["arr[0][1]", "arr[2][0]"], "arr[0,2][0,1]"),
+        (["arr[0][1]", "arr[2]"], "arr[0,2]"),
+        (["arr[0].b", "arr[1].c"], "arr[0,1](b, c)"),
+        (["arr[0].b", "arr.c"], "arr(b, c)"),
+        (["b", "a", "B"], "b, a"),
+        (["`odd name`.x"], "`odd name`(x)"),
+        ([], ""),
+        (["m['k'].x", "m['j'].y"], "m['k','j'](x, y)"),
+        (["m['k']", "m[0]"], "m"),
+        (["a[0]['k'].x", "a[1]['j'].x"], "a[0,1]['k','j'](x)"),
+        (["a AS x", "a.b AS y"], "a"),
+    ],
+)
+def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
+    assert str(merge_paths(parse_paths(columns))) == merged
+
+
+def test_case_sensitive_names() -> None:
+    assert merge_paths(parse_paths(["b", "B"]), case_sensitive=True).names == ("b", "B")

@@ -1,0 +1,43 @@
+"""New queries are identified by their numbers, even if Spark has dropped old ones."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
+
+_REPETITIONS = 200
+"""Spark's status store lagged behind a short query in about one of forty repetitions."""
+
+
+def test_queries_that_started_after_the_watch(spark: SparkSession) -> None:
+    spark.range(3).collect()
+    watch = QueryWatch(spark)
+    assert watch.queries() == []
+    spark.range(4).collect()
+    first = [query_number(query) for query in watch.queries()]
+    spark.range(5).collect()
+    both = [query_number(query) for query in watch.queries()]
+    assert len(first) == 1
+    assert both[:1] == first
+    assert len(both) == 2
+
+
+def test_queries_that_ended_before_the_watch(spark: SparkSession) -> None:
+    earlier = []
+    for _ in range(_REPETITIONS):
+        spark.sql("SET spark.app.name")
+        earlier += QueryWatch(spark).queries()
+    assert earlier == []
+
+
+@pytest.mark.nightly
+def test_new_queries_after_spark_dropped_old_ones(spark: SparkSession) -> None:
+    kept = int(str(spark.conf.get("spark.sql.ui.retainedExecutions")))
+    for _ in range(kept + 1):
+        spark.sql("SET spark.app.name")
+    watch = QueryWatch(spark)
+    spark.range(4).collect()
+    assert len(watch.queries()) == 1
+    assert int(watch.store.executionsCount()) <= kept + 1

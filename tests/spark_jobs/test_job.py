@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pushdown_spark.contract import ErrorCode, JobResult
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.job import main, read_secrets, write_result
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+SECRET = "hunter2-secret-value"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> dict[str, Any]:
+    """The spec of a small job; tests change what they are about."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n')
+    return {
+        "run_key": "dag.task.2026-01-01",
+        "sources": {"events": {"format": "json", "path": [str(tmp_path / "in")], "schema": "id int, t string"}},
+        "query": {"source": "events", "columns": ["id", "filename"], "where": "t = 'y'"},
+        "output": {"path": str(tmp_path / "out"), "format": "json"},
+        "conf": LOCAL,
+        "result_path": str(tmp_path / "result.json"),
+    }
+
+
+def saved(spec: dict[str, Any], tmp_path: Path) -> Path:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(spec))
+    return path
+
+
+def with_secrets(spec: dict[str, Any], tmp_path: Path, **entries: str) -> Path:
+    path = tmp_path / "secrets.json"
+    path.write_text(json.dumps({"hadoop": {"fs.s3a.secret.key": SECRET, **entries}}))
+    spec["secrets_path"] = str(path)
+    return path
+
+
+def result_of(spec: dict[str, Any]) -> JobResult:
+    return JobResult.model_validate_json(Path(spec["result_path"]).read_text())
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
+    return {**kept, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}
+
+
+def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(saved(spec, tmp_path))]
+    return subprocess.run(call, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, capture_output=True, text=True)
+
+
+def visible(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if not path.name.startswith((".", "_")))
+
+
+def test_submitted_job_writes_output_and_result_without_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
+    secrets = with_secrets(job, tmp_path, **{"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
+    submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
+    assert submit is not None
+    library = tmp_path / "library.zip"
+    with zipfile.ZipFile(library, "w") as archive:
+        for path in (ROOT / "spark_jobs" / "pushdown_spark").rglob("*.py"):
+            archive.write(path, path.relative_to(ROOT / "spark_jobs"))
+    program = tmp_path / "job.py"
+    shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "job.py", program)
+    settings = [part for key, value in LOCAL.items() for part in ("--conf", f"{key}={value}")]
+    del job["conf"]
+    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(saved(job, tmp_path))]
+    done = subprocess.run(call, env=environment(), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = result_of(job)
+    assert (result.rows, result.output, result.error) == (2, job["output"]["path"], None)
+    assert result.application_id is not None
+    assert f"application {result.application_id}, UI off" in done.stdout
+    assert result.seconds > 0
+    assert result.sources["events"].rows_returned == 2
+    lines = [json.loads(line) for part in (tmp_path / "out").glob("part-*") for line in part.read_text().splitlines()]
+    assert sorted(row["id"] for row in lines) == [2, 3]
+    assert {row["filename"] for row in lines} == {"a.json"}
+    assert not (tmp_path / "out" / "_SUCCESS").exists(), "the entries did not reach the Hadoop configuration"
+    assert not secrets.exists()
+    assert SECRET not in done.stdout + done.stderr + json.dumps(result.as_xcom())
+    assert " INFO " not in done.stderr.partition('Setting Spark log level to "WARN"')[2]
+
+
+def test_failed_job_prints_one_line_and_writes_a_result(tmp_path: Path, job: dict[str, Any]) -> None:
+    with_secrets(job, tmp_path)
+    job["query"]["columns"] = [f"`{SECRET}`", "id"]
+    done = command_line("run", job, tmp_path)
+    assert done.returncode == 1
+    result = result_of(job)
+    assert result.error is not None
+    assert (result.error.code, result.error.retryable) == (ErrorCode.UNKNOWN_COLUMN, False)
+    assert result.error.message.startswith("columns: there is no column '***'")
+    assert [line for line in done.stderr.splitlines() if line.startswith("Error: ")] == [
+        f"Error: {result.error.message} (unknown_column)"
+    ]
+    assert "Traceback" not in done.stderr
+    assert SECRET not in done.stdout + done.stderr + result.model_dump_json()
+    assert (result.rows, result.output) == (None, None)
+    assert visible(tmp_path) == ["in", "result.json", "spec.json"]
+
+
+def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
+    secrets = with_secrets(job, tmp_path)
+    done = command_line("explain", job, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "events: " in done.stdout
+    assert "t = 'y'" in done.stdout
+    assert secrets.exists()
+    assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
+
+
+def test_glob_logs_no_warning(tmp_path: Path, job: dict[str, Any]) -> None:
+    job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]
+    done = command_line("explain", job, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "FileStreamSink" not in done.stderr
+    assert "FileNotFoundException" not in done.stderr
+
+
+def test_report_is_printed_without_a_result_path(tmp_path: Path, job: dict[str, Any]) -> None:
+    del job["output"], job["result_path"]
+    done = command_line("run", job, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 rows returned; the job has no output" in done.stdout
+    assert "Source events: " in done.stdout
+    assert visible(tmp_path) == ["in", "spec.json"]
+
+
+def test_ignored_output_reads_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
+    (tmp_path / "out").mkdir()
+    job["output"]["mode"] = "ignore"
+    job["sources"]["events"]["path"] = ["/nowhere"]
+    done = command_line("run", job, tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = result_of(job)
+    assert (result.rows, result.output, result.sources) == (None, job["output"]["path"], {})
+    assert visible(tmp_path / "out") == []
+
+
+def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
+    endless = "aggregate(transform(sequence(1, 90000), x -> size(filter(sequence(1, 90000), y -> y > x + id))), 0L, "
+    job["query"]["where"] = f"t = 'y' AND {endless} (a, b) -> a + b) > 0"
+    call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(saved(job, tmp_path))]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    running = subprocess.Popen(
+        call, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, start_new_session=True, **quiet
+    )
+    try:
+        deadline = time.monotonic() + 180
+        while not any(tmp_path.glob(".out.pushdown/staging-*/*/_temporary/0/_temporary")):
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        # As the hook does it: the driver is told first, and once more with all the others.
+        running.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        os.killpg(running.pid, signal.SIGTERM)
+        assert running.wait(timeout=60) != 0
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+    error = result_of(job).error
+    assert error is not None
+    assert (error.code, error.retryable) == (ErrorCode.DRIVER_KILLED, True)
+    assert visible(tmp_path) == ["in", "result.json", "spec.json"]
+
+
+def test_invalid_spec_writes_a_result(tmp_path: Path, job: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    job["query"]["limit"] = -1
+    assert main(["--spec", str(saved(job, tmp_path))]) == 1
+    error = result_of(job).error
+    assert error is not None
+    assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
+    assert error.message.startswith("the job spec is not valid: query.limit: ")
+    assert capsys.readouterr().err == f"Error: {error.message} (bad_spec)\n"
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_unreadable_spec_prints_one_line(tmp_path: Path, text: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "spec.json"
+    if text is not None:
+        path.write_text(text)
+    assert main(["--spec", str(path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("Error: ")
+    assert told.endswith(" (bad_spec)\n")
+    assert told.count("\n") == 1
+
+
+def test_secrets_are_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    path.write_text('{"hadoop": {"a": "b"}}')
+    assert read_secrets(path, keep=True).hadoop == {"a": "b"}
+    assert read_secrets(path).hadoop == {"a": "b"}
+    with pytest.raises(BadSpecError, match="can only be used once"):
+        read_secrets(path)
+    path.write_text(f'{{"hadoop": "{SECRET}"}}')
+    with pytest.raises(BadSpecError, match="expected form") as caught:
+        read_secrets(path)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert not path.exists()
+
+
+def test_result_replaces_an_older_one(tmp_path: Path) -> None:
+    target = tmp_path / "result.json"
+    target.write_text("older")
+    write_result(f"file://{target}", JobResult(rows=7))
+    assert JobResult.model_validate_json(target.read_text()).rows == 7
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_unsupported_spark_raises_before_the_session_starts(
+    tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pushdown_spark.job.pyspark_version", "4.0.1")
+    assert main(["--spec", str(saved(job, tmp_path))]) == 1
+    result = result_of(job)
+    assert result.application_id is None
+    assert result.error is not None
+    assert result.error.code is ErrorCode.BAD_SPEC
+    assert "jobs need Spark 4.3, and this is Spark 4.0.1" in result.error.message
