@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
-from pushdown_spark.folding import folding
-from pushdown_spark.predicates.parse import conjuncts, parse_predicate
+from pushdown_spark.expressions.constant_folding import folding
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.projection.resolve import Projection, resolve
 from pushdown_spark.readers.predicate_settings import misread
 from pushdown_spark.readers.protocol import RemoteSource, ScanRequest, TableStatistics, undivided, unsupported
@@ -88,11 +88,12 @@ class OpenedRemote(OpenedSource):
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """What must be read for a projection and a predicate."""
-        predicate = None if where is None else parse_predicate(where)
+        predicate = None if where is None else Predicate.parse(where)
         columns = set(projection.table_columns)
-        if where is not None:
-            columns |= set(self.schema.fieldNames()) if predicate is None else self.mentioned(predicate)
-        return self._request(tuple(name for name in self.schema.fieldNames() if name in columns), where, predicate)
+        if predicate is not None:
+            tree = predicate.tree
+            columns |= set(self.schema.fieldNames()) if tree is None else self.mentioned(tree)
+        return self._request(tuple(name for name in self.schema.fieldNames() if name in columns), predicate)
 
     def planned(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """The scan with everything pushed that can be; behind it only what Spark may analyse."""
@@ -104,7 +105,7 @@ class OpenedRemote(OpenedSource):
     def answer(self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]) -> WholeAnswer | None:
         """The first rows of an order, counts, extremes and groups, where the predicate is exact."""
         spec, filters = self._remote.spec, query.args.get("where") is not None
-        if not spec.filter_pushdown or (filters and request.where is None):
+        if not spec.filter_pushdown or (filters and request.predicate is None):
             return None
         classified = self._classified(request)
         if filters and not classified.conjuncts:
@@ -127,21 +128,22 @@ class OpenedRemote(OpenedSource):
         may_gather = may_be_gathered(self._remote.spec)
         return found if found is None or may_gather else replace(found, few=False)
 
-    def _request(self, columns: tuple[str, ...], where: str | None, predicate: exp.Expr | None) -> ScanRequest:
-        return ScanRequest(self._source, self._stand_in.frame, self.schema, columns, (), where, predicate)
+    def _request(self, columns: tuple[str, ...], predicate: Predicate | None) -> ScanRequest:
+        return ScanRequest(self._source, self._stand_in.frame, self.schema, columns, (), predicate)
 
     def _classified(self, request: ScanRequest) -> Classified:
         """What the database can evaluate of the predicate as Spark would."""
-        if request.predicate is None or not self._remote.spec.filter_pushdown or undivided(request.where):
+        predicate = request.predicate
+        if predicate is None or not self._remote.spec.filter_pushdown or undivided(predicate):
             return _nothing(self._table.dialect)
-        alike = misread(self._spark, request.where or "") is None
+        alike = misread(self._spark, predicate.sql) is None
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=alike, fold=folding(self._spark))
-        return classify(request.predicate, self._table, rules)
+        return classify(predicate.conjuncts, self._table, rules)
 
     def _scan(self, request: ScanRequest, classified: Classified, notes: tuple[str, ...], reason: str) -> RemoteScan:
         # A statement without columns would leave its rows with no batch to count them in.
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
-        exact = request.where is None or (bool(classified.conjuncts) and classified.is_exact)
+        exact = request.predicate is None or (bool(classified.conjuncts) and classified.is_exact)
         reports = classified.reports or self._left(request)
         plan = RemotePlan(
             *(self._table, columns, classified, reports, exact, self._remote.spec, self._connections, reason, notes),
@@ -151,12 +153,13 @@ class OpenedRemote(OpenedSource):
 
     def _left(self, request: ScanRequest) -> tuple[ConjunctReport, ...]:
         """The conjuncts where all of them are left to Spark."""
-        if request.where is None:
+        predicate = request.predicate
+        if predicate is None:
             return ()
-        if request.predicate is None:
-            return (unsupported(request.where, "the predicate is beyond the parser, Spark alone evaluates it"),)
-        parts = (part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
-        return tuple(unsupported(part, undivided(request.where) or "nothing is pushed") for part in parts)
+        reason = undivided(predicate) or "nothing is pushed"
+        if predicate.tree is None:
+            reason = "the predicate is beyond the parser, Spark alone evaluates it"
+        return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
 
 
 def _named(table: RemoteTable) -> str:

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.parser import shortened
 from pushdown_spark.failures import typed
 from pushdown_spark.fallback import blamed_on, left_to_spark
 from pushdown_spark.gateway import java_rows, local_frame
-from pushdown_spark.predicates.long_lists import shortened
 from pushdown_spark.readers.protocol import GatheringScan, HoldingScan, LimitingScan, MixedScan, Scan, TunedScan
 from pushdown_spark.row_count import RowCount
 from pushdown_spark.task_metrics import StageWatch

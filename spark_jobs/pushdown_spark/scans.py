@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.fallback import left_to_spark
-from pushdown_spark.folding import folding
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.apart import ApartScan
 from pushdown_spark.readers.columnar import conf

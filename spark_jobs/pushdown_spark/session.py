@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.collector import paused_collector
 from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.predicates.long_lists import shortened
+from pushdown_spark.expressions.parser import shortened
 from pushdown_spark.projection.catalog import catalog_of
 from pushdown_spark.readers.protocol import AnySource, RemoteSource, Source
 from pushdown_spark.result import PushdownResult, ScanResult, Shape, check, counts_results, parses

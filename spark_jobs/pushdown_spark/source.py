@@ -17,11 +17,11 @@ from sqlglot import exp
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.evolve import Evolution, evolve
+from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
+from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.failures import typed
 from pushdown_spark.filesystem import HadoopFiles
-from pushdown_spark.name_keys import name_key
-from pushdown_spark.predicates.nodes import nodes_of
-from pushdown_spark.predicates.parse import parse_predicate, without_relation
 from pushdown_spark.projection.evolution import Rules
 from pushdown_spark.projection.fill import ImplicitFill
 from pushdown_spark.projection.implicit import has_column, location, max_depth, scan_root
@@ -211,18 +211,19 @@ class OpenedSource:
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """What the reader must deliver for a projection and a predicate."""
-        predicate = self._understood(where)
+        predicate = None if where is None else self._predicate(where)
+        tree = None if predicate is None else predicate.tree
         columns, implicit = set(projection.table_columns), set(projection.implicit)
-        if where is not None and predicate is None:
+        if predicate is not None and tree is None:
             columns |= set(self.schema.fieldNames())
         named = set(projection.table_columns)
-        if predicate is not None:
-            named |= self.mentioned(predicate)
+        if tree is not None:
+            named |= self.mentioned(tree)
             columns |= named
             catalog = self._source.catalog
-            implicit |= set(catalog.references(predicate, self.schema, case_sensitive=self._case_sensitive))
+            implicit |= set(catalog.references(tree, self.schema, case_sensitive=self._case_sensitive))
         data = self._data_schema()
-        pruned = self._pruned(data, columns, named, projection, predicate)
+        pruned = self._pruned(data, columns, named, projection, tree)
         if self._source.on_missing_column is OnMissingColumn.ERROR:
             self._evolution.require(pruned)
         return ScanRequest(
@@ -231,12 +232,11 @@ class OpenedSource:
             data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
-            where,
             predicate,
             pruned,
             self.fill() if implicit else None,
             spark_only(where)
-            or undivided(where)
+            or undivided(predicate)
             or self._left_to_spark()
             or left_for_counting(self._source.max_malformed),
         )
@@ -246,11 +246,11 @@ class OpenedSource:
         twice = self._told_twice
         return None if twice is None else f"the CSV files have column {twice}, which the names of directories tell too"
 
-    def _understood(self, where: str | None) -> exp.Expr | None:
-        """A predicate's tree; None where there is none, or a name in it would be taken for a function."""
-        tree = None if where is None else parse_predicate(where)
-        functions = {name.lower() for name in named_by_functions(tree)} if tree is not None else set()
-        return None if functions & {name.lower() for name in self.schema.fieldNames()} else tree
+    def _predicate(self, where: str) -> Predicate:
+        """Parse a predicate. It has no tree if the name of a column in it would be read as a function."""
+        predicate = Predicate.parse(where)
+        functions = set() if predicate.tree is None else {name.lower() for name in named_by_functions(predicate.tree)}
+        return Predicate(where, None) if functions & {name.lower() for name in self.schema.fieldNames()} else predicate
 
     def query_request(
         self, tree: exp.Expr, where: str | None, words: frozenset[str]
@@ -343,7 +343,8 @@ class OpenedSource:
     def _planned_apart(self, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
         """Files with different columns: a scan for each kind, together."""
         inside = StructType([self.schema[name] for name in self._inside])
-        mentioned = frozenset() if request.predicate is None else frozenset(self.mentioned(request.predicate))
+        tree = None if request.predicate is None else request.predicate.tree
+        mentioned = frozenset() if tree is None else frozenset(self.mentioned(tree))
         found = list(shares(self._evolution.parts, inside, self.roots, self._evolution.rules))
         scans = []
         for share in found:

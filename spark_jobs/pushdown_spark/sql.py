@@ -11,13 +11,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
 from pushdown_spark.joins.as_written import AsWritten
 from pushdown_spark.joins.figures import SampleCache
 from pushdown_spark.joins.planner import JoinPlanner
 from pushdown_spark.joins.text import UnreadError, refusal
 from pushdown_spark.joins.variables import SessionVariables
 from pushdown_spark.joins.views import PrivateViews
-from pushdown_spark.predicates.parse import read_alike, with_intervals_grouped
 from pushdown_spark.projection.needed import lost_words
 from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.readers.protocol import AnySource, spark_only

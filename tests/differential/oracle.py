@@ -22,11 +22,13 @@ from random_predicates import leaves, predicate
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.predicates.csv_bytes import csv_patterns
-from pushdown_spark.predicates.derive import Fold, Scope, derive
-from pushdown_spark.predicates.json_bytes import json_patterns
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.pattern import BytePattern
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
+from pushdown_spark.expressions.byte_patterns.facts import facts_of
+from pushdown_spark.expressions.byte_patterns.json import json_patterns
+from pushdown_spark.expressions.byte_patterns.text import BytePattern
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.readers.candidates import Finder, LineSyntax
 from pushdown_spark.readers.files import Compression, Split
 from pushdown_spark.readers.lines import LineReader, Window
@@ -238,7 +240,10 @@ def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[Byte
     tree = parse_predicate(asked)
     if tree is None:
         return []
-    facts = derive(tree, Scope(case.read_schema, plain_strings="\\" not in asked, fold=fold))
+    bound = bind(tree, Scope(case.read_schema, plain_strings="\\" not in asked, fold=fold))
+    if bound.artifact is None:
+        return []
+    facts = facts_of(bound.artifact)
     options = case.text_options
     if case.source_format is SourceFormat.CSV:
         found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)

@@ -32,13 +32,13 @@ TEXT = (
     "pushdown_spark.readers.text.listed_files",
     "pushdown_spark.readers.text.text_options",
     "pushdown_spark.readers.text.unsafe_settings",
-    "pushdown_spark.readers.text.derive",
+    "pushdown_spark.readers.text.facts_of",
     "pushdown_spark.readers.text.Searcher",
     "pushdown_spark.readers.text.sample",
     "pushdown_spark.readers.text.TextScan.__init__",
     "pushdown_spark.readers.text.with_constants",
 )
-COLUMNAR = ("pushdown_spark.readers.columnar.compile_filter", "pushdown_spark.readers.columnar.misread")
+COLUMNAR = ("pushdown_spark.readers.columnar.bind", "pushdown_spark.readers.columnar.misread")
 STEPS = {
     "json": (*EVERY, *TEXT, "pushdown_spark.readers.text.json_patterns", "pushdown_spark.readers.text.odd_json"),
     "csv": (*EVERY, *TEXT, "pushdown_spark.readers.text.csv_patterns", "pushdown_spark.readers.text.odd_csv"),

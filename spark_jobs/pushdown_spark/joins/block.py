@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.joins.factored import factored
 from pushdown_spark.joins.graph import Conjunct, Filter, Join, JoinKind, Leaf, Plan, Project
 from pushdown_spark.joins.kept import unit_of
 from pushdown_spark.joins.text import expression_of
-from pushdown_spark.predicates.parse import conjuncts
 
 _NONDETERMINISTIC = (exp.Rand, exp.Randn, exp.Uuid, exp.Anonymous, exp.AnonymousAggFunc)
 """Functions that give another value each time, and those that are not known, which may."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from pushdown_spark.predicates.parse import conjuncts
+from pushdown_spark.expressions.conjuncts import conjuncts
 
 
 def factored(condition: exp.Expr) -> list[exp.Expr]:

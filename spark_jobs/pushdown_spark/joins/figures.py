@@ -18,14 +18,14 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.folding import value_of
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.constant_folding import value_of
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.joins.budget import AnalysisClock
 from pushdown_spark.joins.cardinality import ColumnFigures, KeyValues, RelationFigures, share_kept
 from pushdown_spark.joins.sample import Sample, look
 from pushdown_spark.joins.text import written
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.files import InputFile, input_files
 from pushdown_spark.readers.protocol import AnySource, CountedSource, Source
 from pushdown_spark.readers.storage import storage_for
@@ -239,11 +239,11 @@ class SourceFigures:
 
     def _mask(self, condition: exp.Expr, schema: t.StructType, batch: pa.RecordBatch) -> pa.BooleanArray | None:
         sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-        compiled = compile_filter(condition, Scope(schema, case_sensitive=sensitive, fold=self._fold))
-        if not isinstance(compiled, VectorFilter):
+        bound = bind(condition, Scope(schema, case_sensitive=sensitive, fold=self._fold))
+        if bound.artifact is None:
             return None
         try:
-            return compiled.keep(batch)
+            return ArrowFilter(bound.artifact).keep(batch)
         except (KeyError, pa.ArrowException):
             return None
 

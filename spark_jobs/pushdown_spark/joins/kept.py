@@ -12,7 +12,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.predicates.parse import with_intervals_grouped
+from pushdown_spark.expressions.parser import with_intervals_grouped
 
 _TYPED = "typed_literal"
 _NEGATED = "is_not"

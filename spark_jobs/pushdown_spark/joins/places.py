@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.char_types import DECLARED_TYPE
+from pushdown_spark.expressions.conjuncts import without_relation
+from pushdown_spark.expressions.scope import DECLARED_TYPE
 from pushdown_spark.joins.block import Block
 from pushdown_spark.joins.text import named_tables
-from pushdown_spark.predicates.parse import without_relation
 from pushdown_spark.readers.protocol import AnySource
 from pushdown_spark.source import OpenedSource
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.failures import typed
 from pushdown_spark.joins.block import Block, blocks
 from pushdown_spark.joins.cardinality import RelationFigures
@@ -40,7 +41,6 @@ from pushdown_spark.joins.text import ReadQuery, UnreadError, expression_of, nam
 from pushdown_spark.joins.used import Used
 from pushdown_spark.joins.variables import SessionVariables
 from pushdown_spark.joins.views import PrivateViews
-from pushdown_spark.predicates.parse import read_alike
 from pushdown_spark.projection.needed import lost_words
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.predicate_settings import hides_names, misread

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sqlglot import exp
 
-from pushdown_spark.name_keys import name_key
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
 from pushdown_spark.projection.implicit import given_names
 

@@ -12,7 +12,6 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
-from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.implicit import location
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 from pushdown_spark.projection.tree import same_name
@@ -84,11 +83,11 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 def _is_sparks(request: ScanRequest) -> bool:
     """Whether Spark's reader takes the scan whatever its directories are: it chooses among them by itself."""
     source = request.source
-    unfiltered = request.where is None and (
+    unfiltered = request.predicate is None and (
         source.format in (SourceFormat.JSON, SourceFormat.CSV)
         or (source.format is SourceFormat.ORC and source.reader is ReaderChoice.AUTO)
     )
-    beyond = request.where is not None and request.predicate is None
+    beyond = request.predicate is not None and request.predicate.tree is None
     return (
         source.format not in _OURS
         or source.reader is ReaderChoice.SPARK
@@ -104,7 +103,7 @@ def _values(
 ) -> dict[str, tuple[str, ...]] | str:
     """SQL constants of the values of each directory that Spark would read; text says why they are not known."""
     frame = NativeScan(request, "").frame()
-    pruned = frame if request.where is None else frame.where(request.where)
+    pruned = frame if request.predicate is None else frame.where(request.predicate.sql)
     leaf = pruned._jdf.queryExecution().sparkPlan().collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):
         return "Spark does not tell which directories it reads"
@@ -125,7 +124,8 @@ def _answered(
     request: ScanRequest, fields: t.StructType, values: Mapping[str, tuple[str, ...]], *, case_sensitive: bool
 ) -> ScanRequest:
     """The request without the conjuncts for which every row of the directories that are left passes."""
-    parts = [] if request.predicate is None else conjuncts(request.predicate)
+    predicate = request.predicate
+    parts = () if predicate is None else predicate.conjuncts
     done = [part for part in parts if _is_about(part, fields.fieldNames(), case_sensitive=case_sensitive)]
     rest = [part for part in parts if all(part is not other for other in done)]
     reports = tuple(
@@ -134,8 +134,7 @@ def _answered(
     )
     return replace(
         request,
-        where=request.where if rest else None,
-        predicate=exp.and_(*rest, copy=True) if rest else None,
+        predicate=None if predicate is None else predicate.keep_conjuncts(rest),
         directories=Directories(fields, values, reports),
     )
 

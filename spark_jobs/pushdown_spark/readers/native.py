@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
-from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.readers.avro.rebase import rebase_mode
 from pushdown_spark.readers.files import decoded, input_files, input_uris
@@ -69,11 +68,11 @@ class NativeScan:
             return "every line is parsed, since malformed ones are counted"
         if source.reader is ReaderChoice.SPARK:
             return None
-        if reason := undivided(self._request.where):
+        if reason := undivided(predicate):
             return reason
-        if source.format not in _ROW_BY_ROW or predicate is None or self._spares_failures():
+        if source.format not in _ROW_BY_ROW or predicate is None or predicate.tree is None or self._spares_failures():
             return None
-        if sum(1 for _ in predicate.find_all(exp.Literal)) < _MANY_CONSTANTS:
+        if sum(1 for _ in predicate.tree.find_all(exp.Literal)) < _MANY_CONSTANTS:
             return None
         return "Spark's filter looks many constants up faster than its reader compares them"
 
@@ -118,13 +117,9 @@ class NativeScan:
         """Spark's LIMIT stops the JVM readers early by itself."""
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
-        request = self._request
-        if request.where is None:
-            return ()
-        if request.predicate is None:
-            return (self._conjunct(request.where),)
-        parts = enumerate(part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
-        return tuple(self._conjunct(sql, is_asked=number < _MOST_ASKED) for number, sql in parts)
+        predicate = self._request.predicate
+        texts = enumerate(() if predicate is None else predicate.conjunct_texts)
+        return tuple(self._conjunct(sql, is_asked=number < _MOST_ASKED) for number, sql in texts)
 
     def _conjunct(self, sql: str, *, is_asked: bool = True) -> ConjunctReport:
         if self._unfiltered is not None:

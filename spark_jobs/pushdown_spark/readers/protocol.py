@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
-from sqlglot import exp
 
 from pushdown_spark.contract import (
     ONLY_SOURCE,
@@ -23,7 +22,7 @@ from pushdown_spark.contract import (
     SourceFormat,
     SourceReport,
 )
-from pushdown_spark.predicates.parse import asks_of_its_file, needs_every_row
+from pushdown_spark.expressions.predicate import Predicate, reads_file_metadata
 from pushdown_spark.projection.catalog import BUILT_IN, ImplicitCatalog
 from pushdown_spark.projection.fill import ImplicitFill
 from pushdown_spark.readers.malformed import MalformedLines
@@ -91,12 +90,12 @@ class ScanRequest:
     """What a query wants of a source.
 
     `loaded` makes `native`, Spark's own, lazy frame over the source: it supplies schema and file listing, and is the
-    fallback. `columns` are the table columns that must be read, `implicit` the file columns beside them. `where` is the
-    whole predicate as text (Spark evaluates it again in any case), `predicate` its AST where sqlglot can read it.
+    fallback. `columns` are the table columns that must be read, `implicit` the file columns beside them. `predicate`
+    is the whole predicate, which Spark evaluates again in any case.
     `pruned` are those columns with just the struct members that anybody needs, None where all are; readers take
     `read_schema`. `fill` knows the values of the implicit columns, None where none is asked for.
     `spark_only` says why none but Spark's own reader will do, None where any may read. `directories` are the source's
-    partitions where a reader of ours is to tell their values; predicate and `where` are then without what they answer.
+    partitions where a reader of ours is to tell their values; the predicate is then without what they answer.
     `malformed` counts the malformed lines of the source, None where nobody asked for that.
     """
 
@@ -105,8 +104,7 @@ class ScanRequest:
     schema: StructType
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
-    where: str | None
-    predicate: exp.Expr | None
+    predicate: Predicate | None
     pruned: StructType | None = None
     fill: ImplicitFill | None = None
     spark_only: str | None = None
@@ -240,14 +238,14 @@ class LimitedScan(Protocol):
 
 def spark_only(sql: str | None) -> str | None:
     """Why none but Spark's own reader serves a predicate or query, None where any does."""
-    if sql is None or not asks_of_its_file(sql):
+    if sql is None or not reads_file_metadata(sql):
         return None
     return "input_file_name() and _metadata are known to the rows of Spark's own reader alone"
 
 
-def undivided(where: str | None) -> str | None:
-    """Why no conjunct of a predicate may drop rows before the others are evaluated, None where each may."""
-    if where is None or not needs_every_row(where):
+def undivided(predicate: Predicate | None) -> str | None:
+    """Return why no conjunct may drop rows before the others are evaluated; None if each may."""
+    if predicate is None or not predicate.needs_every_row:
         return None
     return "the predicate calls a function that must see every row, or whose value depends on the rows before"
 

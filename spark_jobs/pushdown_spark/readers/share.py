@@ -43,15 +43,18 @@ class Share:
         """
         pruned = restricted_struct(self.part.schema, whole.read_schema, self.rules)
         types = {field.name: field.dataType for field in pruned.fields}
-        same = whole.predicate is not None and all(
-            types.get(field.name) == field.dataType for field in whole.read_schema.fields if field.name in mentioned
+        same = (
+            whole.predicate is not None
+            and whole.predicate.tree is not None
+            and all(
+                types.get(field.name) == field.dataType for field in whole.read_schema.fields if field.name in mentioned
+            )
         )
         return replace(
             whole,
             source=source,
             schema=self.part.schema,
             columns=tuple(name for name in whole.columns if name in types or name in self.inside.fieldNames()),
-            where=whole.where if same else None,
             predicate=whole.predicate if same else None,
             pruned=pruned,
         )

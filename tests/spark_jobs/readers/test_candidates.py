@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.predicates.pattern import BytePattern, Fields
+from pushdown_spark.expressions.byte_patterns.text import BytePattern, Fields
 from pushdown_spark.readers.candidates import CandidateScan, Finder, LineSyntax
 from pushdown_spark.readers.files import Compression, Split, Task
 from pushdown_spark.readers.lines import LineReader, Window

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
+from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.readers.avro.gather import gathered, unscaled
 from pushdown_spark.readers.avro.machine import Bytes, Filled, Numbers
 from pushdown_spark.readers.avro.shapes import Constant, Either, Leaf, ListOf, Make, Shape, Struct, Validity

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from pushdown_spark.errors import BadSpecError, MissingPathError
-from pushdown_spark.predicates.compile import all_of
+from pushdown_spark.expressions.arrow_evaluator import all_of
 from pushdown_spark.readers.avro.counts import AvroCount
 from pushdown_spark.readers.avro.decode import AvroQuery
 from pushdown_spark.readers.avro.header import read_header

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.predicates.avro_bytes import block_patterns
-from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.readers.avro.assemble import Assembler
 from pushdown_spark.readers.avro.codecs import Buffer
 from pushdown_spark.readers.avro.counts import AvroCount, Fate
@@ -44,7 +44,7 @@ class AvroQuery:
     """
 
     schema: pa.Schema
-    filter: VectorFilter | None
+    filter: ArrowFilter | None
     reader_schema: str | None = None
     case_sensitive: bool = False
     takes_ancient: bool = False

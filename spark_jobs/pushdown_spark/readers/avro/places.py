@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.predicates.avro_bytes import Locate
-from pushdown_spark.predicates.avro_values import Encoding, Place
-from pushdown_spark.predicates.varint import byte_class
-from pushdown_spark.predicates.vector import Path
+from pushdown_spark.expressions.byte_patterns.avro import Locate
+from pushdown_spark.expressions.byte_patterns.avro_encoding import EncodedColumn, Encoding, byte_class
+from pushdown_spark.expressions.types import Path
 from pushdown_spark.readers.avro.resolve import Names, sources, split_union
 from pushdown_spark.readers.avro.schema import Kind, Type
 
@@ -34,10 +33,10 @@ _BY_KIND = {
     Kind.LONG: Encoding.NUMBER,
     Kind.FLOAT: Encoding.FLOAT,
     Kind.DOUBLE: Encoding.DOUBLE,
-    Kind.BYTES: Encoding.TEXT,
-    Kind.STRING: Encoding.TEXT,
+    Kind.BYTES: Encoding.STRING,
+    Kind.STRING: Encoding.STRING,
     Kind.FIXED: Encoding.FIXED,
-    Kind.ENUM: Encoding.SYMBOL,
+    Kind.ENUM: Encoding.ENUM,
 }
 _SAME_BYTES = {(Kind.INT, Kind.LONG), (Kind.BYTES, Kind.STRING), (Kind.STRING, Kind.BYTES)}
 _DECIMALS = {Kind.BYTES: Encoding.DECIMAL, Kind.FIXED: Encoding.FIXED_DECIMAL}
@@ -72,7 +71,7 @@ def locate(writer: Type, reader: Type | None, names: Names) -> Locate:
     """Where columns are in records of `writer` that are read as `reader` (None: as they were written)."""
     root = _Step(writer, reader or writer, _side([writer], _lasts, None), _side([writer], _firsts, None))
 
-    def find(path: Path) -> Place | None:
+    def find(path: Path) -> EncodedColumn | None:
         step: _Step | None = root
         try:
             for name in path:
@@ -115,7 +114,7 @@ def _member(step: _Step | None, name: str, names: Names) -> _Step | None:
     return _Step(fields[place], step.reader.fields[found].type, before, after)
 
 
-def _place(step: _Step | None) -> Place | None:
+def _place(step: _Step | None) -> EncodedColumn | None:
     if step is None:
         return None
     writer, reader = step.writer, step.reader
@@ -126,9 +125,9 @@ def _place(step: _Step | None) -> Place | None:
         as_decimal = _DECIMALS[reader.kind]
         # Before the shortest form of a decimal, longer ones have bytes that repeat its sign.
         before = "" if as_decimal is Encoding.DECIMAL else beside[0]
-        return Place(as_decimal, before, beside[1], writer.size, reader.scale)
+        return EncodedColumn(as_decimal, before, beside[1], writer.size, reader.scale)
     encoding = _ENCODINGS.get((reader.kind, reader.logical), _BY_KIND.get(writer.kind))
-    return None if encoding is None else Place(encoding, *beside, writer.size, 0, writer.symbols)
+    return None if encoding is None else EncodedColumn(encoding, *beside, writer.size, 0, writer.symbols)
 
 
 _Edge = Callable[[Type], tuple[frozenset[int], bool]]

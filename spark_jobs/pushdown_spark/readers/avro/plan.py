@@ -10,23 +10,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
-from pushdown_spark.char_types import DECLARED_TYPE
 from pushdown_spark.contract import ConjunctReport, ReaderChoice
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import DECLARED_TYPE, Fold
 from pushdown_spark.readers.avro.cost import estimate
 from pushdown_spark.readers.avro.decode import AvroQuery, refusal
 from pushdown_spark.readers.avro.header import AvroHeader, read_header
 from pushdown_spark.readers.avro.scan import searches
 from pushdown_spark.readers.avro.settings import AvroSettings, avro_settings
 from pushdown_spark.readers.columnar import (
-    Part,
+    bound_conjuncts,
     combined,
     conf,
     first_reason,
     is_exact,
     listed_files,
-    parts_of,
     read_fields,
     unread_column,
 )
@@ -61,16 +61,16 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     settings = _refusal(request) or avro_settings(spark, request.source.options)
     if isinstance(settings, str):
         return Refusal(settings)
-    parts = parts_of(spark, request, fold)
-    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(parts)}")
+    conjuncts = bound_conjuncts(spark, request, fold)
+    if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
+        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
     storage = storage_for(spark, input_uris(request.native), request.source.options)
     if isinstance(storage, str):
         return Refusal(storage)
     files = containers(listed_files(request, storage), any_extension=settings.any_extension)
     if not any(file.size for file in files):
         return Refusal("there is nothing to read")
-    return _planned(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
+    return _planned(spark, request.source, files, _query(spark, request, settings, combined(conjuncts)), conjuncts)
 
 
 def _refusal(request: ScanRequest) -> str | None:
@@ -79,7 +79,7 @@ def _refusal(request: ScanRequest) -> str | None:
         return "asked for with reader='spark'"
     if not source.filter_pushdown:
         return "filter_pushdown=False"
-    if request.where is not None and request.predicate is None:
+    if request.predicate is not None and request.predicate.tree is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     for field in read_fields(request):
         if DECLARED_TYPE in field.metadata:
@@ -112,7 +112,7 @@ def wanted_schema(fields: Sequence[t.StructField]) -> pa.Schema:
 
 
 def _query(
-    spark: SparkSession, request: ScanRequest, settings: AvroSettings, filtered: VectorFilter | None
+    spark: SparkSession, request: ScanRequest, settings: AvroSettings, filtered: ArrowFilter | None
 ) -> AvroQuery:
     return AvroQuery(
         wanted_schema(read_fields(request)),
@@ -124,7 +124,11 @@ def _query(
 
 
 def _planned(
-    spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
+    spark: SparkSession,
+    source: Source,
+    files: tuple[InputFile, ...],
+    query: AvroQuery,
+    conjuncts: Sequence[Pushdown[Node]],
 ) -> AvroPlan | Refusal:
     first = next(file for file in files if file.size)
     header = read_header(first.path, first.storage)
@@ -134,8 +138,8 @@ def _planned(
         files,
         query,
         "asked for with reader='pushdown'",
-        tuple(part.report(_pushed_as(part, query, header)) for part in parts),
-        is_exact(parts),
+        tuple(conjunct.report(_pushed_as(conjunct, query, header)) for conjunct in conjuncts),
+        is_exact(conjuncts),
     )
     if source.reader is ReaderChoice.PUSHDOWN:
         return plan
@@ -145,10 +149,10 @@ def _planned(
     return replace(plan, query=replace(query, block_search=chosen.search), reason=chosen.reason)
 
 
-def _pushed_as(part: Part, query: AvroQuery, header: AvroHeader) -> str:
+def _pushed_as(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:
     """What our reader does with a conjunct in files with such a head."""
     filtered = "vector filter over decoded columns"
-    if not isinstance(part.compiled, VectorFilter):
+    if conjunct.artifact is None:
         return filtered
-    label = searches(replace(query, filter=part.compiled), header)
+    label = searches(replace(query, filter=ArrowFilter(conjunct.artifact)), header)
     return filtered if label is None else f"byte pattern {label}, then {filtered}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.name_keys import by_name_key, name_key
+from pushdown_spark.expressions.names import by_name_key, name_key
 from pushdown_spark.readers.avro.schema import Field, Kind, Type
 
 READ_BY_SPARK = "read it with reader='spark'"

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import hyperscan
 
-from pushdown_spark.predicates.avro_bytes import BlockPattern
+from pushdown_spark.expressions.byte_patterns.avro import BlockPattern
 from pushdown_spark.readers.avro.codecs import Buffer
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pushdown_spark.predicates.vector import Value
+from pushdown_spark.expressions.types import Value
 from pushdown_spark.readers.orc.columns import GREGORIAN_START
 from pushdown_spark.readers.orc.messages import BloomFilter, Footer
 from pushdown_spark.readers.orc.tail import Kind

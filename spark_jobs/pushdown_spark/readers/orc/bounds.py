@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from decimal import Decimal, InvalidOperation
 
-from pushdown_spark.predicates.statistics import ColumnBounds
-from pushdown_spark.predicates.vector import Value
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds
+from pushdown_spark.expressions.types import Value
 from pushdown_spark.readers.orc.columns import GREGORIAN_START
 from pushdown_spark.readers.orc.messages import ColumnStatistics, Presence
 from pushdown_spark.readers.orc.tail import FileTail, Kind

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.name_keys import by_name_key
+from pushdown_spark.expressions.names import by_name_key
 from pushdown_spark.readers.orc.messages import Type
 from pushdown_spark.readers.orc.tail import FileTail, Kind
 from pushdown_spark.readers.orc.zones import UTC, Zone

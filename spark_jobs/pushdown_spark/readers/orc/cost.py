@@ -94,7 +94,9 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, start: float = 0.0, *,
         if _MARGIN * most < _COSTS.fixed:
             return Estimate(Verdict.SPARK, f"about {rows:,} rows are too few to make up for starting another reader")
         sample = _sampled(sources, rows)
-    costs = costs_of(sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ())
+    costs = costs_of(
+        sample, len(query.schema), len(query.filter_names), query.filter.list_lengths if query.filter else ()
+    )
     costs[Verdict.LAZY] += start
     if not may_filter:
         del costs[Verdict.SPARK_WITH_FILTER]

@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
-from pushdown_spark.predicates.compile import all_of
+from pushdown_spark.expressions.arrow_evaluator import all_of
 from pushdown_spark.readers.columnar import unknown_type
 from pushdown_spark.readers.data_source import (
     TaskPartition,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.readers.orc.columns import Matched, Reading, conformed, has_times
 from pushdown_spark.readers.orc.counts import Fate, OrcCount
 from pushdown_spark.readers.orc.cut import CutFile, Cutting, Groups, Selection, cuttings
@@ -73,7 +73,7 @@ class Wanted:
         self,
         tail: FileTail,
         columns: Sequence[Matched],
-        compiled: VectorFilter | None,
+        compiled: ArrowFilter | None,
         partial_reads: int | None,
         reading: Reading,
     ) -> None:

@@ -11,19 +11,18 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
-from pushdown_spark.char_types import is_char
 from pushdown_spark.contract import ConjunctReport, ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.gateway import java_class
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.readers.columnar import (
+    bound_conjuncts,
     combined,
     conf,
     first_reason,
     is_exact,
     listed_files,
-    parts_of,
     read_fields,
     unread_column,
 )
@@ -62,19 +61,19 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     refusal = _refusal(spark, request)
     if refusal:
         return Refusal(refusal)
-    parts = parts_of(spark, request, fold)
-    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return Refusal("no conjunct can be evaluated over columns: " + first_reason(parts))
+    conjuncts = bound_conjuncts(spark, request, fold)
+    if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
+        return Refusal("no conjunct can be evaluated over columns: " + first_reason(conjuncts))
     storage = storage_for(spark, input_uris(request.native), source.options)
     if isinstance(storage, str):
         return Refusal(storage)
     files = listed_files(request, storage)
-    query = _query(spark, request, combined(parts))
-    reports = tuple(part.report("vector filter over ORC columns") for part in parts)
-    exact = is_exact(parts)
+    query = _query(spark, request, combined(conjuncts))
+    reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
+    exact = is_exact(conjuncts)
     if source.reader is ReaderChoice.PUSHDOWN:
         return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
-    if request.predicate is not None and _lists_null(request.predicate):
+    if request.predicate is not None and _lists_null(request.predicate.tree):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
     chosen = estimate(files, query, waiting(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if chosen.verdict is Verdict.LAZY:
@@ -87,9 +86,10 @@ def filter_switch(source: Source, refused: Refusal) -> bool | None:
     return source.orc.sarg_to_filter if source.orc.sarg_to_filter is not None else refused.with_filter or None
 
 
-def _lists_null(predicate: exp.Expr) -> bool:
+def _lists_null(predicate: exp.Expr | None) -> bool:
     """Whether a predicate has a NULL in the list of an IN, where Spark 4.3 pushes a null pointer into ORC's reader."""
-    return any(isinstance(item.unnest(), exp.Null) for node in predicate.find_all(exp.In) for item in node.expressions)
+    lists = () if predicate is None else predicate.find_all(exp.In)
+    return any(isinstance(item.unnest(), exp.Null) for node in lists for item in node.expressions)
 
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
@@ -109,9 +109,9 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return "asked for with reader='spark'"
     if not source.filter_pushdown:
         return "filter_pushdown=False"
-    if request.where is None and source.reader is ReaderChoice.AUTO:
+    if request.predicate is None and source.reader is ReaderChoice.AUTO:
         return "no predicate to push"
-    if request.where is not None and request.predicate is None:
+    if request.predicate is not None and request.predicate.tree is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     return request.spark_only or unread_column(request) or _unsafe_setting(spark, request) or _unpadded(spark, request)
 
@@ -161,7 +161,7 @@ def _wanted_field(field: t.StructField) -> pa.Field:
     return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
 
 
-def _query(spark: SparkSession, request: ScanRequest, filtered: VectorFilter | None) -> OrcQuery:
+def _query(spark: SparkSession, request: ScanRequest, filtered: ArrowFilter | None) -> OrcQuery:
     fields = read_fields(request)
     places = {name: place for place, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.readers.faults import faults_left_to_spark
 from pushdown_spark.readers.files import Split, Task
 from pushdown_spark.readers.orc.columns import Reading, matched
@@ -37,7 +37,7 @@ class OrcQuery:
 
     schema: pa.Schema
     positions: tuple[int, ...]
-    filter: VectorFilter | None
+    filter: ArrowFilter | None
     partial_reads: int | None
     min_seek: int
     case_sensitive: bool

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import types as t
 
-from pushdown_spark.char_types import DECLARED_TYPE
 from pushdown_spark.errors import BadSchemaError
+from pushdown_spark.expressions.scope import DECLARED_TYPE
 from pushdown_spark.readers.orc.messages import Type
 from pushdown_spark.readers.orc.tail import Kind
 

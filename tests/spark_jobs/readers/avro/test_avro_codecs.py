@@ -7,7 +7,7 @@ from avro_samples import packed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushdown_spark.predicates.avro_bytes import BlockPattern
+from pushdown_spark.expressions.byte_patterns.avro import BlockPattern
 from pushdown_spark.readers.avro.codecs import AvroCodec, Unpacker
 from pushdown_spark.readers.avro.search import BlockSearch
 

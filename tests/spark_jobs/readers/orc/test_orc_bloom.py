@@ -13,7 +13,7 @@ import pytest
 from orc_samples import Sample, SparkFile
 from pyspark.sql import SparkSession
 
-from pushdown_spark.predicates.vector import Value
+from pushdown_spark.expressions.types import Value
 from pushdown_spark.readers.orc.bloom import Hashed, trustworthy
 from pushdown_spark.readers.orc.messages import parse_bloom_filters, parse_footer
 from pushdown_spark.readers.orc.tail import Kind

@@ -14,7 +14,7 @@ from orc_samples import Sample, SparkFile, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pushdown_spark.predicates.statistics import ColumnBounds
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds
 from pushdown_spark.readers.orc.bounds import are_consistent, are_merged_rightly, column_bounds
 from pushdown_spark.readers.orc.messages import ColumnStatistics
 from pushdown_spark.readers.orc.tail import FileTail

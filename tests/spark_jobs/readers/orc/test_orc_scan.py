@@ -17,10 +17,11 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pushdown_spark.errors import PushdownError, SchemaConflictError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import Constant, VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import BooleanConstant
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.readers.orc import lazy
 from pushdown_spark.readers.orc.counts import Fate, OrcCount, total
 from pushdown_spark.readers.orc.ranges import Purpose
@@ -48,14 +49,14 @@ TABLE = pa.table(
 SAMPLE = written(TABLE, row_index_stride=STRIDE, compression="zlib")
 
 
-def compiled(where: str, schema: pa.Schema) -> VectorFilter:
+def compiled(where: str, schema: pa.Schema) -> ArrowFilter:
     tree = parse_predicate(where)
     assert tree is not None
     fields = from_arrow_schema(schema)
     assert isinstance(fields, t.StructType)
-    found = compile_filter(tree, Scope(fields))
-    assert isinstance(found, VectorFilter), found
-    return found
+    bound = bind(tree, Scope(fields))
+    assert bound.artifact is not None, bound.reason
+    return ArrowFilter(bound.artifact)
 
 
 def query(
@@ -224,7 +225,7 @@ def test_without_a_filter_everything_is_read_once() -> None:
 @pytest.mark.parametrize("names", [[], ["s", "n"]])
 def test_filters_without_columns(value: bool | None, rows: int, names: list[str]) -> None:
     schema = pa.schema([TABLE.schema.field(name) for name in names])
-    asked = OrcQuery(schema, tuple(range(len(names))), VectorFilter(Constant(value), ()), None, 0, False)
+    asked = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
     file = SAMPLE.file(asked)
     assert sum(batch.num_rows for batch in file.batches([0])) == rows
 
