@@ -21,10 +21,11 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import And, Compare, Node, OneOf, Op, Or, VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import And, Comparison, InList, Node, Op, Or
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Scope
 
 _ROUNDS = 9
 _SECONDS = 0.02
@@ -89,7 +90,7 @@ def _normal_form_table() -> Iterator[str]:
     for rows in _BATCHES:
         for size in _OR_SIZES:
             compact = _or_of_ands(size)
-            normal = VectorFilter(_normal_form(compact.root))
+            normal = ArrowFilter(_normal_form(compact.root))
             batch = _batch(rows, _NEAR)
             assert compact.keep(batch).equals(normal.keep(batch))
             figures = _measured([*_variants(compact, batch), *_variants(normal, batch)])
@@ -105,24 +106,24 @@ def _batch(rows: int, limit: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, _SCHEMA.fieldNames())
 
 
-def _in_filter(size: int, limit: int) -> VectorFilter:
+def _in_filter(size: int, limit: int) -> ArrowFilter:
     rng = random.Random(size)
     return _compiled(f"f1 IN ({', '.join(str(rng.randrange(limit)) for _ in range(size))})")
 
 
-def _or_of_ands(size: int) -> VectorFilter:
+def _or_of_ands(size: int) -> ArrowFilter:
     """Intervals that together hold a tenth of the rows."""
     step = _NEAR // size
     parts = [f"(f1 >= {number * step} AND f2 < {(number + 1) * step // 10})" for number in range(size)]
     return _compiled(" OR ".join(parts))
 
 
-def _compiled(where: str) -> VectorFilter:
+def _compiled(where: str) -> ArrowFilter:
     tree = parse_predicate(where)
     assert tree is not None
-    compiled = compile_filter(tree, Scope(_SCHEMA))
-    assert isinstance(compiled, VectorFilter), compiled
-    return compiled
+    bound = bind(tree, Scope(_SCHEMA))
+    assert bound.artifact is not None, bound.reason
+    return ArrowFilter(bound.artifact)
 
 
 def _normal_form(node: Node) -> Node:
@@ -135,7 +136,7 @@ def _leaves(node: Node) -> int:
     return sum(map(_leaves, node.parts)) if isinstance(node, And | Or) else 1
 
 
-def _variants(compiled: VectorFilter, batch: pa.RecordBatch) -> list[Callable[[], object]]:
+def _variants(compiled: ArrowFilter, batch: pa.RecordBatch) -> list[Callable[[], object]]:
     """The row filter over rows that are already there, and the vector filter."""
     test = _row_test(compiled.root, batch.schema.names)
     rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -171,9 +172,9 @@ def _row_test(node: Node, names: Sequence[str]) -> RowTest:
             return _all([_row_test(part, names) for part in parts])
         case Or(parts=parts):
             return _any([_row_test(part, names) for part in parts])
-        case OneOf(column=column, values=values):
+        case InList(column=column, values=values):
             return _in(names.index(column.path[0]), frozenset(values))
-        case Compare(column=column, op=op, value=value):
+        case Comparison(column=column, op=op, value=value):
             assert isinstance(value, int)
             return _comparison(names.index(column.path[0]), op, value)
     raise AssertionError(f"no predicate of this benchmark has a {type(node).__name__}")

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError
-from pushdown_spark.folding import folding
+from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.formats.columnar import conf
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.scan import TextPlan, TextScan, plan_text
@@ -114,7 +114,8 @@ def _plan_groups(
 ) -> PlannedScan:
     """Return the union of a scan for each group of files with the same schema."""
     partition_schema = relation.partition_schema
-    names = frozenset() if request.predicate is None else frozenset(relation.referenced_columns(request.predicate))
+    tree = None if request.predicate is None else request.predicate.tree
+    names = frozenset() if tree is None else frozenset(relation.referenced_columns(tree))
     groups = list(
         file_groups(relation.table_schema.groups, partition_schema, relation.roots, relation.table_schema.rules)
     )

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.predicates.long_lists import shortened
+from pushdown_spark.expressions.parser import shortened
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.parser import shortened
 from pushdown_spark.planner import plan_scan
-from pushdown_spark.predicates.long_lists import shortened
 from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation

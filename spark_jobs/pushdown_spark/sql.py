@@ -11,13 +11,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
 from pushdown_spark.optimizer.catalyst import PrivateViews, SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.passthrough import PassthroughPlanner
 from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
-from pushdown_spark.predicates.parse import read_alike, with_intervals_grouped
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.relations.base import Relation

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Fold, Scope
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.scope import Fold, Scope
 
 
 class Folder:
@@ -28,7 +28,7 @@ class Folder:
 
     def prepare(self, predicates: Iterable[exp.Expr], schema: StructType) -> None:
         """Ask Spark at once for all that compiling the predicates will ask for."""
-        self.prepare_for(lambda fold: [compile_filter(each, Scope(schema, fold=fold)) for each in predicates])
+        self.prepare_for(lambda fold: [bind(each, Scope(schema, fold=fold)) for each in predicates])
 
     def prepare_for(self, asking: Callable[[Fold], object]) -> None:
         """Ask Spark at once for all that a piece of work asks for."""

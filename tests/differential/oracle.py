@@ -22,15 +22,17 @@ from random_predicates import leaves, predicate
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
+from pushdown_spark.expressions.byte_patterns.facts import facts_of
+from pushdown_spark.expressions.byte_patterns.json import json_patterns
+from pushdown_spark.expressions.byte_patterns.text import BytePattern
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.text_options import TextOptions, text_options, unsafe_option
-from pushdown_spark.predicates.csv_bytes import csv_patterns
-from pushdown_spark.predicates.derive import Fold, Scope, derive
-from pushdown_spark.predicates.json_bytes import json_patterns
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.pattern import BytePattern
 from pushdown_spark.relations.listing import Compression, Split
 
 
@@ -238,7 +240,10 @@ def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[Byte
     tree = parse_predicate(asked)
     if tree is None:
         return []
-    facts = derive(tree, Scope(case.read_schema, plain_strings="\\" not in asked, fold=fold))
+    bound = bind(tree, Scope(case.read_schema, plain_strings="\\" not in asked, fold=fold))
+    if bound.artifact is None:
+        return []
+    facts = facts_of(bound.artifact)
     options = case.text_options
     if case.source_format is SourceFormat.CSV:
         found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from folder import Folder
 from oracle import Case, byte_patterns, judge, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -46,10 +47,11 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
     )
     verdicts = judge(spark, case, path)
     assert not verdicts.raised
+    fold = Folder(spark)
     for asked in ASKED:
         kept = {verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0}
         assert kept or asked.startswith("d ")
-        for pattern in byte_patterns(case, asked):
+        for pattern in byte_patterns(case, asked, fold):
             missed = [lines[number] for number in kept if not matches(pattern, lines[number], b"\n")]
             assert not missed, (asked, pattern.label, missed[:5])
 

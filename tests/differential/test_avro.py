@@ -25,15 +25,17 @@ from test_orc import Case, Row, answered, counted, judged, predicates_over, show
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome, sum_metrics
 from pushdown_spark.formats.avro.planner import arrow_schema, container_files
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.session import PushdownSession
@@ -99,23 +101,25 @@ def check_scans(rng: random.Random, case: Case, tally: Tally, reader_schema: str
     for text, predicate in parsed.items():
         assert predicate is not None, text
         scope = Scope(case.schema, fold=case.folder, plain_strings="\\" not in text)
-        compiled = compile_filter(predicate, scope)
-        if isinstance(compiled, str):
+        bound = bind(predicate, scope)
+        if bound.artifact is None:
             tally.left_to_spark += 1
             continue
-        check_scan(rng, case, text, compiled, tally, reader_schema)
+        check_scan(rng, case, text, bound, tally, reader_schema)
 
 
 def check_scan(
-    rng: random.Random, case: Case, text: str, compiled: VectorFilter, tally: Tally, reader_schema: str | None = None
+    rng: random.Random, case: Case, text: str, bound: Pushdown[Node], tally: Tally, reader_schema: str | None = None
 ) -> None:
     """One predicate: random other columns and splits, with byte search mostly."""
-    needed = {path[0] for path in compiled.columns}
+    assert bound.artifact is not None
+    arrow_filter = ArrowFilter(bound.artifact)
+    needed = {path[0] for path in arrow_filter.columns}
     share = rng.choice((0.0, 0.3, 1.0))
     fields = [f for f in case.schema.fields if f.name in needed or rng.random() < share]
-    query = AvroQuery(arrow_schema(fields), compiled, reader_schema, block_search=rng.random() < 0.8)
+    query = AvroQuery(arrow_schema(fields), arrow_filter, reader_schema, block_search=rng.random() < 0.8)
     names = [f.name for f in fields]
-    about = f"{case.about}: {text} of {names}, as {compiled.root}"
+    about = f"{case.about}: {text} of {names}, as {bound.artifact}"
     counts: list[AvroMetrics] = []
     try:
         found = rows_of(query, case.directory, rng.choice((700, 5_000, 1 << 27)), counts)
@@ -126,9 +130,9 @@ def check_scan(
     expected = case.expected(text, names)
     missing, more = expected - found, found - expected
     assert not missing, f"{about}\nmissing {missing}\nmore {more}"
-    assert not more or not compiled.is_exact, f"{about}\nmore {more}"
+    assert not more or not bound.is_exact, f"{about}\nmore {more}"
     tally.scans += 1
-    tally.exact += compiled.is_exact
+    tally.exact += bound.is_exact
     tally.kept += expected.total()
     tally.counts = sum_metrics([tally.counts, *counts])
 

@@ -31,10 +31,12 @@ from session_settings import session_settings
 from test_avro import pushdown_off
 from thirds import third
 
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.planner import arrow_schema
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
-from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
@@ -61,16 +63,16 @@ SCHEMA = {
     "name": "damaged",
     "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()],
 }
-FILTER = VectorFilter(
+FILTER = ArrowFilter(
     Or(
         (
-            Compare(Column(("row",), Kind.INTEGER, pa.int64()), Op.GE, 100_200),
-            Compare(Column(("a",), Kind.INTEGER, pa.int32()), Op.EQ, 5),
+            Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.GE, 100_200),
+            Comparison(Column(("a",), LogicalType.INTEGER, pa.int32()), Op.EQ, 5),
         )
     ),
     (),
 )
-NEEDLE = VectorFilter(Compare(Column(("row",), Kind.INTEGER, pa.int64()), Op.EQ, 100_100), ())
+NEEDLE = ArrowFilter(Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.EQ, 100_100))
 Rows = tuple[str, ...]
 
 

@@ -30,13 +30,15 @@ from test_vector_filters import BATCHES, SEEDS
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
 from pushdown_spark.formats.orc.planner import arrow_schema
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.session import PushdownSession
 
@@ -159,23 +161,25 @@ def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
     for text, predicate in parsed.items():
         assert predicate is not None, text
         scope = Scope(case.schema, fold=case.folder, plain_strings="\\" not in text)
-        compiled = compile_filter(predicate, scope)
-        if isinstance(compiled, str):
+        bound = bind(predicate, scope)
+        if bound.artifact is None:
             tally.left_to_spark += 1
             continue
-        check_scan(rng, case, text, compiled, tally)
+        check_scan(rng, case, text, bound, tally)
 
 
-def check_scan(rng: random.Random, case: Case, text: str, compiled: VectorFilter, tally: Tally) -> None:
+def check_scan(rng: random.Random, case: Case, text: str, bound: Pushdown[Node], tally: Tally) -> None:
     """One predicate: random other columns, reads and splits."""
-    needed = {path[0] for path in compiled.columns}
+    assert bound.artifact is not None
+    arrow_filter = ArrowFilter(bound.artifact)
+    needed = {path[0] for path in arrow_filter.columns}
     share = rng.choice((0.0, 0.3, 1.0))
     places = [n for n, f in enumerate(case.schema.fields) if f.name in needed or rng.random() < share]
     fields = [case.schema.fields[place] for place in places]
     partial, seek = rng.choice(PARTIAL_READS), rng.choice((0, 100, 16_384))
-    query = OrcQuery(arrow_schema(fields), tuple(places), compiled, partial, seek, case_sensitive=False)
+    query = OrcQuery(arrow_schema(fields), tuple(places), arrow_filter, partial, seek, case_sensitive=False)
     names = [f.name for f in fields]
-    about = f"{case.about}: {text} of {names}, partial_reads={partial}, min_seek={seek}, as {compiled.root}"
+    about = f"{case.about}: {text} of {names}, partial_reads={partial}, min_seek={seek}, as {bound.artifact}"
     counts: list[OrcMetrics] = []
     try:
         found = rows_of(query, case.directory, rng.choice((3_000, 1 << 27)), counts)
@@ -186,9 +190,9 @@ def check_scan(rng: random.Random, case: Case, text: str, compiled: VectorFilter
     expected = case.expected(text, names)
     missing, more = expected - found, found - expected
     assert not missing, f"{about}\nmissing {missing}\nmore {more}"
-    assert not more or not compiled.is_exact, f"{about}\nmore {more}"
+    assert not more or not bound.is_exact, f"{about}\nmore {more}"
     tally.scans += 1
-    tally.exact += compiled.is_exact
+    tally.exact += bound.is_exact
     tally.kept += expected.total()
     tally.counts = sum_metrics([tally.counts, *counts])
 

@@ -27,9 +27,11 @@ from pyspark.sql import types as t
 from session_settings import session_settings
 from thirds import third
 
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.planner import arrow_schema
-from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, Or, VectorFilter
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400
@@ -52,11 +54,11 @@ SCHEMA = t.StructType(
         t.StructField("t", t.StructType([t.StructField("u", t.ByteType()), t.StructField("v", t.BinaryType())])),
     ]
 )
-FILTER = VectorFilter(
+FILTER = ArrowFilter(
     Or(
         (
-            Compare(Column(("row",), Kind.INTEGER, pa.int64()), Op.GE, 150),
-            Compare(Column(("a",), Kind.INTEGER, pa.int32()), Op.EQ, 5),
+            Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.GE, 150),
+            Comparison(Column(("a",), LogicalType.INTEGER, pa.int32()), Op.EQ, 5),
         )
     ),
     (),
@@ -66,7 +68,7 @@ Rows = tuple[str, ...]
 
 def queries() -> dict[str, OrcQuery]:
     schema, places = arrow_schema(SCHEMA.fields), tuple(range(len(SCHEMA)))
-    filters: tuple[tuple[str, VectorFilter | None, int | None], ...] = (
+    filters: tuple[tuple[str, ArrowFilter | None, int | None], ...] = (
         ("all", None, None),
         ("filter", FILTER, None),
         ("filter, one read", FILTER, 0),

@@ -24,13 +24,13 @@ from pyspark.sql import types as t
 from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
 from pushdown_spark.formats.orc.planner import arrow_schema, jvm_zone
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
 
@@ -167,13 +167,14 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     filters = 0
     for text, predicate in parsed.items():
         assert predicate is not None
-        compiled = compile_filter(predicate, Scope(schema, fold=folder))
-        if not isinstance(compiled, VectorFilter):
+        bound = bind(predicate, Scope(schema, fold=folder))
+        if bound.artifact is None:
             continue
+        compiled = ArrowFilter(bound.artifact)
         query = OrcQuery(arrow_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
         found = rows_of(query, directory, 1 << 27, counts)
         expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
-        compare(found, expected, f"{name}: {text}", exact=compiled.is_exact)
+        compare(found, expected, f"{name}: {text}", exact=bound.is_exact)
         filters += 1
     session = PushdownSession(spark)
     session.add_source("t", path=str(directory), format="orc", schema=SCHEMA, reader="pushdown")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from folder import Folder
 from oracle import Case, byte_patterns, candidates, judge, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -244,13 +245,14 @@ def _check(spark: SparkSession, case: Case, pins: list[tuple[str, bytes]], path:
     """What is wrong: pins that Spark does not keep, and pins that a pattern misses."""
     verdicts = judge(spark, case, path)
     assert not verdicts.raised
+    fold = Folder(spark)
     wrong = []
     for number, (where, line) in enumerate(pins):
         if number not in {verdicts.origins[row] for row in verdicts.kept[where]}:
             wrong.append(f"Spark drops {line!r} for {where[:80]}")
         wrong += [
             f"{where[:80]} misses {line!r}"
-            for pattern in byte_patterns(case, where)
+            for pattern in byte_patterns(case, where, fold)
             if not matches(pattern, line, b"\n")
         ]
     return wrong
@@ -281,7 +283,7 @@ def test_fields_of_many_lines_are_told_apart(spark: SparkSession, ends: bytes, t
     verdicts = judge(spark, case, path)
     for where, kept in verdicts.kept.items():
         lines = Counter(case.lines[verdicts.origins[row]] for row in kept)
-        for pattern in byte_patterns(case, where):
+        for pattern in byte_patterns(case, where, Folder(spark)):
             for split in (path.stat().st_size, 1, 7, 60):
                 assert not lines - candidates(case, pattern, path, split), (where[:60], pattern.label, split)
 
@@ -302,7 +304,7 @@ def test_fields_of_many_lines_are_told_apart(spark: SparkSession, ends: bytes, t
 )
 def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
     case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, [(where, line)])
-    found = byte_patterns(case, where)
+    found = byte_patterns(case, where, Folder(spark))
     assert found
     assert not any(matches(pattern, line, b"\n") for pattern in found)
 
@@ -330,6 +332,6 @@ def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, li
 )
 def test_lines_that_cannot_match_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
     case = _case(SourceFormat.JSON, JSON_SCHEMA, {}, [(where, line)])
-    found = byte_patterns(case, where)
+    found = byte_patterns(case, where, Folder(spark))
     assert found
     assert not any(matches(pattern, line, b"\n") for pattern in found)

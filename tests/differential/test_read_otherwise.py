@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import SourceFormat, SourceReport
-from pushdown_spark.predicates.parse import parse_predicate, read_alike
+from pushdown_spark.expressions.parser import parse_predicate, read_alike
 from pushdown_spark.session import PushdownSession
 
 LONG = "x" * 20_000

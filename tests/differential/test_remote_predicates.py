@@ -40,7 +40,8 @@ from test_vector_filters import BATCHES, SEEDS, settings_of
 from typed_rows import ROW, random_predicate
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.readers.remote.classify import Classified, classify
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.readers.remote.query import remote_query
@@ -167,7 +168,7 @@ def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException
 def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: Folder, tally: Tally) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
-    classified = classify(tree, loaded.table, SparkRules(fold=fold))
+    classified = classify(conjuncts(tree), loaded.table, SparkRules(fold=fold))
     tally.classes.update(conjunct.exactness for conjunct in classified.conjuncts)
     if classified.where is None:
         return
@@ -190,7 +191,7 @@ def _check_raises(
     """What Spark raises for, it must raise for again on what came back, unless what it is ANDed with drops it."""
     if isinstance(problem, AnalysisException) or len(classified.conjuncts) > 1:
         return
-    if any(_has_conjunction(conjunct.node) for conjunct in classified.conjuncts):
+    if any(_has_conjunction(conjunct.conjunct) for conjunct in classified.conjuncts):
         return
     left = frame.where(f.col(ROW).isin(*kept)) if kept else frame.limit(0)
     again = _kept(left, predicate)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.predicates.pattern import BytePattern
+from pushdown_spark.expressions.byte_patterns.text import BytePattern
 
 LINES = 60
 PREDICATES = 60

@@ -26,11 +26,12 @@ from random_predicates import Leaf, leaves
 from session_settings import session_settings
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.statistics import ColumnBounds, can_match, may_contain, probes
-from pushdown_spark.predicates.vector import Path, Rows, Value, VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match, may_contain, probes
+from pushdown_spark.expressions.types import Path, Value
 
 ROWS = 120
 PREDICATES = 120
@@ -115,13 +116,15 @@ def check_predicates(
         tally.judged += 1
         predicate = parsed[text]
         assert predicate is not None, text
-        compiled = compile_filter(predicate, Scope(schema, fold=folder, plain_strings="\\" not in text))
-        if isinstance(compiled, str):
-            tally.reasons[compiled] = tally.reasons.get(compiled, 0) + 1
+        bound = bind(predicate, Scope(schema, fold=folder, plain_strings="\\" not in text))
+        if bound.artifact is None:
+            assert bound.reason is not None
+            tally.reasons[bound.reason] = tally.reasons.get(bound.reason, 0) + 1
             continue
+        compiled = ArrowFilter(bound.artifact)
         shown = f"{about}: {text} as {compiled.root}"
         compiled = pickle.loads(pickle.dumps(compiled))
-        check_answers(compiled, batch, expected, tally, shown)
+        check_answers(compiled, bound.is_exact, batch, expected, tally, shown)
         check_ways(compiled, batch, large, shown)
         for _ in range(SLICES):
             check_slice(rng, compiled, batch, expected, tally, shown)
@@ -134,23 +137,25 @@ def check_where(frame: DataFrame, predicates: list[str], judged: dict[str, Answe
         assert kept == {number for number, answer in enumerate(judged[text]) if answer}, text
 
 
-def check_answers(compiled: VectorFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str) -> None:
+def check_answers(
+    compiled: ArrowFilter, is_exact: bool, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
+) -> None:
     found = compiled.mask(batch).to_pylist()
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        is_right = ours == theirs if compiled.is_exact else ours or not theirs
+        is_right = ours == theirs if is_exact else ours or not theirs
         assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(batch, compiled, number)}"
-    tally.exact += compiled.is_exact
-    tally.inexact += not compiled.is_exact
+    tally.exact += is_exact
+    tally.inexact += not is_exact
     tally.kept += sum(answer is True for answer in expected)
     tally.dropped += sum(answer is not True for answer in expected)
 
 
-def row_text(batch: pa.RecordBatch, compiled: VectorFilter, number: int) -> str:
+def row_text(batch: pa.RecordBatch, compiled: ArrowFilter, number: int) -> str:
     names = dict.fromkeys(path[0] for path in compiled.columns)
     return ", ".join(f"{name}={batch.column(name)[number]!r}" for name in names)
 
 
-def check_ways(compiled: VectorFilter, batch: pa.RecordBatch, large: pa.RecordBatch, about: str) -> None:
+def check_ways(compiled: ArrowFilter, batch: pa.RecordBatch, large: pa.RecordBatch, about: str) -> None:
     """However the rows come, the answers are the same."""
     mask = compiled.mask(batch).to_pylist()
     kept = [answer is True for answer in mask]
@@ -169,7 +174,7 @@ def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_slice(
-    rng: random.Random, compiled: VectorFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
+    rng: random.Random, compiled: ArrowFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
 ) -> None:
     """Statistics and value sets of some rows must not rule out a row among them that Spark keeps."""
     start, length = rng.randrange(ROWS), rng.choice((1, 2, 5, 30))
@@ -177,11 +182,11 @@ def check_slice(
     is_kept = any(answer is True for answer in expected[start : start + length])
     values = {path: stored(part, path) for path in compiled.columns}
     bounds = {path: bounds_of(rng, found) for path, found in values.items()}
-    may = can_match(compiled, bounds.get)
+    may = can_match(compiled.root, bounds.get)
     assert may or not is_kept, f"{about}: {bounds}"
-    contained = may_contain(compiled, contains(values))
+    contained = may_contain(compiled.root, contains(values))
     assert contained or not is_kept, f"{about}: {values}"
-    asked = {probe.path for probe in probes(compiled)}
+    asked = {probe.path for probe in probes(compiled.root)}
     assert contained or asked or not compiled.columns, about
     tally.slices += 1
     tally.ruled_out += not may
@@ -190,7 +195,7 @@ def check_slice(
 
 def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
     """The values as filters know them: days, microseconds."""
-    array = Rows(batch).array(path)
+    array = BatchColumns(batch).array(path)
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
     if pa.types.is_timestamp(array.type):

@@ -1,24 +1,22 @@
-"""What readers that evaluate a predicate over columns share: compiled conjuncts, the types they read, the file list."""
+"""What readers of columns share: bound conjuncts, the types they read, the file list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from sqlglot import exp
 
-from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.errors import MissingPathError
-from pushdown_spark.predicates.compile import all_of, compile_filter
-from pushdown_spark.predicates.derive import Fold, Scope
-from pushdown_spark.predicates.parse import conjuncts
-from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node, conjunction
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.readers.predicate_settings import misread
 from pushdown_spark.relations.listing import InputFile, input_files
 from pushdown_spark.relations.partition_directories import in_directories
-from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import Storage
 
 _ATOMS = (
@@ -37,51 +35,42 @@ _ATOMS = (
 )
 
 
-@dataclass(frozen=True)
-class Part:
-    """One conjunct of the predicate: compiled, or the reason why it is not."""
-
-    conjunct: exp.Expr
-    compiled: VectorFilter | str
-
-    def report(self, pushed_as: str) -> ConjunctReport:
-        """What becomes of the conjunct, where a reader evaluates it as `pushed_as` says."""
-        sql = self.conjunct.sql(dialect="spark", copy=False)
-        if isinstance(self.compiled, str):
-            return unsupported(sql, self.compiled)
-        exactness = Exactness.EXACT if self.compiled.is_exact else Exactness.INEXACT
-        return ConjunctReport(sql=sql, exactness=exactness, pushed_as=pushed_as)
-
-
-def parts_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[Part]:
-    """The conjuncts of a predicate, each compiled by itself; none without a predicate that the parser knows."""
-    if request.predicate is None:
-        return []
-    if (reason := misread(spark, request.where or "")) is not None:
-        return [Part(conjunct, reason) for conjunct in conjuncts(request.predicate)]
-    scope = Scope(
+def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
+    """Return what the request's predicate is bound to. `fold` evaluates constants that need Spark."""
+    return Scope(
         request.schema,
         case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",
-        plain_strings="\\" not in (request.where or "")
+        plain_strings=not (request.predicate is not None and request.predicate.has_backslashes)
         and conf(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
         fold=fold,
     )
-    return [Part(conjunct, compile_filter(conjunct, scope)) for conjunct in conjuncts(request.predicate)]
 
 
-def combined(parts: Sequence[Part]) -> VectorFilter | None:
-    """The filter of all conjuncts that compile; None where there is no conjunct at all."""
-    return all_of([part.compiled for part in parts if isinstance(part.compiled, VectorFilter)]) if parts else None
+def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[Pushdown[Node]]:
+    """Bind each conjunct of the predicate. Empty without a predicate that the parser can read."""
+    predicate = request.predicate
+    if predicate is None:
+        return []
+    if (reason := misread(spark, predicate.sql)) is not None:
+        return [Pushdown.unsupported(conjunct, reason) for conjunct in predicate.conjuncts]
+    scope = scope_of(spark, request, fold)
+    return [bind(conjunct, scope) for conjunct in predicate.conjuncts]
 
 
-def first_reason(parts: Sequence[Part]) -> str:
-    """Why the first conjunct that does not compile does not."""
-    return next((part.compiled for part in parts if isinstance(part.compiled, str)), "there is none")
+def combined(conjuncts: Sequence[Pushdown[Node]]) -> ArrowFilter | None:
+    """Return the filter of all supported conjuncts; None where there is no conjunct at all."""
+    roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
+    return ArrowFilter(conjunction(roots)) if conjuncts else None
 
 
-def is_exact(parts: Sequence[Part]) -> bool:
-    """Whether the combined filter keeps no row that the predicate refuses."""
-    return all(isinstance(part.compiled, VectorFilter) and part.compiled.is_exact for part in parts)
+def first_reason(conjuncts: Sequence[Pushdown[Node]]) -> str:
+    """Return why the first unsupported conjunct is unsupported."""
+    return next((conjunct.reason or "" for conjunct in conjuncts if conjunct.artifact is None), "there is none")
+
+
+def is_exact(conjuncts: Sequence[Pushdown[Node]]) -> bool:
+    """Whether the combined filter keeps exactly the rows that pass the predicate."""
+    return all(conjunct.is_exact for conjunct in conjuncts)
 
 
 def conf(spark: SparkSession, key: str, default: str) -> str:

@@ -11,10 +11,11 @@ from typing import Generic, Protocol, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceReport
-from pushdown_spark.formats.columnar import Part, first_reason, listed_files, parts_of
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
 from pushdown_spark.formats.scan_task import FileScanTask, Query
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import InputFile, Task, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest
 from pushdown_spark.relations.storage import storage_for
@@ -157,19 +158,19 @@ def needs_spark(request: ScanRequest) -> str | None:
         return "asked for with reader='spark'"
     if not source.filter_pushdown:
         return "filter_pushdown=False"
-    if request.where is not None and request.predicate is None:
+    if request.predicate is not None and request.predicate.tree is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     return None
 
 
 def prepare_files(
     spark: SparkSession, request: ScanRequest, fold: Fold
-) -> tuple[list[Part], tuple[InputFile, ...]] | Refusal:
-    """Compile the conjuncts and list the files of a scan, or return why Spark's reader must take it."""
-    parts = parts_of(spark, request, fold)
-    if request.where is not None and not any(isinstance(part.compiled, VectorFilter) for part in parts):
-        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(parts)}")
+) -> tuple[list[Pushdown[Node]], tuple[InputFile, ...]] | Refusal:
+    """Bind the conjuncts and list the files of a scan, or return why Spark's reader must take it."""
+    conjuncts = bound_conjuncts(spark, request, fold)
+    if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
+        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
     storage = storage_for(spark, input_uris(request.native), request.source.options)
     if isinstance(storage, str):
         return Refusal(storage)
-    return parts, listed_files(request, storage)
+    return conjuncts, listed_files(request, storage)

@@ -20,10 +20,9 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
 from pushdown_spark.formats.columnar import unknown_type
 from pushdown_spark.formats.data_source_base import TaskPartition, exact_filter, flag, known_options, take_filters
-from pushdown_spark.predicates.compile import all_of
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
 
 Metrics = TypeVar("Metrics")
@@ -73,7 +72,7 @@ class ColumnarSourceReader(DataSourceReader):
         """Return the files to read."""
 
     @abstractmethod
-    def _scan_task(self, tasks: tuple[Task, ...], combined: VectorFilter | None) -> ScanCall:
+    def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
         """Return what reads the tasks."""
 
     def partitions(self) -> Sequence[InputPartition]:

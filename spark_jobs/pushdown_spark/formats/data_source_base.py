@@ -31,10 +31,10 @@ from pyspark.sql.datasource import (
 from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError, MissingPathError
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import VectorFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.relations.listing import InputFile
 
 _COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
@@ -124,30 +124,28 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
-def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> VectorFilter:
+def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> ArrowFilter:
     """Raises BadSpecError unless the filter is all there is to the predicate: Spark does not evaluate it again."""
     predicate = parse_predicate(where)
-    compiled = (
-        "it does not parse"
-        if predicate is None
-        else compile_filter(predicate, Scope(schema, case_sensitive=case_sensitive))
-    )
-    if isinstance(compiled, VectorFilter) and compiled.is_exact:
-        return compiled
-    reason = compiled if isinstance(compiled, str) else "; ".join(compiled.left_out)
+    reason: str | None = "it does not parse"
+    if predicate is not None:
+        bound = bind(predicate, Scope(schema, case_sensitive=case_sensitive))
+        if bound.artifact is not None and bound.is_exact:
+            return ArrowFilter(bound.artifact)
+        reason = bound.reason
     raise BadSpecError(f"option where: {where!r} cannot be evaluated over columns: {reason}; use .where(...) for it")
 
 
-def take_filters(filters: Sequence[Filter], schema: t.StructType) -> tuple[list[VectorFilter], list[Filter]]:
+def take_filters(filters: Sequence[Filter], schema: t.StructType) -> tuple[list[ArrowFilter], list[Filter]]:
     """What can be evaluated over columns, and what Spark must evaluate (again)."""
     scope = Scope(schema, case_sensitive=True)
     taken, left = [], []
     for pushed in filters:
         node = expression(pushed)
-        compiled = "" if node is None else compile_filter(node, scope)
-        if isinstance(compiled, VectorFilter):
-            taken.append(compiled)
-        if not isinstance(compiled, VectorFilter) or not compiled.is_exact:
+        bound = None if node is None else bind(node, scope)
+        if bound is not None and bound.artifact is not None:
+            taken.append(ArrowFilter(bound.artifact))
+        if bound is None or not bound.is_exact:
             left.append(pushed)
     return taken, left
 

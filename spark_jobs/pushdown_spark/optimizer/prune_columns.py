@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from pushdown_spark.name_keys import name_key
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns

@@ -13,15 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.char_types import DECLARED_TYPE
 from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.expressions.conjuncts import without_relation
+from pushdown_spark.expressions.parser import read_alike
+from pushdown_spark.expressions.scope import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import PrivateViews
 from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
 from pushdown_spark.planner import PlannedScan, plan_scan
-from pushdown_spark.predicates.parse import read_alike, without_relation
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source

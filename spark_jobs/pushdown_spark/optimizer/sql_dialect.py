@@ -16,7 +16,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.predicates.parse import with_intervals_grouped
+from pushdown_spark.expressions.parser import with_intervals_grouped
 
 # Keys of the marks in the `meta` dictionary of a node.
 _TYPED_LITERAL = "typed_literal"

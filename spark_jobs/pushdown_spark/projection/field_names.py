@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
-from pushdown_spark.name_keys import by_name_key, name_key
+from pushdown_spark.expressions.names import by_name_key, name_key
 
 
 class FieldIndex:

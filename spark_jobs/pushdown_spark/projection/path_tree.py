@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from pushdown_spark.name_keys import name_key
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.paths import ColumnPath, Elements, Entry, Group, Member, Step, render_steps
 
 Selector = Elements | Entry

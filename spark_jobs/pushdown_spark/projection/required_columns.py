@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.predicates.nodes import nodes_of
+from pushdown_spark.expressions.conjuncts import nodes_of
 from pushdown_spark.projection.field_names import FieldIndex
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member

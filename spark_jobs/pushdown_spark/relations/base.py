@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from pushdown_spark.name_keys import name_key
-from pushdown_spark.predicates.nodes import nodes_of
-from pushdown_spark.predicates.parse import without_relation
+from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.metadata_columns import ImplicitCatalog, has_column
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.path_tree import merge_paths

@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
-from pushdown_spark.folding import folding
-from pushdown_spark.predicates.parse import conjuncts, parse_predicate
+from pushdown_spark.expressions.constant_folding import folding
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.readers.predicate_settings import misread
 from pushdown_spark.readers.remote.address import Address, address_of
@@ -93,12 +93,13 @@ class DatabaseRelation(Relation):
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what must be read for a projection and a predicate."""
-        predicate = None if where is None else parse_predicate(where)
+        predicate = None if where is None else Predicate.parse(where)
         columns = set(projection.table_columns)
-        if where is not None:
-            columns |= set(self.schema.fieldNames()) if predicate is None else self.referenced_columns(predicate)
+        if predicate is not None:
+            tree = predicate.tree
+            columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
         selected = tuple(name for name in self.schema.fieldNames() if name in columns)
-        return ScanRequest(self.source, self.stand_in.frame, self.schema, selected, (), where, predicate)
+        return ScanRequest(self.source, self.stand_in.frame, self.schema, selected, (), predicate)
 
     def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, None if it has none. Reads no row."""
@@ -117,7 +118,7 @@ class DatabaseRelation(Relation):
         classified = self._classify(request)
         # A statement without columns returns batches without rows.
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
-        is_exact = request.where is None or (bool(classified.conjuncts) and classified.is_exact)
+        is_exact = request.predicate is None or (bool(classified.conjuncts) and classified.is_exact)
         reports = classified.reports or _unsupported_conjuncts(request)
         reason = "the table is in a database, which evaluates what means the same there"
         plan = RemotePlan(
@@ -134,7 +135,7 @@ class DatabaseRelation(Relation):
         None if the database cannot run the query as Spark does; the predicate must be exact.
         """
         spec, has_where = self._remote.spec, query.args.get("where") is not None
-        if not spec.filter_pushdown or (has_where and request.where is None):
+        if not spec.filter_pushdown or (has_where and request.predicate is None):
             return None
         classified = self._classify(request)
         if has_where and not classified.conjuncts:
@@ -147,21 +148,23 @@ class DatabaseRelation(Relation):
 
     def _classify(self, request: ScanRequest) -> Classified:
         """Return the conjuncts that the database evaluates as Spark does."""
-        if request.predicate is None or not self._remote.spec.filter_pushdown or undivided(request.where):
+        predicate = request.predicate
+        if predicate is None or not self._remote.spec.filter_pushdown or undivided(predicate):
             return Classified(self._table.dialect, ())
-        is_trusted = misread(self._spark, request.where or "") is None
+        is_trusted = misread(self._spark, predicate.sql) is None
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
-        return classify(request.predicate, self._table, rules)
+        return classify(predicate.conjuncts, self._table, rules)
 
 
 def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
     """Return the reports of a predicate of which nothing is pushed down."""
-    if request.where is None:
+    predicate = request.predicate
+    if predicate is None:
         return ()
-    if request.predicate is None:
-        return (unsupported(request.where, "the predicate is beyond the parser, Spark alone evaluates it"),)
-    conjunct_sql = (conjunct.sql(dialect="spark", copy=False) for conjunct in conjuncts(request.predicate))
-    return tuple(unsupported(sql, undivided(request.where) or "nothing is pushed") for sql in conjunct_sql)
+    reason = undivided(predicate) or "nothing is pushed"
+    if predicate.tree is None:
+        reason = "the predicate is beyond the parser, Spark alone evaluates it"
+    return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
 
 
 def _full_name(table: RemoteTable) -> str:

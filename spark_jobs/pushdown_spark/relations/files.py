@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.formats.avro.spark_source import format_name
-from pushdown_spark.name_keys import name_key
-from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.projection.file_locations import location, max_depth, scan_root
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
@@ -207,18 +207,19 @@ class FileRelation(Relation):
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what a reader must deliver for a projection and a predicate."""
-        predicate = self._parse(where)
+        predicate = None if where is None else self._parse(where)
+        tree = None if predicate is None else predicate.tree
         columns, implicit = set(projection.table_columns), set(projection.implicit)
-        if where is not None and predicate is None:
+        if predicate is not None and tree is None:
             columns |= set(self.schema.fieldNames())
         known = set(projection.table_columns)
-        if predicate is not None:
-            known |= self.referenced_columns(predicate)
+        if tree is not None:
+            known |= self.referenced_columns(tree)
             columns |= known
             catalog = self.source.catalog
-            implicit |= set(catalog.references(predicate, self.schema, case_sensitive=self._case_sensitive))
+            implicit |= set(catalog.references(tree, self.schema, case_sensitive=self._case_sensitive))
         data = self.data_schema
-        pruned = self._prune_members(data, columns, known, projection, predicate)
+        pruned = self._prune_members(data, columns, known, projection, tree)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
             self.table_schema.require(pruned)
         return ScanRequest(
@@ -227,11 +228,13 @@ class FileRelation(Relation):
             data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
-            where,
             predicate,
             pruned,
             self.implicit_values() if implicit else None,
-            spark_only(where) or undivided(where) or self._spark_only() or left_for_counting(self.source.max_malformed),
+            spark_only(where)
+            or undivided(predicate)
+            or self._spark_only()
+            or left_for_counting(self.source.max_malformed),
         )
 
     def _spark_only(self) -> str | None:
@@ -248,11 +251,11 @@ class FileRelation(Relation):
         partitions = set(map(key, self._partition_names))
         return next((name for name in file_columns(self.native) if key(name) in partitions), None)
 
-    def _parse(self, where: str | None) -> exp.Expr | None:
-        """Return the tree of a predicate; None without one, or if the tree would take a column for a function."""
-        tree = None if where is None else parse_predicate(where)
-        functions = {name.lower() for name in function_names(tree)} if tree is not None else set()
-        return None if functions & {name.lower() for name in self.schema.fieldNames()} else tree
+    def _parse(self, where: str) -> Predicate:
+        """Parse a predicate. It has no tree if the tree would take a column for a function."""
+        predicate = Predicate.parse(where)
+        functions = set() if predicate.tree is None else {name.lower() for name in function_names(predicate.tree)}
+        return Predicate(where, None) if functions & {name.lower() for name in self.schema.fieldNames()} else predicate
 
     def _prune_members(
         self, data: StructType, columns: set[str], known: set[str], projection: Projection, predicate: exp.Expr | None

@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from pushdown_spark.formats.native.scan import NativeScan
-from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
@@ -84,11 +83,11 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 def _is_spark_only(request: ScanRequest) -> bool:
     """Return whether Spark's reader takes the scan in any case. It prunes partitions by itself."""
     source = request.source
-    unfiltered = request.where is None and (
+    unfiltered = request.predicate is None and (
         source.format in (SourceFormat.JSON, SourceFormat.CSV)
         or (source.format is SourceFormat.ORC and source.reader is ReaderChoice.AUTO)
     )
-    beyond = request.where is not None and request.predicate is None
+    beyond = request.predicate is not None and request.predicate.tree is None
     return (
         source.format not in _OURS
         or source.reader is ReaderChoice.SPARK
@@ -104,7 +103,7 @@ def _values(
 ) -> dict[str, tuple[str, ...]] | str:
     """Return the values of each directory that Spark would read, as SQL constants, or why they are unknown."""
     frame = NativeScan(request, "").frame()
-    pruned = frame if request.where is None else frame.where(request.where)
+    pruned = frame if request.predicate is None else frame.where(request.predicate.sql)
     leaf = pruned._jdf.queryExecution().sparkPlan().collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):
         return "Spark does not report which directories it reads"
@@ -125,7 +124,8 @@ def _without_pruning_conjuncts(
     request: ScanRequest, fields: t.StructType, values: Mapping[str, tuple[str, ...]], *, case_sensitive: bool
 ) -> ScanRequest:
     """Return the request without the conjuncts that every row of the remaining directories satisfies."""
-    parts = [] if request.predicate is None else conjuncts(request.predicate)
+    predicate = request.predicate
+    parts = () if predicate is None else predicate.conjuncts
     done = [part for part in parts if _has_only_columns(part, fields.fieldNames(), case_sensitive=case_sensitive)]
     rest = [part for part in parts if all(part is not other for other in done)]
     reports = tuple(
@@ -134,8 +134,7 @@ def _without_pruning_conjuncts(
     )
     return replace(
         request,
-        where=request.where if rest else None,
-        predicate=exp.and_(*rest, copy=True) if rest else None,
+        predicate=None if predicate is None else predicate.keep_conjuncts(rest),
         directories=Directories(fields, values, reports),
     )
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
-from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness
-from pushdown_spark.predicates.parse import asks_of_its_file, needs_every_row
+from pushdown_spark.expressions.predicate import Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.malformed_lines import MalformedLines
@@ -34,12 +33,12 @@ class ScanRequest:
     """What a query asks of one relation.
 
     `loaded` returns Spark's own lazy DataFrame over the source, which has the schema and the file listing, and is the
-    fallback. `columns` are the required table columns, `implicit` the required implicit columns. `where` is the whole
-    predicate as SQL, which Spark re-evaluates, and `predicate` its tree if the parser supports it. `pruned` are the
-    columns with only the required struct members, None if all members are required; readers use `read_schema`. `fill`
-    has the values of the implicit columns, None without any. `spark_only` is the reason why only Spark's reader can
-    scan the source, None if any reader can. `directories` are the partitions for our readers; `where` and `predicate`
-    then lack the conjuncts that pruned partitions. `malformed` counts malformed lines, None if they are not counted.
+    fallback. `columns` are the required table columns, `implicit` the required implicit columns. `predicate` is the
+    whole predicate, which Spark re-evaluates. `pruned` are the columns with only the required struct members, None if
+    all members are required; readers use `read_schema`. `fill` has the values of the implicit columns, None without
+    any. `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can. `directories`
+    are the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned partitions.
+    `malformed` counts malformed lines, None if they are not counted.
     """
 
     source: Source
@@ -47,8 +46,7 @@ class ScanRequest:
     schema: StructType
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
-    where: str | None
-    predicate: exp.Expr | None
+    predicate: Predicate | None
     pruned: StructType | None = None
     implicit_values: ImplicitValues | None = None
     spark_only: str | None = None
@@ -81,14 +79,14 @@ class Refusal:
 
 def spark_only(sql: str | None) -> str | None:
     """Return why only Spark's own reader can run a predicate or query, None if any reader can."""
-    if sql is None or not asks_of_its_file(sql):
+    if sql is None or not reads_file_metadata(sql):
         return None
     return "only Spark's own reader supports input_file_name() and _metadata"
 
 
-def undivided(where: str | None) -> str | None:
+def undivided(predicate: Predicate | None) -> str | None:
     """Return why no conjunct may drop rows before the others are evaluated, None if each may."""
-    if where is None or not needs_every_row(where):
+    if predicate is None or not predicate.needs_every_row:
         return None
     return "the predicate calls a function that must see every row or depends on earlier rows"
 

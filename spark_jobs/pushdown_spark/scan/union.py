@@ -53,10 +53,14 @@ class FileGroup:
         """
         pruned = select_columns(self.schema_group.schema, whole.read_schema, self.rules)
         types = {field.name: field.dataType for field in pruned.fields}
-        has_same_types = whole.predicate is not None and all(
-            types.get(field.name) == field.dataType
-            for field in whole.read_schema.fields
-            if field.name in predicate_columns
+        has_same_types = (
+            whole.predicate is not None
+            and whole.predicate.tree is not None
+            and all(
+                types.get(field.name) == field.dataType
+                for field in whole.read_schema.fields
+                if field.name in predicate_columns
+            )
         )
         partition_names = self.partition_schema.fieldNames()
         return replace(
@@ -64,7 +68,6 @@ class FileGroup:
             source=source,
             schema=self.schema_group.schema,
             columns=tuple(name for name in whole.columns if name in types or name in partition_names),
-            where=whole.where if has_same_types else None,
             predicate=whole.predicate if has_same_types else None,
             pruned=pruned,
         )

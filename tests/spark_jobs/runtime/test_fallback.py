@@ -32,13 +32,13 @@ TEXT = (
     "pushdown_spark.formats.text.scan.listed_files",
     "pushdown_spark.formats.text.scan.text_options",
     "pushdown_spark.formats.text.scan.unsafe_settings",
-    "pushdown_spark.formats.text.scan.derive",
+    "pushdown_spark.formats.text.scan.facts_of",
     "pushdown_spark.formats.text.scan.Searcher",
     "pushdown_spark.formats.text.scan.sample",
     "pushdown_spark.formats.text.scan.TextScan.__init__",
     "pushdown_spark.formats.text.scan.with_constants",
 )
-COLUMNAR = ("pushdown_spark.formats.columnar.compile_filter", "pushdown_spark.formats.columnar.misread")
+COLUMNAR = ("pushdown_spark.formats.columnar.bind", "pushdown_spark.formats.columnar.misread")
 STEPS = {
     "json": (
         *EVERY,

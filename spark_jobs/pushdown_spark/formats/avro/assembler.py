@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
     ConstantLayout,
@@ -19,7 +20,6 @@ from pushdown_spark.formats.avro.column_layout import (
     Validity,
 )
 from pushdown_spark.formats.avro.executor import Bytes, Numbers, SlotValues, compiled_copy, is_compiled
-from pushdown_spark.predicates.avro_values import GREGORIAN_DAY, GREGORIAN_MICROS
 
 _MICROS_PER_MILLI = 1_000
 _MAX_MILLIS = (2**63 - 1) // _MICROS_PER_MILLI

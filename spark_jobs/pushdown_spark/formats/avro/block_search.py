@@ -10,13 +10,12 @@ from functools import lru_cache
 import hyperscan
 
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.byte_patterns.avro import BlockPattern, Locate
+from pushdown_spark.expressions.byte_patterns.avro_encoding import EncodedColumn, Encoding, byte_class
+from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.avro.container_file import Buffer
 from pushdown_spark.formats.avro.resolution import NameMatcher, source_fields, split_nullable
 from pushdown_spark.formats.avro.schema import AvroKind, AvroType
-from pushdown_spark.predicates.avro_bytes import BlockPattern, Locate
-from pushdown_spark.predicates.avro_values import Encoding, Place
-from pushdown_spark.predicates.varint import byte_class
-from pushdown_spark.predicates.vector import Path
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
 _MAX_PATTERNS = 2
@@ -120,10 +119,10 @@ _ENCODINGS = {
     AvroKind.LONG: Encoding.NUMBER,
     AvroKind.FLOAT: Encoding.FLOAT,
     AvroKind.DOUBLE: Encoding.DOUBLE,
-    AvroKind.BYTES: Encoding.TEXT,
-    AvroKind.STRING: Encoding.TEXT,
+    AvroKind.BYTES: Encoding.STRING,
+    AvroKind.STRING: Encoding.STRING,
     AvroKind.FIXED: Encoding.FIXED,
-    AvroKind.ENUM: Encoding.SYMBOL,
+    AvroKind.ENUM: Encoding.ENUM,
 }
 _EQUAL_ENCODINGS = {
     (AvroKind.INT, AvroKind.LONG),
@@ -164,7 +163,7 @@ def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Loc
         writer, reader or writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None)
     )
 
-    def find(path: Path) -> Place | None:
+    def find(path: Path) -> EncodedColumn | None:
         value: _Value | None = root
         try:
             for name in path:
@@ -208,7 +207,7 @@ def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | Non
     return _Value(types[source], value.reader.fields[target].type, before, after)
 
 
-def _place(value: _Value | None) -> Place | None:
+def _place(value: _Value | None) -> EncodedColumn | None:
     if value is None:
         return None
     writer, reader = value.writer, value.reader
@@ -218,9 +217,9 @@ def _place(value: _Value | None) -> Place | None:
     if reader.logical == "decimal" and reader.kind in _DECIMALS:
         encoding = _DECIMALS[reader.kind]
         # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
-        return Place(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
+        return EncodedColumn(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
     plain = _LOGICAL_ENCODINGS.get((reader.kind, reader.logical), _ENCODINGS.get(writer.kind))
-    return None if plain is None else Place(plain, before, after, writer.size, 0, writer.symbols)
+    return None if plain is None else EncodedColumn(plain, before, after, writer.size, 0, writer.symbols)
 
 
 _EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSpecError, MissingPathError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
@@ -21,7 +22,6 @@ from pushdown_spark.formats.columnar_source import (
     no_report,
 )
 from pushdown_spark.formats.data_source_base import local_listing
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import InputFile, Task
 from pushdown_spark.relations.storage import LOCAL
 
@@ -46,7 +46,7 @@ class PushdownAvroReader(ColumnarSourceReader):
     def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
         return _list_files(options)
 
-    def _scan_task(self, tasks: tuple[Task, ...], combined: VectorFilter | None) -> ScanCall:
+    def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
         query = AvroQuery(
             arrow_schema(self._schema.fields),
             combined,

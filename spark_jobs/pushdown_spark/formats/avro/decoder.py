@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
 from pushdown_spark.formats.avro.block_search import BlockSearch, locate
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
@@ -19,8 +21,6 @@ from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValue
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
 from pushdown_spark.formats.avro.schema import parse_schema
-from pushdown_spark.predicates.avro_bytes import block_patterns
-from pushdown_spark.predicates.vector import VectorFilter
 
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""
@@ -42,7 +42,7 @@ class AvroQuery:
     """
 
     schema: pa.Schema
-    filter: VectorFilter | None
+    filter: ArrowFilter | None
     reader_schema: str | None = None
     case_sensitive: bool = False
     corrected_calendar: bool = False

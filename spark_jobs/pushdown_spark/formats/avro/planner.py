@@ -10,17 +10,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
-from pushdown_spark.char_types import DECLARED_TYPE
 from pushdown_spark.contract import ReaderChoice
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import DECLARED_TYPE, Fold
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
 from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import Part, combined, conf, is_exact, read_fields, unread_column
+from pushdown_spark.formats.columnar import combined, conf, is_exact, read_fields, unread_column
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.relations.request import Refusal, ScanRequest
@@ -49,11 +50,13 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     prepared = prepare_files(spark, request, fold)
     if isinstance(prepared, Refusal):
         return prepared
-    parts, listed = prepared
+    conjuncts, listed = prepared
     files = container_files(listed, any_extension=settings.any_extension)
     if not any(file.size for file in files):
         return Refusal("there is nothing to read")
-    return _choose_reader(spark, request.source, files, _query(spark, request, settings, combined(parts)), parts)
+    return _choose_reader(
+        spark, request.source, files, _query(spark, request, settings, combined(conjuncts)), conjuncts
+    )
 
 
 def _refusal(request: ScanRequest) -> str | None:
@@ -90,7 +93,7 @@ def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
 
 
 def _query(
-    spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: VectorFilter | None
+    spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: ArrowFilter | None
 ) -> AvroQuery:
     return AvroQuery(
         arrow_schema(read_fields(request)),
@@ -102,7 +105,11 @@ def _query(
 
 
 def _choose_reader(
-    spark: SparkSession, source: Source, files: tuple[InputFile, ...], query: AvroQuery, parts: Sequence[Part]
+    spark: SparkSession,
+    source: Source,
+    files: tuple[InputFile, ...],
+    query: AvroQuery,
+    conjuncts: Sequence[Pushdown[Node]],
 ) -> AvroPlan | Refusal:
     first = next(file for file in files if file.size)
     header = read_header(first.path, first.storage)
@@ -112,8 +119,8 @@ def _choose_reader(
         files,
         query,
         "asked for with reader='pushdown'",
-        tuple(part.report(_pushed_as(part, query, header)) for part in parts),
-        is_exact(parts),
+        tuple(conjunct.report(_pushed_as(conjunct, query, header)) for conjunct in conjuncts),
+        is_exact(conjuncts),
     )
     if source.reader is ReaderChoice.PUSHDOWN:
         return plan
@@ -123,10 +130,10 @@ def _choose_reader(
     return replace(plan, query=replace(query, block_search=choice.search), reason=choice.reason)
 
 
-def _pushed_as(part: Part, query: AvroQuery, header: AvroHeader) -> str:
+def _pushed_as(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:
     """Return how our reader evaluates a conjunct in files with this header."""
     vector_filter = "vector filter over decoded columns"
-    if not isinstance(part.compiled, VectorFilter):
+    if conjunct.artifact is None:
         return vector_filter
-    label = search_label(replace(query, filter=part.compiled), header)
+    label = search_label(replace(query, filter=ArrowFilter(conjunct.artifact)), header)
     return vector_filter if label is None else f"byte pattern {label}, then {vector_filter}"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.expressions.names import by_name_key, name_key
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
 from pushdown_spark.formats.avro.schema import AvroField, AvroKind, AvroType, Json
-from pushdown_spark.name_keys import by_name_key, name_key
 
 READ_BY_SPARK = "read it with reader='spark'"
 

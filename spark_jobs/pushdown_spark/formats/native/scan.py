@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.formats.avro.spark_source import rebase_mode
-from pushdown_spark.predicates.parse import conjuncts
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import decoded, input_files, input_uris
 from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
@@ -70,11 +69,11 @@ class NativeScan(Scan):
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK:
             return None
-        if reason := undivided(self._request.where):
+        if reason := undivided(predicate):
             return reason
-        if source.format not in _ROW_BY_ROW or predicate is None or self._spares_failures():
+        if source.format not in _ROW_BY_ROW or predicate is None or predicate.tree is None or self._spares_failures():
             return None
-        if sum(1 for _ in predicate.find_all(exp.Literal)) < _MANY_CONSTANTS:
+        if sum(1 for _ in predicate.tree.find_all(exp.Literal)) < _MANY_CONSTANTS:
             return None
         return "Spark's filter operator is faster for many constants"
 
@@ -116,13 +115,9 @@ class NativeScan(Scan):
         )
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
-        request = self._request
-        if request.where is None:
-            return ()
-        if request.predicate is None:
-            return (self._conjunct(request.where),)
-        parts = enumerate(part.sql(dialect="spark", copy=False) for part in conjuncts(request.predicate))
-        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in parts)
+        predicate = self._request.predicate
+        texts = enumerate(() if predicate is None else predicate.conjunct_texts)
+        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in texts)
 
     def _conjunct(self, sql: str, *, is_planned: bool = True) -> ConjunctReport:
         if self._unfiltered is not None:

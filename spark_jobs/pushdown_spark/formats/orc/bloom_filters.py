@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pushdown_spark.expressions.types import Value
 from pushdown_spark.formats.orc.column_mapping import GREGORIAN_START
 from pushdown_spark.formats.orc.file_tail import OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilter, Footer
-from pushdown_spark.predicates.vector import Value
 
 _INTEGERS = frozenset({OrcTypeKind.BYTE, OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
 _FLOATS = frozenset({OrcTypeKind.FLOAT, OrcTypeKind.DOUBLE})

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.expressions.names import by_name_key
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.name_keys import by_name_key
 
 _POSITIONAL = re.compile(r"_col\d+")
 """Names that old versions of Hive gave to columns. As in Spark, such files are read by position."""

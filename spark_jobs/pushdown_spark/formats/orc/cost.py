@@ -109,7 +109,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
             )
         sample = _sample(sources, rows)
     seconds = reader_seconds(
-        sample, len(query.schema), len(query.filter_names), query.filter.lists if query.filter else ()
+        sample, len(query.schema), len(query.filter_names), query.filter.list_lengths if query.filter else ()
     )
     seconds[OrcReader.LAZY] += startup
     if not may_filter:

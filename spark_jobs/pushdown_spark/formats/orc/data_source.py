@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.columnar_source import (
     ColumnarSource,
     ColumnarSourceReader,
@@ -23,7 +24,6 @@ from pushdown_spark.formats.orc.file_tail import spark_schema
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.orc.planner import arrow_schema, has_times
 from pushdown_spark.formats.orc.time_zones import UTC_ZONES
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import InputFile, Task
 from pushdown_spark.relations.storage import LOCAL
 
@@ -48,7 +48,7 @@ class PushdownOrcReader(ColumnarSourceReader):
     def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
         return local_listing(FORMAT, options)
 
-    def _scan_task(self, tasks: tuple[Task, ...], combined: VectorFilter | None) -> ScanCall:
+    def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
         query = OrcQuery(
             arrow_schema(self._schema.fields),
             tuple(range(len(self._schema.fields))),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
 from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
@@ -18,7 +19,6 @@ from pushdown_spark.formats.orc.pruning import RowGroupPruner
 from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.formats.scan_task import FileScanTask
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.listing import Split
 from pushdown_spark.relations.storage import Storage
 
@@ -35,7 +35,7 @@ class OrcQuery:
 
     schema: pa.Schema
     positions: tuple[int, ...]
-    filter: VectorFilter | None
+    filter: ArrowFilter | None
     partial_reads: int | None
     min_seek: int
     case_sensitive: bool

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
 from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose, UnitOutcome
 from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, SliceFile, StreamSlice, stream_slices
 from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
-from pushdown_spark.predicates.vector import VectorFilter
 
 _BATCH_VALUES = 2 << 20
 """Values (rows times columns) that are decoded at a time. It bounds the memory."""
@@ -72,7 +72,7 @@ class FileColumns:
         self,
         tail: FileTail,
         columns: Sequence[MatchedColumn],
-        compiled: VectorFilter | None,
+        compiled: ArrowFilter | None,
         partial_reads: int | None,
         options: ReadOptions,
     ) -> None:

@@ -11,9 +11,10 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
-from pushdown_spark.char_types import is_char
 from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.formats.columnar import (
     combined,
     conf,
@@ -26,8 +27,6 @@ from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.predicates.derive import Fold
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_schemas import skips_broken_files
 from pushdown_spark.relations.request import Refusal, ScanRequest
@@ -53,13 +52,13 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     prepared = prepare_files(spark, request, fold)
     if isinstance(prepared, Refusal):
         return prepared
-    parts, files = prepared
-    query = _query(spark, request, combined(parts))
-    reports = tuple(part.report("vector filter over ORC columns") for part in parts)
-    exact = is_exact(parts)
+    conjuncts, files = prepared
+    query = _query(spark, request, combined(conjuncts))
+    reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
+    exact = is_exact(conjuncts)
     if source.reader is ReaderChoice.PUSHDOWN:
         return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
-    if request.predicate is not None and _lists_null(request.predicate):
+    if request.predicate is not None and _lists_null(request.predicate.tree):
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
     choice = estimate(files, query, startup_cost(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if choice.reader is OrcReader.LAZY:
@@ -72,9 +71,10 @@ def filter_switch(source: Source, refused: Refusal) -> bool | None:
     return source.orc.sarg_to_filter if source.orc.sarg_to_filter is not None else refused.with_filter or None
 
 
-def _lists_null(predicate: exp.Expr) -> bool:
+def _lists_null(predicate: exp.Expr | None) -> bool:
     """Return whether an IN list contains NULL, for which Spark 4.3 pushes a null pointer into ORC's reader."""
-    return any(isinstance(item.unnest(), exp.Null) for node in predicate.find_all(exp.In) for item in node.expressions)
+    lists = () if predicate is None else predicate.find_all(exp.In)
+    return any(isinstance(item.unnest(), exp.Null) for node in lists for item in node.expressions)
 
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
@@ -91,7 +91,7 @@ def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
 def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
     if reason := needs_spark(request):
         return reason
-    if request.where is None and request.source.reader is ReaderChoice.AUTO:
+    if request.predicate is None and request.source.reader is ReaderChoice.AUTO:
         return "no predicate to push"
     return request.spark_only or unread_column(request) or _unsafe_setting(spark, request) or _unpadded(spark, request)
 
@@ -139,7 +139,7 @@ def _arrow_field(field: t.StructField) -> pa.Field:
     return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
 
 
-def _query(spark: SparkSession, request: ScanRequest, combined_filter: VectorFilter | None) -> OrcQuery:
+def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> OrcQuery:
     fields = read_fields(request)
     positions = {name: position for position, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, Probe, can_match, may_contain, probes
+from pushdown_spark.expressions.types import Path, Value
 from pushdown_spark.formats.orc.bloom_filters import HashedValues, are_filters_reliable
 from pushdown_spark.formats.orc.column_mapping import member
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRange
@@ -13,8 +16,6 @@ from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
 from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilterIndex, ColumnStatistics, Metadata
 from pushdown_spark.formats.orc.statistics import ALL_NULL, are_consistent, column_bounds, has_correct_merges
 from pushdown_spark.formats.orc.stripe import Stripe
-from pushdown_spark.predicates.statistics import ColumnBounds, Probe, can_match, may_contain, probes
-from pushdown_spark.predicates.vector import Path, Value, VectorFilter
 
 
 class RowGroupPruner:
@@ -22,7 +23,7 @@ class RowGroupPruner:
 
     def __init__(self, tail: FileTail, columns: FileColumns, read: ReadRange) -> None:
         self._tail = tail
-        self._filter: VectorFilter | None = columns.filter
+        self._filter: ArrowFilter | None = columns.filter
         self._read = read
         self._options = columns.options
         roots = {column.field.name: column.column for column in columns.everything.columns}
@@ -83,7 +84,7 @@ class RowGroupPruner:
         """Return whether rows may match, by the statistics of all columns. Return True without statistics."""
         if self._filter is None or len(statistics) != len(self._tail.types) or not has_correct_merges(self._tail):
             return True
-        return can_match(self._filter, lambda path: self._bounds(path, statistics.__getitem__, rows))
+        return can_match(self._filter.root, lambda path: self._bounds(path, statistics.__getitem__, rows))
 
     def _bounds(
         self, path: Path, statistics: Callable[[int], ColumnStatistics | None], rows: int
@@ -108,13 +109,13 @@ class RowGroupPruner:
             return None if index is None else index.entry[group].statistics
 
         rows = stripe.rows_before(group + 1) - stripe.rows_before(group)
-        return can_match(self._filter, lambda path: self._bounds(path, statistics, rows))
+        return can_match(self._filter.root, lambda path: self._bounds(path, statistics, rows))
 
     def _apply_bloom_filters(self, stripe: Stripe, alive: Sequence[int]) -> list[int]:
         filters = self._bloom_filters(stripe)
         if not filters or self._filter is None:
             return list(alive)
-        compiled = self._filter
+        root = self._filter.root
 
         def may_match(group: int) -> bool:
             possible = {path: hashed.possible(index.bloom_filter[group]) for path, (hashed, index) in filters.items()}
@@ -122,7 +123,7 @@ class RowGroupPruner:
             def contains(path: Path, value: Value) -> bool:
                 return path not in possible or value in possible[path]
 
-            return may_contain(compiled, contains)
+            return may_contain(root, contains)
 
         return [group for group in alive if may_match(group)]
 
@@ -144,7 +145,7 @@ class RowGroupPruner:
         if self._filter is None:
             return {}
         by_path = {}
-        for probe in probes(self._filter):
+        for probe in probes(self._filter.root):
             hashed = self._hash(probe)
             if hashed is not None:
                 by_path[probe.path] = hashed

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from decimal import Decimal, InvalidOperation
 
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds
+from pushdown_spark.expressions.types import Value
 from pushdown_spark.formats.orc.column_mapping import GREGORIAN_START
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import ColumnStatistics, DateStatistics, IntegerStatistics
 from pushdown_spark.formats.orc.time_zones import Zone
-from pushdown_spark.predicates.statistics import ColumnBounds
-from pushdown_spark.predicates.vector import Value
 
 _MICROS_PER_DAY = 86_400_000_000
 _Ends = tuple[Value | None, Value | None]

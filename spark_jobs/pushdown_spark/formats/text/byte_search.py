@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import hyperscan
 
-from pushdown_spark.predicates.pattern import BytePattern
+from pushdown_spark.expressions.byte_patterns.text import BytePattern
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_MULTILINE
 

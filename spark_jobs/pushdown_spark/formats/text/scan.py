@@ -15,8 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
-from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, ReaderChoice, SourceFormat, SourceReport
-from pushdown_spark.formats.columnar import listed_files
+from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import TRUE, Column, conjunction
+from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
+from pushdown_spark.expressions.byte_patterns.facts import AllOf, InRange, facts_of
+from pushdown_spark.expressions.byte_patterns.json import json_patterns
+from pushdown_spark.expressions.byte_patterns.text import BytePattern
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.formats.columnar import listed_files, scope_of
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineFilterTask
 from pushdown_spark.formats.text.line_sample import LineSample, sample
@@ -29,15 +37,9 @@ from pushdown_spark.formats.text.text_options import (
     unsafe_option,
 )
 from pushdown_spark.formats.text.text_settings import current_dates, setting, unsafe_settings
-from pushdown_spark.predicates.csv_bytes import csv_patterns
-from pushdown_spark.predicates.derive import Fold, Scope, derive
-from pushdown_spark.predicates.facts import AllOf, Between, Target
-from pushdown_spark.predicates.json_bytes import json_patterns
-from pushdown_spark.predicates.parse import conjuncts
-from pushdown_spark.predicates.pattern import BytePattern
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile, Task, input_uris
-from pushdown_spark.relations.request import Refusal, ScanRequest, unsupported
+from pushdown_spark.relations.request import Refusal, ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.base import IncrementalScan, Scan
@@ -97,9 +99,8 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     if request.source.reader is ReaderChoice.AUTO and files and (small := _too_small(spark, request.source, files)):
         return Refusal(small)
     options = _options(spark, request)
-    parts = _patterns(spark, request, fold, options)
-    usable = [part for part in parts if part.pattern is not None]
-    if not usable:
+    patterns = _patterns(spark, request, fold, options)
+    if not patterns.candidates:
         return Refusal("no conjunct implies bytes that a line must hold")
     if isinstance(storage, str):
         return Refusal(storage)
@@ -109,7 +110,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
         forbidden = ambiguous_json(_read_schema(request))
     else:
         forbidden = ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
-    return _chosen(spark, request, files, parts, forbidden, options)
+    return _chosen(spark, request, files, patterns, forbidden, options)
 
 
 def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
@@ -120,9 +121,9 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return f"format {source.format} is read by Spark alone"
     if not source.filter_pushdown:
         return "filter_pushdown=False"
-    if request.where is None:
-        return "no predicate to push"
     if request.predicate is None:
+        return "no predicate to push"
+    if request.predicate.tree is None:
         return "the predicate is beyond the parser, Spark alone evaluates it"
     if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
         return "the files have no columns"
@@ -147,52 +148,54 @@ def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One conjunct of the predicate (or all of them together) with the pattern it implies, if any.
+class _Patterns:
+    """The byte pattern of each conjunct, and the patterns to choose from, which include those of several conjuncts."""
 
-    `narrowed`: all conjuncts together bound its column more tightly, so its own pattern is not worth compiling.
-    """
-
-    sql: str
-    pattern: BytePattern | None
-    narrowed: bool = False
+    conjuncts: tuple[Pushdown[BytePattern], ...]
+    candidates: tuple[BytePattern, ...]
 
 
-def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> list[_Part]:
+def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> _Patterns:
     assert request.predicate is not None
-    assert request.where is not None
-    scope = Scope(
-        request.schema,
-        case_sensitive=setting(spark, "spark.sql.caseSensitive", "false") == "true",
-        plain_strings="\\" not in request.where
-        and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
-        fold=fold,
-    )
-    # Two half-open ranges over one column are one narrow range together.
-    together = derive(request.predicate, scope)
-    ranges = {
-        fact.target: fact
-        for fact in together.parts
-        if isinstance(fact, Between) and _encoded(AllOf((fact,)), request, options)
-    }
+    scope = scope_of(spark, request, fold)
+    bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
+    roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
+    # Two half-open ranges of one column together are one narrow range.
+    together = facts_of(conjunction(roots))
     whole = _encoded(together, request, options)
-    single = conjuncts(request.predicate)
-    if len(single) == 1:
-        # Thousands of values take their time: they are gone through once where there is nothing else.
-        parts = [_part(single[0], together, whole, ranges)]
-    else:
-        each = [(conjunct, derive(conjunct, scope)) for conjunct in single]
-        parts = [_part(conjunct, facts, _encoded(facts, request, options), ranges) for conjunct, facts in each]
-    known = {part.pattern for part in parts if not part.narrowed}
-    return parts + [_Part("", pattern) for pattern in whole if pattern not in known]
+    if len(bound) == 1:
+        # Encoding thousands of values takes time, so it is done once.
+        return _Patterns((_outcome(bound[0].conjunct, whole),), tuple(dict.fromkeys(whole)))
+    ranges = {
+        fact.column: fact
+        for fact in together.parts
+        if isinstance(fact, InRange) and _encoded(AllOf((fact,)), request, options)
+    }
+    facts = [facts_of(root) for root in roots]
+    outcomes = [
+        _outcome(conjunct.conjunct, _encoded(of_conjunct, request, options))
+        for conjunct, of_conjunct in zip(bound, facts, strict=True)
+    ]
+    candidates = [
+        outcome.artifact
+        for outcome, of_conjunct in zip(outcomes, facts, strict=True)
+        if outcome.artifact is not None and not _is_narrowed(of_conjunct, ranges)
+    ]
+    return _Patterns(tuple(outcomes), tuple(dict.fromkeys([*candidates, *whole])))
 
 
-def _part(conjunct: exp.Expr, facts: AllOf, found: Sequence[BytePattern], ranges: Mapping[Target, Between]) -> _Part:
-    pattern = min(found, key=lambda p: p.size, default=None)
-    narrowed = bool(facts.parts) and all(
-        isinstance(fact, Between) and ranges.get(fact.target, fact) != fact for fact in facts.parts
+def _outcome(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
+    smallest = min(patterns, key=lambda pattern: pattern.size, default=None)
+    if smallest is None:
+        return Pushdown.unsupported(conjunct, "implies no bytes that a line must hold")
+    return Pushdown.inexact(conjunct, smallest, "Spark parses the lines that match")
+
+
+def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
+    """Whether other conjuncts narrow all ranges of a conjunct, so that its own pattern need not be compiled."""
+    return bool(facts.parts) and all(
+        isinstance(fact, InRange) and ranges.get(fact.column, fact) != fact for fact in facts.parts
     )
-    return _Part(conjunct.sql(dialect="spark", copy=False), pattern, narrowed)
 
 
 def _encoded(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
@@ -205,16 +208,15 @@ def _chosen(
     spark: SparkSession,
     request: ScanRequest,
     files: tuple[InputFile, ...],
-    parts: Sequence[_Part],
+    patterns: _Patterns,
     forbidden: BytePattern,
     options: TextOptions,
 ) -> TextPlan | Refusal:
-    patterns = dict.fromkeys(part.pattern for part in parts if part.pattern is not None and not part.narrowed)
-    searchers = [Searcher(pattern) for pattern in patterns]
+    searchers = [Searcher(pattern) for pattern in patterns.candidates]
     refused = Searcher(forbidden)
     seen = sample(files, searchers, refused, options.lines)
     share, wanted = min(zip(seen.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
-    conjunct_reports = _conjunct_reports(parts, wanted.pattern)
+    conjunct_reports = _conjunct_reports(patterns.conjuncts, wanted.pattern)
     if wanted.pattern.general and share > _UNUSUAL:
         general = Searcher(wanted.pattern.general)
         less = sample(files, [general], refused, options.lines).shares[0]
@@ -258,19 +260,14 @@ def _pays(spark: SparkSession, source: Source, stored: int, seen: LineSample, sh
     return ours < _MARGIN * _spark_seconds(source, size)
 
 
-def _conjunct_reports(parts: Sequence[_Part], chosen: BytePattern) -> tuple[ConjunctReport, ...]:
-    together = all(part.pattern != chosen for part in parts if part.sql)
+def _conjunct_reports(conjuncts: Sequence[Pushdown[BytePattern]], chosen: BytePattern) -> tuple[ConjunctReport, ...]:
+    """Report which conjuncts the chosen pattern stands for: all of them, if it is of no single conjunct."""
+    together = all(conjunct.artifact != chosen for conjunct in conjuncts)
     reports = []
-    for part in parts:
-        if not part.sql:
-            continue
-        if part.pattern is None:
-            reports.append(unsupported(part.sql, "implies no bytes that a line must hold"))
-        elif part.pattern == chosen or together:
-            pushed_as = f"byte pattern {chosen.label}"
-            reports.append(ConjunctReport(sql=part.sql, exactness=Exactness.INEXACT, pushed_as=pushed_as))
-        else:
-            reports.append(unsupported(part.sql, "another conjunct's pattern lets fewer lines through"))
+    for conjunct in conjuncts:
+        if conjunct.artifact is not None and conjunct.artifact != chosen and not together:
+            conjunct = Pushdown.unsupported(conjunct.conjunct, "another conjunct's pattern lets fewer lines through")
+        reports.append(conjunct.report(f"byte pattern {chosen.label}"))
     return tuple(reports)
 
 

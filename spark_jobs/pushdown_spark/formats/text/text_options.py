@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 )
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
+from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
 from pushdown_spark.formats.text.line_filter import LineSyntax
-from pushdown_spark.predicates.csv_bytes import CsvSyntax
-from pushdown_spark.predicates.pattern import BytePattern, alternation, literal
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(

@@ -44,7 +44,8 @@ def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
         value = setting(spark, known.key, known.safe).lower()
         if value != known.safe:
             return f"{known.key} is {value}: {known.otherwise}"
-    if (reason := misread(spark, request.where or "")) is not None:
+    predicate = request.predicate
+    if (reason := misread(spark, "" if predicate is None else predicate.sql)) is not None:
         return reason
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     for key, otherwise in _HADOOP.items():

@@ -22,15 +22,15 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.folding import value_of
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.constant_folding import value_of
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.listing import InputFile, input_files
@@ -264,11 +264,11 @@ class SourceStatistics:
     def _evaluate(self, condition: exp.Expr, schema: t.StructType, batch: pa.RecordBatch) -> pa.BooleanArray | None:
         """Return which rows of a batch satisfy a condition, or None if that cannot be evaluated here."""
         scope = Scope(schema, case_sensitive=self._case_sensitive, fold=self._fold)
-        compiled = compile_filter(condition, scope)
-        if not isinstance(compiled, VectorFilter):
+        bound = bind(condition, scope)
+        if bound.artifact is None:
             return None
         try:
-            return compiled.keep(batch)
+            return ArrowFilter(bound.artifact).keep(batch)
         except (KeyError, pa.ArrowException):
             return None
 

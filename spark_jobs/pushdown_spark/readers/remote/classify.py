@@ -6,16 +6,18 @@ goes whole or not at all; under NOT it is the other way round (seafowl's remote 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from pushdown_spark.contract import ConjunctReport, Exactness
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import column_path, conjuncts, has_subquery
+from pushdown_spark.contract import ConjunctReport
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.conjuncts import column_path, has_subquery
+from pushdown_spark.expressions.pushdown import Pushdown, UnsupportedError
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.readers.remote.conditions import Conditions, Want, written
 from pushdown_spark.readers.remote.expressions import Expressions, beyond
 from pushdown_spark.readers.remote.model import Dialect, RemoteTable
@@ -42,68 +44,50 @@ _MAX_SQL = {Dialect.SQLITE: 900_000}
 
 
 @dataclass(frozen=True)
-class Conjunct:
-    """What became of one conjunct. `remote` is what the remote is asked instead, None where nothing is."""
-
-    sql: str
-    node: exp.Expr
-    exactness: Exactness
-    reason: str | None
-    remote: exp.Expr | None
-
-
-@dataclass(frozen=True)
 class Classified:
-    """A predicate, conjunct by conjunct."""
+    """A predicate, conjunct by conjunct. The artifact of a conjunct is the condition that is sent to the database."""
 
     dialect: Dialect
-    conjuncts: tuple[Conjunct, ...]
+    conjuncts: tuple[Pushdown[exp.Expr], ...]
 
     @property
     def is_exact(self) -> bool:
         """Whether the remote answers with just the rows that Spark would keep."""
-        return all(conjunct.exactness is Exactness.EXACT for conjunct in self.conjuncts)
+        return all(conjunct.is_exact for conjunct in self.conjuncts)
 
     @property
     def where(self) -> exp.Expr | None:
         """The condition that is sent, None where there is none."""
-        parts = [conjunct.remote.copy() for conjunct in self.conjuncts if conjunct.remote is not None]
+        parts = [conjunct.artifact.copy() for conjunct in self.conjuncts if conjunct.artifact is not None]
         return all_of(parts) if parts else None
-
-    @property
-    def residual(self) -> tuple[exp.Expr, ...]:
-        """What Spark must evaluate on the rows that come back, in its own dialect."""
-        return tuple(each.node.copy() for each in self.conjuncts if each.exactness is not Exactness.EXACT)
 
     @property
     def reports(self) -> tuple[ConjunctReport, ...]:
         """The conjuncts as they are reported."""
         return tuple(
             ConjunctReport(
-                sql=each.sql,
-                exactness=each.exactness,
-                pushed_as=None if each.remote is None else to_sql(each.remote, self.dialect),
-                reason=each.reason,
+                sql=conjunct.conjunct.sql(dialect="spark", copy=False),
+                exactness=conjunct.exactness,
+                pushed_as=None if conjunct.artifact is None else to_sql(conjunct.artifact, self.dialect),
+                reason=conjunct.reason,
             )
-            for each in self.conjuncts
+            for conjunct in self.conjuncts
         )
 
 
-def classify(predicate: exp.Expr | None, table: RemoteTable, rules: SparkRules) -> Classified:
-    """Classify a predicate (Spark dialect) over the table's columns.
+def classify(conjuncts: Iterable[exp.Expr], table: RemoteTable, rules: SparkRules) -> Classified:
+    """Classify the conjuncts of a predicate (Spark dialect) over the table's columns.
 
     What is exact drops every row that Spark drops and no other, `NULL` and errors included; what is inexact drops none
     that Spark keeps or would raise for. Never raises: what cannot be read is unsupported.
     """
-    parts = [] if predicate is None else conjuncts(predicate)
-    return Classified(table.dialect, tuple(_conjunct(part, table, rules) for part in parts))
+    return Classified(table.dialect, tuple(_conjunct(part, table, rules) for part in conjuncts))
 
 
-def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Conjunct:
-    sql = node.sql(dialect="spark", copy=False)
+def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Pushdown[exp.Expr]:
     refusal = _refusal(node, rules)
     if refusal is not None:
-        return Conjunct(sql, node, Exactness.UNSUPPORTED, refusal, None)
+        return Pushdown.unsupported(node, refusal)
     walker = _Walker(table, rules)
     try:
         remote = walker.rows(node, Want.TRUE_ROWS)
@@ -112,10 +96,10 @@ def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Conjunct
         if parser_depth(remote) > _MOST_WAITING.get(table.dialect, _DEEPEST * 10):
             raise UnsupportedError("it is nested more deeply than the database reads")
     except (UnsupportedError, SqlglotError) as problem:
-        return Conjunct(sql, node, Exactness.UNSUPPORTED, _joined([*walker.reasons, str(problem)]), None)
+        return Pushdown.unsupported(node, _joined([*walker.reasons, str(problem)]))
     if walker.reasons:
-        return Conjunct(sql, node, Exactness.INEXACT, _joined(walker.reasons), remote)
-    return Conjunct(sql, node, Exactness.EXACT, None, remote)
+        return Pushdown.inexact(node, remote, _joined(walker.reasons))
+    return Pushdown.exact(node, remote)
 
 
 def _refusal(node: exp.Expr, rules: SparkRules) -> str | None:
@@ -208,21 +192,21 @@ class _Atom:
         if pattern is not None:
             like = node.this if isinstance(node, exp.Escape) else node
             return written(pattern, want.opposite if like.args.get("negate") else want)
-        compiled = compile_filter(node, self._scope)
-        if not isinstance(compiled, str) and compiled.is_exact:
-            return self._conditions.write(compiled.root, want)
+        bound = bind(node, self._scope)
+        if bound.artifact is not None and bound.is_exact:
+            return self._conditions.write(bound.artifact, want)
         guards = list(self._conditions.guards)
         try:
             tree = self._computed(node)
         except UnsupportedError as problem:
             self._conditions.guards[:] = guards
-            raise UnsupportedError(self._reason(node, compiled, problem)) from problem
+            raise UnsupportedError(self._reason(node, bound, problem)) from problem
         return negated(tree) if want is Want.FALSE_ROWS else tree
 
-    def _reason(self, node: exp.Expr, compiled: object, problem: UnsupportedError) -> str:
+    def _reason(self, node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
         """Why neither way leads there: about a comparison of a column with a constant the first knows more."""
         is_plain = column_path(node.this) is not None if isinstance(node.this, exp.Expr) else False
-        return str(compiled) if is_plain and isinstance(compiled, str) else str(problem)
+        return bound.reason if is_plain and bound.artifact is None and bound.reason else str(problem)
 
     def _computed(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, _COMPARISONS):
@@ -274,7 +258,5 @@ class _Atom:
 
 def unsupported_because(classified: Classified, reason: str) -> Classified:
     """The same predicate, none of which is sent, for a reason of the caller's."""
-    left = tuple(
-        replace(each, exactness=Exactness.UNSUPPORTED, reason=reason, remote=None) for each in classified.conjuncts
-    )
+    left = tuple(Pushdown[exp.Expr].unsupported(each.conjunct, reason) for each in classified.conjuncts)
     return replace(classified, conjuncts=left)

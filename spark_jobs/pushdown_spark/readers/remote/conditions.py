@@ -9,26 +9,24 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.vector import (
-    FLOATING,
+from pushdown_spark.expressions.bound import (
     And,
+    BooleanConstant,
     Column,
-    Compare,
-    Constant,
+    ColumnComparison,
+    Comparison,
+    InList,
     IsNull,
     IsTrue,
     IsUnknown,
-    Kind,
     Node,
     Not,
-    OneOf,
     Op,
     Or,
-    Pair,
-    Text,
-    Value,
+    StringMatch,
 )
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import FLOATING, LogicalType, Value
 from pushdown_spark.readers.remote import literals
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.readers.remote.operands import Operand, bare_operand, operand, remote_type
@@ -103,7 +101,7 @@ class Conditions:
             case Not(part=part):
                 inner = self.write(part, want.opposite)
                 return negated(inner) if want is Want.VALUE else inner
-            case Constant(value=value):
+            case BooleanConstant(value=value):
                 return _constant(value, want)
             case IsTrue() | IsUnknown():
                 return self._state(node, want)
@@ -115,7 +113,7 @@ class Conditions:
 
     def _is_null(self, found: Operand) -> exp.Expr:
         """`column IS NULL`, which to PostgreSQL is also true for a composite value whose members are all null."""
-        if self.dialect is Dialect.POSTGRES and found.kind is Kind.OTHER:
+        if self.dialect is Dialect.POSTGRES and found.kind is LogicalType.OTHER:
             return exp.NullSafeEQ(this=found.value(), expression=exp.Null())
         return is_null(found.value())
 
@@ -135,21 +133,21 @@ class Conditions:
 
     def _leaf(self, node: Node) -> Test:
         match node:
-            case Compare(column=column, op=op, value=value):
+            case Comparison(column=column, op=op, value=value):
                 return self._compare(self.operand(self._column(column)), op, value)
-            case OneOf(column=column):
+            case InList(column=column):
                 return self._one_of(self.operand(self._column(column)), node)
-            case Text(column=column, how=how, text=text):
+            case StringMatch(column=column, test=how, text=text):
                 return self.text(self.operand(self._column(column))).holds(how, text)
-            case Pair(op=op, left=left, right=right):
+            case ColumnComparison(op=op, left=left, right=right):
                 pair = (self.operand(self._column(left)), self.operand(self._column(right)))
                 return self._pair(op, *pair)
         raise UnsupportedError("the pattern has no equal there")
 
     def _compare(self, found: Operand, op: Op, value: Value) -> Test:
-        if found.kind is Kind.STRING:
+        if found.kind is LogicalType.STRING:
             return self.text(found).compare(op, str(value))
-        if found.kind is Kind.BOOLEAN:
+        if found.kind is LogicalType.BOOLEAN:
             return Test(found.value() if value else negated(found.value()))
         self._check_equality(found, op, [value])
         if found.kind in FLOATING and self.dialect is not Dialect.POSTGRES:
@@ -165,7 +163,7 @@ class Conditions:
         A column declared as integer is compared by its cast, since it may hold reals and texts: reals are cut off
         towards zero, and texts and blobs are greater than every number.
         """
-        if self.dialect is not Dialect.SQLITE or found.kind is not Kind.INTEGER or found.column.uniform:
+        if self.dialect is not Dialect.SQLITE or found.kind is not LogicalType.INTEGER or found.column.uniform:
             return None
         if any(int(value) != value or abs(int(value)) > _EXACT_DOUBLES for value in values):
             return None
@@ -182,25 +180,27 @@ class Conditions:
         """What compares equal only if nothing was lost on the way there."""
         if self.dialect is Dialect.POSTGRES or op is not Op.EQ:
             return
-        if found.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) and any(int(value) % 1_000_000 for value in values):
+        if found.kind in (LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ) and any(
+            int(value) % 1_000_000 for value in values
+        ):
             raise UnsupportedError("columns and literals may have lost fractions of seconds, so they are not compared")
         if self.dialect is Dialect.SQLITE and found.kind in FLOATING and any(math.isinf(float(v)) for v in values):
             raise UnsupportedError("SQLite has no literal for infinity")
 
-    def _one_of(self, found: Operand, node: OneOf) -> Test:
+    def _one_of(self, found: Operand, node: InList) -> Test:
         self._check_equality(found, Op.EQ, node.values)
         values = [value for value in node.values if not self._is_impossible(found, value)]
-        has_nan = node.nan and self.dialect is Dialect.POSTGRES
-        if not values and not has_nan and not node.null:
+        has_nan = node.has_nan and self.dialect is Dialect.POSTGRES
+        if not values and not has_nan and not node.has_null:
             return Test(nothing(found.value()))
-        if found.kind is Kind.STRING:
-            return self.text(found).one_of([str(value) for value in values], has_null=node.null)
+        if found.kind is LogicalType.STRING:
+            return self.text(found).one_of([str(value) for value in values], has_null=node.has_null)
         hint = self._index_hint(found, Op.EQ, values) if values else None
         numbers = [value for value in values if isinstance(value, int)]
-        if found.kind is Kind.INTEGER and len(numbers) == len(values):
-            return Test(one_of_numbers(found.value(), numbers, has_null=node.null), hint=hint)
+        if found.kind is LogicalType.INTEGER and len(numbers) == len(values):
+            return Test(one_of_numbers(found.value(), numbers, has_null=node.has_null), hint=hint)
         items = [self._literal(found, value) for value in (*values, *([math.nan] if has_nan else []))]
-        return Test(one_of(found.value(), [*items, *([exp.Null()] if node.null else [])], self.dialect), hint=hint)
+        return Test(one_of(found.value(), [*items, *([exp.Null()] if node.has_null else [])], self.dialect), hint=hint)
 
     def _is_impossible(self, found: Operand, value: Value) -> bool:
         """Whether no row can hold the value, because the database has no such number."""
@@ -208,32 +208,32 @@ class Conditions:
         return infinite and self.dialect.is_mysql
 
     def _pair(self, op: Op, left: Operand, right: Operand) -> Test:
-        if left.kind is Kind.STRING:
+        if left.kind is LogicalType.STRING:
             return self.text(left).pair(op, self.text(right))
         return Test(binary(OPERATORS[op], left.value(), right.value()))
 
     def _literal(self, found: Operand, value: Value) -> exp.Expr:
         """A constant of the column's own type."""
         match found.kind:
-            case Kind.INTEGER | Kind.DECIMAL:
+            case LogicalType.INTEGER | LogicalType.DECIMAL:
                 assert isinstance(value, int | Decimal)
-                if found.kind is Kind.DECIMAL and self.dialect is Dialect.SQLITE:
+                if found.kind is LogicalType.DECIMAL and self.dialect is Dialect.SQLITE:
                     return literals.double(float(value), self.dialect)
                 return literals.number(value)
-            case Kind.FLOAT | Kind.DOUBLE:
+            case LogicalType.FLOAT | LogicalType.DOUBLE:
                 tree = literals.double(float(value), self.dialect)
-                is_single = found.kind is Kind.FLOAT and self.dialect is Dialect.POSTGRES
+                is_single = found.kind is LogicalType.FLOAT and self.dialect is Dialect.POSTGRES
                 return cast(tree, "REAL", self.dialect) if is_single else tree
-            case Kind.BINARY:
+            case LogicalType.BINARY:
                 assert isinstance(value, bytes)
                 return literals.binary(value, self.dialect)
         return self._time(found, int(value))
 
     def _time(self, found: Operand, value: int) -> exp.Expr:
-        if found.kind is Kind.DATE:
+        if found.kind is LogicalType.DATE:
             return literals.date_literal(value, self.dialect)
-        if found.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
-            return literals.timestamp_literal(value, self.dialect, zoned=found.kind is Kind.TIMESTAMP)
+        if found.kind in (LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ):
+            return literals.timestamp_literal(value, self.dialect, zoned=found.kind is LogicalType.TIMESTAMP)
         raise UnsupportedError(f"{found.column.name} is of type {remote_type(found.column).base}")
 
 

@@ -30,11 +30,13 @@ from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, Exactness, RemoteConnection, RemoteSourceSpec
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.formats.data_source_base import TaskPartition, expression
-from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.readers.remote.address import Address, Settings, address_of
 from pushdown_spark.readers.remote.catalog import described
-from pushdown_spark.readers.remote.classify import Classified, Conjunct, classify
+from pushdown_spark.readers.remote.classify import Classified, classify
 from pushdown_spark.readers.remote.client import connect
 from pushdown_spark.readers.remote.model import RemoteTable
 from pushdown_spark.readers.remote.query import remote_query
@@ -114,7 +116,7 @@ class RemoteTableReader(DataSourceReader):
         self._schema = schema
         self._spec = spec
         self._address = address
-        self._conjuncts: tuple[Conjunct, ...] = () if where is None else _exact(where, table).conjuncts
+        self._conjuncts: tuple[Pushdown[exp.Expr], ...] = () if where is None else _exact(where, table).conjuncts
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each statement."""
@@ -206,7 +208,7 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
 
 
 def _classified(node: exp.Expr, table: RemoteTable) -> Classified:
-    return classify(node, table, SparkRules(case_sensitive=True))
+    return classify(conjuncts(node), table, SparkRules(case_sensitive=True))
 
 
 def _exact(where: str, table: RemoteTable) -> Classified:
@@ -215,7 +217,8 @@ def _exact(where: str, table: RemoteTable) -> Classified:
     found = None if predicate is None else _classified(predicate, table)
     if found is not None and found.conjuncts and found.is_exact:
         return found
-    reasons = [] if found is None else [f"{each.sql}: {each.reason}" for each in found.conjuncts if each.reason]
+    conjunct_reports = () if found is None else found.reports
+    reasons = [f"{each.sql}: {each.reason}" for each in conjunct_reports if each.reason]
     reason = "; ".join(reasons) or "it does not parse"
     raise BadSpecError(f"option where: {where!r} cannot be left to the database: {reason}; use .where(...) for it")
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.parse import column_path
-from pushdown_spark.predicates.vector import Kind
+from pushdown_spark.expressions.conjuncts import column_path
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.readers.remote import functions, literals
 from pushdown_spark.readers.remote.conditions import Conditions
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn
@@ -88,16 +88,16 @@ class Expressions:
 
     def _of_column(self, column: RemoteColumn) -> Value:
         found = self._conditions.operand(column)
-        if found.kind is Kind.INTEGER:
+        if found.kind is LogicalType.INTEGER:
             value = Value(found.value, column.spark_type, type_range(column.spark_type))
             return value if remote_type(column).base == "bigint" else self._math.widened(value)
-        if found.kind is Kind.STRING:
+        if found.kind is LogicalType.STRING:
             return Value(found.value, column.spark_type, text=self._conditions.text(found))
-        if found.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.BINARY, Kind.TIMESTAMP):
+        if found.kind in (LogicalType.FLOAT, LogicalType.DOUBLE, LogicalType.BINARY, LogicalType.TIMESTAMP):
             raise UnsupportedError(f"nothing is computed from {column.name} ({column.spark_type.simpleString()}) there")
-        if found.kind is Kind.DECIMAL and self._dialect is Dialect.SQLITE:
+        if found.kind is LogicalType.DECIMAL and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite computes decimals as doubles")
-        if found.kind is Kind.DECIMAL and remote_type(column).base == "bigint":
+        if found.kind is LogicalType.DECIMAL and remote_type(column).base == "bigint":
             # Unsigned arithmetic raises below zero.
             return Value(lambda: cast(found.value(), "DECIMAL(20,0)", self._dialect), column.spark_type)
         return Value(found.value, column.spark_type)

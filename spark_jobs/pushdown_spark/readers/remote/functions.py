@@ -10,7 +10,7 @@ from typing import Protocol
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
+from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.readers.remote import literals
 from pushdown_spark.readers.remote.model import Dialect
 from pushdown_spark.readers.remote.render import binary, call, cast

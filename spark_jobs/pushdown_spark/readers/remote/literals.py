@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
+from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.readers.remote.model import Dialect
 from pushdown_spark.readers.remote.render import call, cast
 

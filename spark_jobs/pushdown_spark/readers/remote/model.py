@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.name_keys import by_name_key
+from pushdown_spark.expressions.names import by_name_key
 
 
 class Dialect(StrEnum):

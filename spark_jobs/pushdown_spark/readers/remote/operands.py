@@ -9,73 +9,73 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.vector import Kind
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.readers.remote import sqlite_values
 from pushdown_spark.readers.remote.literals import number
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn
 from pushdown_spark.readers.remote.render import binary, call, cast, quoted
 
 _BASE = re.compile(r"([a-z ]*[a-z\"])\s*(?:\(([\d, ]+)\))?(.*)", re.DOTALL)
-_TYPES: dict[type[t.DataType], Kind] = {
-    t.BooleanType: Kind.BOOLEAN,
-    t.ByteType: Kind.INTEGER,
-    t.ShortType: Kind.INTEGER,
-    t.IntegerType: Kind.INTEGER,
-    t.LongType: Kind.INTEGER,
-    t.FloatType: Kind.FLOAT,
-    t.DoubleType: Kind.DOUBLE,
-    t.DecimalType: Kind.DECIMAL,
-    t.StringType: Kind.STRING,
-    t.BinaryType: Kind.BINARY,
-    t.DateType: Kind.DATE,
-    t.TimestampType: Kind.TIMESTAMP,
-    t.TimestampNTZType: Kind.TIMESTAMP_NTZ,
+_TYPES: dict[type[t.DataType], LogicalType] = {
+    t.BooleanType: LogicalType.BOOLEAN,
+    t.ByteType: LogicalType.INTEGER,
+    t.ShortType: LogicalType.INTEGER,
+    t.IntegerType: LogicalType.INTEGER,
+    t.LongType: LogicalType.INTEGER,
+    t.FloatType: LogicalType.FLOAT,
+    t.DoubleType: LogicalType.DOUBLE,
+    t.DecimalType: LogicalType.DECIMAL,
+    t.StringType: LogicalType.STRING,
+    t.BinaryType: LogicalType.BINARY,
+    t.DateType: LogicalType.DATE,
+    t.TimestampType: LogicalType.TIMESTAMP,
+    t.TimestampNTZType: LogicalType.TIMESTAMP_NTZ,
 }
-_POSTGRES: dict[str, Kind] = {
-    "boolean": Kind.BOOLEAN,
-    "smallint": Kind.INTEGER,
-    "integer": Kind.INTEGER,
-    "bigint": Kind.INTEGER,
-    "real": Kind.FLOAT,
-    "double precision": Kind.DOUBLE,
-    "numeric": Kind.DECIMAL,
-    "text": Kind.STRING,
-    "character varying": Kind.STRING,
-    "character": Kind.STRING,
-    "citext": Kind.STRING,
-    "uuid": Kind.STRING,
-    "bytea": Kind.BINARY,
-    "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP_NTZ,
-    "timestamp without time zone": Kind.TIMESTAMP_NTZ,
-    "timestamp with time zone": Kind.TIMESTAMP,
+_POSTGRES: dict[str, LogicalType] = {
+    "boolean": LogicalType.BOOLEAN,
+    "smallint": LogicalType.INTEGER,
+    "integer": LogicalType.INTEGER,
+    "bigint": LogicalType.INTEGER,
+    "real": LogicalType.FLOAT,
+    "double precision": LogicalType.DOUBLE,
+    "numeric": LogicalType.DECIMAL,
+    "text": LogicalType.STRING,
+    "character varying": LogicalType.STRING,
+    "character": LogicalType.STRING,
+    "citext": LogicalType.STRING,
+    "uuid": LogicalType.STRING,
+    "bytea": LogicalType.BINARY,
+    "date": LogicalType.DATE,
+    "timestamp": LogicalType.TIMESTAMP_NTZ,
+    "timestamp without time zone": LogicalType.TIMESTAMP_NTZ,
+    "timestamp with time zone": LogicalType.TIMESTAMP,
 }
-_MYSQL: dict[str, Kind] = {
-    "tinyint": Kind.INTEGER,
-    "smallint": Kind.INTEGER,
-    "mediumint": Kind.INTEGER,
-    "int": Kind.INTEGER,
-    "bigint": Kind.INTEGER,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "decimal": Kind.DECIMAL,
-    "char": Kind.STRING,
-    "varchar": Kind.STRING,
-    "tinytext": Kind.STRING,
-    "text": Kind.STRING,
-    "mediumtext": Kind.STRING,
-    "longtext": Kind.STRING,
-    "enum": Kind.STRING,
-    "binary": Kind.BINARY,
-    "varbinary": Kind.BINARY,
-    "tinyblob": Kind.BINARY,
-    "blob": Kind.BINARY,
-    "mediumblob": Kind.BINARY,
-    "longblob": Kind.BINARY,
-    "date": Kind.DATE,
-    "datetime": Kind.TIMESTAMP_NTZ,
-    "timestamp": Kind.TIMESTAMP,
+_MYSQL: dict[str, LogicalType] = {
+    "tinyint": LogicalType.INTEGER,
+    "smallint": LogicalType.INTEGER,
+    "mediumint": LogicalType.INTEGER,
+    "int": LogicalType.INTEGER,
+    "bigint": LogicalType.INTEGER,
+    "float": LogicalType.FLOAT,
+    "double": LogicalType.DOUBLE,
+    "decimal": LogicalType.DECIMAL,
+    "char": LogicalType.STRING,
+    "varchar": LogicalType.STRING,
+    "tinytext": LogicalType.STRING,
+    "text": LogicalType.STRING,
+    "mediumtext": LogicalType.STRING,
+    "longtext": LogicalType.STRING,
+    "enum": LogicalType.STRING,
+    "binary": LogicalType.BINARY,
+    "varbinary": LogicalType.BINARY,
+    "tinyblob": LogicalType.BINARY,
+    "blob": LogicalType.BINARY,
+    "mediumblob": LogicalType.BINARY,
+    "longblob": LogicalType.BINARY,
+    "date": LogicalType.DATE,
+    "datetime": LogicalType.TIMESTAMP_NTZ,
+    "timestamp": LogicalType.TIMESTAMP,
 }
 UNICODE_CHARSETS = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 UNKNOWN_CHARSET = "unknown"
@@ -91,7 +91,7 @@ class Operand:
     """
 
     column: RemoteColumn
-    kind: Kind
+    kind: LogicalType
     value: Callable[[], exp.Expr]
     suspect: Callable[[], exp.Expr] | None = None
 
@@ -139,16 +139,16 @@ def bare_operand(column: RemoteColumn, dialect: Dialect) -> Operand:
     except UnsupportedError:
         if dialect is Dialect.SQLITE or column.special_dates_are_null:
             raise
-        return Operand(column, Kind.OTHER, lambda: _bare(column))
+        return Operand(column, LogicalType.OTHER, lambda: _bare(column))
 
 
 def _bare(column: RemoteColumn) -> exp.Expr:
     return exp.Column(this=quoted(column.name))
 
 
-def _spark_kind(column: RemoteColumn) -> Kind:
-    kind = _TYPES.get(type(column.spark_type), Kind.OTHER)
-    if kind is Kind.OTHER or (kind is Kind.STRING and column.spark_type != t.StringType()):
+def _spark_kind(column: RemoteColumn) -> LogicalType:
+    kind = _TYPES.get(type(column.spark_type), LogicalType.OTHER)
+    if kind is LogicalType.OTHER or (kind is LogicalType.STRING and column.spark_type != t.StringType()):
         raise UnsupportedError(f"{column.name} is of type {column.spark_type.simpleString()}, not compared there")
     return kind
 
@@ -158,15 +158,15 @@ def _mismatch(column: RemoteColumn) -> UnsupportedError:
     return UnsupportedError(f"{column.name} is {column.remote_type} there and {spark} here, which compare differently")
 
 
-def _postgres(column: RemoteColumn, kind: Kind, declared: RemoteType) -> Callable[[], exp.Expr]:
-    known = Kind.STRING if column.is_enum else _POSTGRES.get(declared.base)
+def _postgres(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> Callable[[], exp.Expr]:
+    known = LogicalType.STRING if column.is_enum else _POSTGRES.get(declared.base)
     if known is not kind or declared.rest:
         raise _mismatch(column)
-    if kind is Kind.DECIMAL:
+    if kind is LogicalType.DECIMAL:
         _check_decimal(column, declared)
-    if kind is Kind.STRING:
+    if kind is LogicalType.STRING:
         return _postgres_text(column, declared)
-    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) and column.special_dates_are_null:
+    if kind in (LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ) and column.special_dates_are_null:
         return lambda: exp.Case(ifs=[exp.If(this=call("ISFINITE", _bare(column)), true=_bare(column))])
     return lambda: _bare(column)
 
@@ -190,20 +190,20 @@ def _postgres_text(column: RemoteColumn, declared: RemoteType) -> Callable[[], e
     return lambda: _bare(column)
 
 
-def _mysql(column: RemoteColumn, kind: Kind, declared: RemoteType) -> Callable[[], exp.Expr]:
-    known = Kind.BOOLEAN if _is_flag(column, declared) else _MYSQL.get(declared.base)
-    is_unsigned_bigint = declared.base == "bigint" and "unsigned" in column.remote_type and kind is Kind.DECIMAL
+def _mysql(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> Callable[[], exp.Expr]:
+    known = LogicalType.BOOLEAN if _is_flag(column, declared) else _MYSQL.get(declared.base)
+    is_unsigned_bigint = declared.base == "bigint" and "unsigned" in column.remote_type and kind is LogicalType.DECIMAL
     if is_unsigned_bigint and column.spark_type == t.DecimalType(20, 0):
         return lambda: _bare(column)
     if known is not kind:
         raise _mismatch(column)
-    if kind is Kind.DECIMAL:
+    if kind is LogicalType.DECIMAL:
         _check_decimal(column, declared)
-    if kind is Kind.FLOAT and column.rendering is None:
+    if kind is LogicalType.FLOAT and column.rendering is None:
         raise UnsupportedError(f"{column.name} is a float, of which MySQL sends six digits only")
-    if kind is Kind.BOOLEAN:
+    if kind is LogicalType.BOOLEAN:
         return lambda: binary(exp.NEQ, _bare(column), number(0))
-    if column.special_dates_are_null and kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+    if column.special_dates_are_null and kind in (LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ):
         return lambda: _without_zero_dates(column)
     return lambda: _bare(column)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.like import Wild, split_pattern
-from pushdown_spark.predicates.parse import column_path
-from pushdown_spark.predicates.vector import Pattern
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import LikeMatch, walk
+from pushdown_spark.expressions.conjuncts import column_path
+from pushdown_spark.expressions.like import Wildcard, split_pattern
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.readers.remote.conditions import Conditions
 from pushdown_spark.readers.remote.model import Dialect
 from pushdown_spark.readers.remote.texts import Test, TextForm, escaped, glob
@@ -27,10 +27,10 @@ def pattern_test(node: exp.Expr, conditions: Conditions, scope: Scope) -> Test |
         return None
     if conditions.dialect is Dialect.SQLITE and like is node and "\\" in like.expression.name:
         raise UnsupportedError("LIKE escapes nothing in SQLite unless an ESCAPE says so, and is left to Spark")
-    compiled = compile_filter(node, scope)
-    if isinstance(compiled, str):
-        raise UnsupportedError(compiled)
-    if not any(isinstance(part, Pattern) for part in (compiled.root, getattr(compiled.root, "part", None))):
+    bound = bind(node, scope)
+    if bound.artifact is None:
+        raise UnsupportedError(bound.reason)
+    if not any(isinstance(part, LikeMatch) for part in walk(bound.artifact)):
         return None
     path = column_path(like.this) or ()
     column = conditions.table.column(path[-1], scope.case_sensitive) if path else None
@@ -42,15 +42,15 @@ def pattern_test(node: exp.Expr, conditions: Conditions, scope: Scope) -> Test |
     return _like(form, parts, conditions)
 
 
-def _like(form: TextForm, parts: list[str | Wild], conditions: Conditions) -> Test:
+def _like(form: TextForm, parts: list[str | Wildcard], conditions: Conditions) -> Test:
     if form.dialect is not Dialect.SQLITE:
-        return form.like("".join(part.value if isinstance(part, Wild) else escaped(part) for part in parts))
+        return form.like("".join(part.value if isinstance(part, Wildcard) else escaped(part) for part in parts))
     if form.stops_at_nul is not None:
         conditions.guards.append(form.stops_at_nul())
     texts, wild = [""], []
     for part in parts:
-        if isinstance(part, Wild):
-            wild.append("*" if part is Wild.ANY else "?")
+        if isinstance(part, Wildcard):
+            wild.append("*" if part is Wildcard.ANY else "?")
             texts.append("")
         else:
             texts[-1] += part

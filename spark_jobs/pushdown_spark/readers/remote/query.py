@@ -9,8 +9,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.vector import FLOATING, Kind
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import FLOATING, LogicalType
 from pushdown_spark.readers.remote.classify import Classified
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.readers.remote.operands import Operand, operand, remote_type
@@ -176,7 +176,7 @@ class _Select:
             raise UnsupportedError(f"{name} has zeros of two signs, of which Spark makes one")
         if found.column.special_dates_are_null:
             raise UnsupportedError(f"special dates of {name} are groups of their own there")
-        if found.kind is not Kind.STRING:
+        if found.kind is not LogicalType.STRING:
             return found.value() if self._table.dialect is Dialect.SQLITE else found.bare
         form = column_text(found, self._table.dialect)
         if form.only_true or not found.column.deterministic or remote_type(found.column).base == "citext":
@@ -190,7 +190,7 @@ class _Select:
         if aggregate.function is AggregateFunction.COUNT:
             return call("COUNT", self._certain(column.name).value())
         found = self._certain(column.name)
-        if found.kind in (Kind.BOOLEAN, Kind.BINARY):
+        if found.kind in (LogicalType.BOOLEAN, LogicalType.BINARY):
             raise UnsupportedError(f"not every database has {aggregate.function} of a {found.kind}")
         value = call(aggregate.function.upper(), _comparable(found, self._table.dialect))
         return self._rendered(column, value)
@@ -198,7 +198,7 @@ class _Select:
 
 def _ordered(found: Operand, dialect: Dialect) -> exp.Expr:
     """A column in the order that Spark gives it, as ORDER BY sees it."""
-    if dialect.is_mysql and found.kind in (Kind.STRING, Kind.BINARY) and not _is_sorted_whole(found):
+    if dialect.is_mysql and found.kind in (LogicalType.STRING, LogicalType.BINARY) and not _is_sorted_whole(found):
         raise UnsupportedError(f"MySQL sorts by the first {_SORTED_BYTES} bytes, and {found.column.name} may have more")
     return _comparable(found, dialect)
 
@@ -206,13 +206,13 @@ def _ordered(found: Operand, dialect: Dialect) -> exp.Expr:
 def _is_sorted_whole(found: Operand) -> bool:
     """Whether MySQL's ORDER BY looks at all bytes of a column's values."""
     declared = remote_type(found.column)
-    width = _CHARACTER_BYTES if found.kind is Kind.STRING else 1
+    width = _CHARACTER_BYTES if found.kind is LogicalType.STRING else 1
     return declared.base in _SIZED and len(declared.numbers) == 1 and declared.numbers[0] * width <= _SORTED_BYTES
 
 
 def _comparable(found: Operand, dialect: Dialect) -> exp.Expr:
     """A column in a form whose order is Spark's."""
-    if found.kind is not Kind.STRING:
+    if found.kind is not LogicalType.STRING:
         return found.value()
     form = column_text(found, dialect)
     if form.ordered is None:

@@ -8,22 +8,27 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.vector import Kind
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.readers.remote.literals import number
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn
 from pushdown_spark.readers.remote.render import all_of, any_of, binary, call, cast, is_null, negated, one_of, quoted
 
-_STORAGE = {Kind.INTEGER: "INTEGER", Kind.DOUBLE: "REAL", Kind.STRING: "TEXT", Kind.BINARY: "BLOB"}
+_STORAGE = {
+    LogicalType.INTEGER: "INTEGER",
+    LogicalType.DOUBLE: "REAL",
+    LogicalType.STRING: "TEXT",
+    LogicalType.BINARY: "BLOB",
+}
 _AFFINITIES = (
-    ("int", Kind.INTEGER),
-    ("char", Kind.STRING),
-    ("clob", Kind.STRING),
-    ("text", Kind.STRING),
-    ("blob", Kind.BINARY),
-    ("real", Kind.DOUBLE),
-    ("floa", Kind.DOUBLE),
-    ("doub", Kind.DOUBLE),
+    ("int", LogicalType.INTEGER),
+    ("char", LogicalType.STRING),
+    ("clob", LogicalType.STRING),
+    ("text", LogicalType.STRING),
+    ("blob", LogicalType.BINARY),
+    ("real", LogicalType.DOUBLE),
+    ("floa", LogicalType.DOUBLE),
+    ("doub", LogicalType.DOUBLE),
 )
 """SQLite's own rules, in its order; the first part of a declared type that is found decides."""
 _EXACT_DIGITS = 15
@@ -39,29 +44,29 @@ class ValueForm:
     suspect: Callable[[], exp.Expr] | None = None
 
 
-def affinity(declared: str) -> Kind | None:
+def affinity(declared: str) -> LogicalType | None:
     """The kind that SQLite converts values to where it can; None for numbers of any sort."""
     if not declared.strip():
-        return Kind.BINARY
+        return LogicalType.BINARY
     return next((kind for part, kind in _AFFINITIES if part in declared.lower()), None)
 
 
-def value_form(column: RemoteColumn, kind: Kind, numbers: tuple[int, ...]) -> ValueForm:
+def value_form(column: RemoteColumn, kind: LogicalType, numbers: tuple[int, ...]) -> ValueForm:
     """How a column's values come to Spark: cast by SQLite, or only where they are of the form that is expected.
 
     Raises UnsupportedError for types whose values SQLite does not keep.
     """
     known = affinity(column.remote_type)
-    if known is kind and kind in _STORAGE and (kind is not Kind.INTEGER or column.spark_type == t.LongType()):
+    if known is kind and kind in _STORAGE and (kind is not LogicalType.INTEGER or column.spark_type == t.LongType()):
         return ValueForm(lambda: _stored(column, kind))
     declared = column.remote_type.lower()
-    if kind is Kind.BOOLEAN and "bool" in declared:
+    if kind is LogicalType.BOOLEAN and "bool" in declared:
         return ValueForm(lambda: binary(exp.NEQ, cast(_bare(column), "INTEGER", Dialect.SQLITE), number(0)))
-    if kind is Kind.DECIMAL and known is None:
+    if kind is LogicalType.DECIMAL and known is None:
         return _decimal(column, numbers)
-    if kind is Kind.DATE and declared.startswith("date") and "time" not in declared:
+    if kind is LogicalType.DATE and declared.startswith("date") and "time" not in declared:
         return ValueForm(lambda: _bare(column), lambda: _is_no_date(column))
-    if kind is Kind.TIMESTAMP_NTZ and ("datetime" in declared or "timestamp" in declared):
+    if kind is LogicalType.TIMESTAMP_NTZ and ("datetime" in declared or "timestamp" in declared):
         return ValueForm(lambda: _moment(column), lambda: _is_no_moment(column))
     spark = column.spark_type.simpleString()
     raise UnsupportedError(f"{column.name} is {declared or 'untyped'} in SQLite and {spark} in Spark")
@@ -71,7 +76,7 @@ def _bare(column: RemoteColumn) -> exp.Expr:
     return exp.Column(this=quoted(column.name))
 
 
-def _stored(column: RemoteColumn, kind: Kind) -> exp.Expr:
+def _stored(column: RemoteColumn, kind: LogicalType) -> exp.Expr:
     return _bare(column) if column.uniform else cast(_bare(column), _STORAGE[kind], Dialect.SQLITE)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from pushdown_spark.predicates.constants import UnsupportedError
-from pushdown_spark.predicates.vector import Op, TextTest
+from pushdown_spark.expressions.bound import Op, StringTest
+from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.readers.remote import literals
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn
 from pushdown_spark.readers.remote.operands import UNICODE_CHARSETS, UNKNOWN_CHARSET, Operand, remote_type
@@ -96,14 +96,14 @@ class TextForm:
         left = in_c(self.equal()) if self.dialect is Dialect.POSTGRES else self.equal()
         return Test(binary(exp.EQ, left, other.equal()), None, self.only_true or other.only_true)
 
-    def holds(self, how: TextTest, text: str) -> Test:
+    def holds(self, how: StringTest, text: str) -> Test:
         """Whether the string starts with, ends with or contains a text."""
         literals.check_text(text)
         if self.dialect is Dialect.SQLITE:
             return Test(self._sqlite_holds(how, text), None, self.like_only_true)
-        shape = {TextTest.PREFIX: ("", "%"), TextTest.SUFFIX: ("%", ""), TextTest.CONTAINS: ("%", "%")}[how]
+        shape = {StringTest.PREFIX: ("", "%"), StringTest.SUFFIX: ("%", ""), StringTest.CONTAINS: ("%", "%")}[how]
         pattern = escaped(text).join(shape)
-        has_hint = how is TextTest.PREFIX and self.indexed is not None and self.has_characters(text)
+        has_hint = how is StringTest.PREFIX and self.indexed is not None and self.has_characters(text)
         hint = self._like(self.indexed(), pattern) if has_hint and self.indexed is not None else None
         return Test(self._like(self.characters(), pattern), hint, self.like_only_true)
 
@@ -120,16 +120,16 @@ class TextForm:
         # MySQL compares by bytes elsewhere, but LIKE takes texts.
         return literals.text(pattern, self.dialect) if self.dialect.is_mysql else self.literal(pattern)
 
-    def _sqlite_holds(self, how: TextTest, text: str) -> exp.Expr:
+    def _sqlite_holds(self, how: StringTest, text: str) -> exp.Expr:
         """SQLite's text functions end at a NUL, so comparisons and bytes are asked instead."""
-        if how is TextTest.CONTAINS:
+        if how is StringTest.CONTAINS:
             return binary(exp.GT, call("INSTR", self.equal(), literals.text(text, self.dialect)), literals.number(0))
         ordered = self._ordered()
-        if how is TextTest.PREFIX and (end := _behind(text)) is not None:
+        if how is StringTest.PREFIX and (end := _behind(text)) is not None:
             bounds = ((exp.GTE, text), (exp.LT, end))
             return all_of([binary(op, ordered(), self.literal(bound)) for op, bound in bounds])
         encoded = text.encode()
-        start = literals.number(-len(encoded) if how is TextTest.SUFFIX else 1)
+        start = literals.number(-len(encoded) if how is StringTest.SUFFIX else 1)
         content = cast(self.characters(), "BLOB", self.dialect)
         piece = call("SUBSTR", content, start, literals.number(len(encoded)))
         return binary(exp.EQ, piece, literals.binary(encoded, self.dialect))

@@ -17,11 +17,11 @@ import fastavro
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.byte_patterns.avro_encoding import zigzag
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
-from pushdown_spark.predicates.varint import zigzag
-from pushdown_spark.predicates.vector import VectorFilter
 from pushdown_spark.relations.storage import LOCAL
 
 SYNC = bytes(range(100, 116))
@@ -74,7 +74,7 @@ def write(path: Path, schema: object, blocks: Sequence[Sequence[object]], codec:
 def read(
     path: Path,
     schema: pa.Schema,
-    only: VectorFilter | None = None,
+    only: ArrowFilter | None = None,
     start: int = 0,
     end: int = 1 << 40,
     texts_are_valid: bool = True,

@@ -7,9 +7,9 @@ from avro_samples import packed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pushdown_spark.expressions.byte_patterns.avro import BlockPattern
 from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.container_file import AvroCodec, BlockDecompressor
-from pushdown_spark.predicates.avro_bytes import BlockPattern
 
 CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda size: b"0123456789" * (size // 10)))
 

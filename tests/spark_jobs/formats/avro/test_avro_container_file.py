@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError
+from pushdown_spark.expressions.byte_patterns.avro_encoding import zigzag
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.predicates.varint import zigzag
 from pushdown_spark.relations.storage import LOCAL
 
 SCHEMA = {

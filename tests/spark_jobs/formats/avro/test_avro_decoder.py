@@ -10,10 +10,12 @@ from avro_samples import CODECS, Namer, block, encoded, header, read, records, w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column, Comparison, Op
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.avro.metrics import BlockOutcome
-from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFilter
 
-ID = Column(("id",), Kind.INTEGER, pa.int64())
+ID = Column(("id",), LogicalType.INTEGER, pa.int64())
 ROWS = {
     "type": "record",
     "name": "Row",
@@ -59,7 +61,7 @@ def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Pat
     path = write(tmp_path / "some.avro", schema, [rows[:3], rows[3:]], "null")
     arrow = pa.schema([("id", pa.int64()), *inner.arrow])
     op, bound = data.draw(st.sampled_from([Op.EQ, Op.LT, Op.GE])), data.draw(st.integers(-3, 300))
-    found, _ = read(path, arrow, VectorFilter(Compare(ID, op, bound)))
+    found, _ = read(path, arrow, ArrowFilter(Comparison(ID, op, bound)))
     whole, _ = read(path, arrow)
     passing = [n is not None and {Op.EQ: n == bound, Op.LT: n < bound, Op.GE: n >= bound}[op] for n in ids]
     assert found.equals(whole.filter(pa.array(passing)))
@@ -74,7 +76,7 @@ def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, way: str) 
     assert found.to_pylist() == rows
     assert count.blocks == {BlockOutcome.TOTAL: 15, BlockOutcome.SELECTED: 15}
     assert count.bytes_read == path.stat().st_size
-    found, count = read(path, SCHEMA, VectorFilter(Compare(ID, Op.EQ, 1234)))
+    found, count = read(path, SCHEMA, ArrowFilter(Comparison(ID, Op.EQ, 1234)))
     assert found.to_pylist() == [rows[1234]]
     assert count.blocks[BlockOutcome.SKIPPED] >= 12
     assert count.blocks[BlockOutcome.SKIPPED] + count.blocks[BlockOutcome.FILTERED] == 15
@@ -98,7 +100,7 @@ def test_a_block_of_very_many_records_is_decoded_in_pieces(tmp_path: Path) -> No
     schema = {"type": "record", "name": "One", "fields": [{"name": "id", "type": "long"}]}
     path = tmp_path / "many.avro"
     path.write_bytes(header(schema) + block("null", 5_000_000, b"\x0a\x0c" * 2_500_000))
-    found, count = read(path, pa.schema([("id", pa.int64())]), VectorFilter(Compare(ID, Op.GE, 6)))
+    found, count = read(path, pa.schema([("id", pa.int64())]), ArrowFilter(Comparison(ID, Op.GE, 6)))
     assert found.num_rows == 2_500_000
     assert max(map(len, found["id"].chunks)) <= 2 << 20
     assert count.records_decoded == 5_000_000

@@ -11,10 +11,12 @@ from avro_samples import write
 from s3_server import ObjectStore
 
 from pushdown_spark.errors import MissingPathError, UnreadableFileError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column, Comparison, Op
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
-from pushdown_spark.predicates.vector import Column, Compare, Kind, Op, VectorFilter
 from pushdown_spark.relations.storage import Storage
 
 SCHEMA = {
@@ -24,7 +26,7 @@ SCHEMA = {
 }
 ARROW = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ROWS, EACH = 4_000, 100
-NEEDLE = VectorFilter(Compare(Column(("id",), Kind.INTEGER, pa.int64()), Op.EQ, 1_003_210))
+NEEDLE = ArrowFilter(Comparison(Column(("id",), LogicalType.INTEGER, pa.int64()), Op.EQ, 1_003_210))
 
 
 def rows() -> list[dict[str, object]]:

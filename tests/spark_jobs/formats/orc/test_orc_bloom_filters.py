@@ -13,11 +13,11 @@ import pytest
 from orc_samples import Sample, SparkFile
 from pyspark.sql import SparkSession
 
+from pushdown_spark.expressions.types import Value
 from pushdown_spark.formats.orc.bloom_filters import HashedValues, are_filters_reliable
 from pushdown_spark.formats.orc.file_tail import OrcTypeKind
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilterIndex, Footer
-from pushdown_spark.predicates.vector import Value
 
 ROWS = 2000
 STRIDE = 1000

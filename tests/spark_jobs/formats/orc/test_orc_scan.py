@@ -17,15 +17,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rle_samples import short_repeat
 
 from pushdown_spark.errors import PushdownError, SchemaConflictError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import BooleanConstant
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc import lazy_reader
 from pushdown_spark.formats.orc.coalesced_reads import ReadPurpose
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
 from pushdown_spark.formats.orc.stripe import StreamKind
-from pushdown_spark.predicates.compile import compile_filter
-from pushdown_spark.predicates.derive import Scope
-from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.predicates.vector import Constant, VectorFilter
 
 ROWS = 10_000
 STRIDE = 1000
@@ -48,14 +49,14 @@ TABLE = pa.table(
 SAMPLE = written(TABLE, row_index_stride=STRIDE, compression="zlib")
 
 
-def compiled(where: str, schema: pa.Schema) -> VectorFilter:
+def compiled(where: str, schema: pa.Schema) -> ArrowFilter:
     tree = parse_predicate(where)
     assert tree is not None
     fields = from_arrow_schema(schema)
     assert isinstance(fields, t.StructType)
-    found = compile_filter(tree, Scope(fields))
-    assert isinstance(found, VectorFilter), found
-    return found
+    bound = bind(tree, Scope(fields))
+    assert bound.artifact is not None, bound.reason
+    return ArrowFilter(bound.artifact)
 
 
 def query(
@@ -227,7 +228,7 @@ def test_without_a_filter_everything_is_read_once() -> None:
 @pytest.mark.parametrize("names", [[], ["s", "n"]])
 def test_filters_without_columns(value: bool | None, rows: int, names: list[str]) -> None:
     schema = pa.schema([TABLE.schema.field(name) for name in names])
-    asked = OrcQuery(schema, tuple(range(len(names))), VectorFilter(Constant(value), ()), None, 0, False)
+    asked = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
     file = SAMPLE.file(asked)
     assert sum(batch.num_rows for batch in file.batches([0])) == rows
 

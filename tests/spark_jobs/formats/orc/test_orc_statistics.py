@@ -14,11 +14,11 @@ from orc_samples import Sample, SparkFile, written
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.orc_proto_pb2 import ColumnStatistics
 from pushdown_spark.formats.orc.statistics import are_consistent, column_bounds, has_correct_merges
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.predicates.statistics import ColumnBounds
 
 Write = Callable[[pa.Table], Sample]
 INSTANTS, CLOCKS = pa.timestamp("us", "UTC"), pa.timestamp("us")

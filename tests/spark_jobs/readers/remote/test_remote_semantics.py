@@ -16,7 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.readers.remote.classify import Classified, classify
 from pushdown_spark.readers.remote.query import remote_query
 from pushdown_spark.readers.remote.rules import SparkRules
@@ -74,7 +75,7 @@ def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException
 
 def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> Classified:
     tree = parse_predicate(predicate)
-    return classify(tree, table.table, SparkRules(fold=fold))
+    return classify(conjuncts(tree), table.table, SparkRules(fold=fold))
 
 
 def _named(table: NastyTable) -> str:

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.predicates.parse import parse_predicate
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.readers.remote.classify import classify
 from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.readers.remote.render import to_sql
@@ -43,10 +44,10 @@ def database() -> Iterator[sqlite3.Connection]:
 
 def sent(predicate: str) -> str:
     tree = parse_predicate(predicate)
-    (conjunct, *rest) = classify(tree, TABLE, SparkRules()).conjuncts
-    assert conjunct.remote is not None, conjunct.reason
+    (conjunct, *rest) = classify(conjuncts(tree), TABLE, SparkRules()).conjuncts
+    assert conjunct.artifact is not None, conjunct.reason
     assert {each.exactness for each in (conjunct, *rest)} == {Exactness.EXACT}
-    return " AND ".join(f"({to_sql(each.remote, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.remote)
+    return " AND ".join(f"({to_sql(each.artifact, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.artifact)
 
 
 def found(database: sqlite3.Connection, condition: str) -> list[int]:
@@ -71,7 +72,7 @@ def test_an_index_is_used(predicate: str, database: sqlite3.Connection) -> None:
 def test_columns_that_hold_nothing_else_need_no_more(database: sqlite3.Connection) -> None:
     column = RemoteColumn("n", "integer", t.LongType(), uniform=True)
     (conjunct,) = classify(
-        parse_predicate("n = 3"), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules()
+        conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules()
     ).conjuncts
-    assert conjunct.remote is not None
-    assert to_sql(conjunct.remote, Dialect.SQLITE) == '"n" = 3'
+    assert conjunct.artifact is not None
+    assert to_sql(conjunct.artifact, Dialect.SQLITE) == '"n" = 3'

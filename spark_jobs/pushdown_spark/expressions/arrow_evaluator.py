@@ -1,0 +1,335 @@
+"""Evaluates bound trees over Arrow batches, with Spark's three-valued logic.
+
+A tree is prepared once: each node becomes a function from the columns of a batch to a mask, which is true, false or
+null for each row. Constants, hash tables and regular expressions are made at that time. Python workers import this
+module, so it needs neither Spark nor the parser.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pushdown_spark.expressions.bound import (
+    And,
+    BooleanConstant,
+    Column,
+    ColumnComparison,
+    Comparison,
+    InList,
+    IsNull,
+    IsTrue,
+    IsUnknown,
+    LikeMatch,
+    Node,
+    Not,
+    Op,
+    Or,
+    StringMatch,
+    StringTest,
+    columns_of,
+    conjunction,
+    walk,
+)
+from pushdown_spark.expressions.set_lookup import ValueSet, scatter, with_nulls_of, without_nulls
+from pushdown_spark.expressions.types import FLOATING, TEMPORAL, LogicalType, Path
+
+_ROWS_FOR_REPEATED_EQUAL = 16_384
+_VALUES_FOR_REPEATED_EQUAL = 4
+"""Up to this many values, separate comparisons are faster than a hash table, if the batch has that many rows."""
+_ROWS_TO_NARROW = 4_096
+_NARROW_SHARE = 16
+"""An AND continues on the remaining rows only, once they are fewer than one in this many of a large batch."""
+_KERNELS: dict[Op, Callable[..., pa.BooleanArray]] = {
+    Op.EQ: pc.equal,
+    Op.LT: pc.less,
+    Op.LE: pc.less_equal,
+    Op.GT: pc.greater,
+    Op.GE: pc.greater_equal,
+}
+_WIDE = frozenset({LogicalType.STRING, LogicalType.BINARY, LogicalType.DECIMAL})
+
+
+@dataclass(frozen=True)
+class ArrowFilter:
+    """A bound tree as a filter of record batches."""
+
+    root: Node
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle the tree alone; the receiving process prepares it again."""
+        return {"root": self.root}
+
+    @cached_property
+    def columns(self) -> tuple[Path, ...]:
+        """The columns and struct members that the filter reads, in the order of the tree."""
+        return columns_of(self.root)
+
+    @cached_property
+    def list_lengths(self) -> tuple[int, ...]:
+        """The lengths of the IN lists."""
+        return tuple(len(node.values) for node in walk(self.root) if isinstance(node, InList))
+
+    @cached_property
+    def _evaluate(self) -> _Evaluate:
+        return _prepare(self.root)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return the predicate's value for each row, null where it is unknown.
+
+        The batch has at least the filter's `columns`, with the Arrow types of the schema that the predicate was bound
+        to (strings may be large or dictionary-encoded). Raises KeyError for a missing column.
+        """
+        return self._evaluate(BatchColumns(batch), False)
+
+    def keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return whether each row passes, without nulls. This is faster than `mask`."""
+        return without_nulls(self._evaluate(BatchColumns(batch), True))
+
+
+def all_of(filters: Sequence[ArrowFilter]) -> ArrowFilter:
+    """Return a filter for the rows that pass all of some filters."""
+    return ArrowFilter(conjunction([part.root for part in filters]))
+
+
+class BatchColumns:
+    """The columns of a batch by path. Each is looked up once."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._arrays: dict[Path, pa.Array] = {}
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
+
+    def array(self, path: Path) -> pa.Array:
+        """Return the values at a path; a null parent makes its members null. Raises KeyError for a missing column."""
+        if path not in self._arrays:
+            self._arrays[path] = self._look_up(path)
+        return self._arrays[path]
+
+    def _look_up(self, path: Path) -> pa.Array:
+        head, name = path[:-1], path[-1]
+        index = self.array(head).type.get_field_index(name) if head else self._batch.schema.get_field_index(name)
+        if index < 0:
+            raise KeyError(f"the batch has no column {'.'.join(path)}, or more than one")
+        return pc.struct_field(self.array(head), indices=[index]) if head else self._batch.column(index)
+
+    def take(self, indices: pa.Array) -> BatchColumns:
+        """Return a view of some rows."""
+        return _SelectedRows(self, indices)
+
+
+class _SelectedRows(BatchColumns):
+    """Some rows of a batch. Columns are gathered when they are needed."""
+
+    def __init__(self, whole: BatchColumns, indices: pa.Array) -> None:
+        self._whole = whole
+        self._indices = indices
+        self._arrays = {}
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def _look_up(self, path: Path) -> pa.Array:
+        return self._whole.array(path).take(self._indices)
+
+
+_Evaluate = Callable[[BatchColumns, bool], pa.BooleanArray]
+"""Evaluates a node. The flag allows it to return false for null, and null for false, which saves time."""
+_Test = Callable[[pa.Array], pa.BooleanArray]
+"""Tests the values of one column."""
+
+
+def _prepare(node: Node) -> _Evaluate:
+    match node:
+        case BooleanConstant(value=value):
+            return lambda batch, lenient: pa.repeat(pa.scalar(value, pa.bool_()), len(batch))
+        case Comparison(column=column) | InList(column=column) | StringMatch(column=column) | LikeMatch(column=column):
+            return partial(_test_column, column, _prepare_test(node))
+        case IsNull(column=column):
+            return lambda batch, lenient: _is_null(batch.array(column.path))
+        case ColumnComparison():
+            return lambda batch, lenient: _compare_columns(node, batch)
+        case And(parts=parts):
+            return partial(_all_true, [_prepare(part) for part in parts])
+        case Or(parts=parts):
+            return partial(_any_true, [_prepare(part) for part in parts])
+        case Not(part=part):
+            return partial(_invert, _prepare(part))
+        case IsTrue(part=part):
+            return partial(_is_true, _prepare(part))
+        case IsUnknown(part=part):
+            return partial(_is_unknown, _prepare(part))
+    raise TypeError(f"not a bound node: {node!r}")
+
+
+def _prepare_test(node: Comparison | InList | StringMatch | LikeMatch) -> _Test:
+    match node:
+        case Comparison():
+            return _comparison(node)
+        case InList():
+            return _in_list(node)
+        case StringMatch():
+            return partial(_string_match, node)
+        case LikeMatch():
+            return partial(_like_match, node)
+
+
+def _invert(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    """Invert a part, which must not exchange null and false."""
+    return pc.invert(part(batch, False))
+
+
+def _is_true(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    return without_nulls(part(batch, True))
+
+
+def _is_unknown(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    return part(batch, False).is_null()
+
+
+def _test_column(column: Column, test: _Test, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    """Test each value, or each distinct value where the column is dictionary-encoded."""
+    array = batch.array(column.path)
+    if not pa.types.is_dictionary(array.type):
+        return test(_stored(array, column))
+    if len(array.dictionary) > len(array):
+        return test(_stored(array.dictionary_decode(), column))
+    return test(_stored(array.dictionary, column)).take(array.indices)
+
+
+def _stored(array: pa.Array, column: Column) -> pa.Array:
+    """Return dates and timestamps as the integers that they are stored as."""
+    return array.view(column.storage) if column.type in TEMPORAL else array
+
+
+def _comparison(node: Comparison) -> _Test:
+    op, column, value = node.op, node.column, node.value
+    if column.type is LogicalType.BOOLEAN:
+        return lambda array: array if value else pc.invert(array)
+    if isinstance(value, float) and math.isnan(value):
+        return lambda array: pc.is_nan(array)
+    scalar = pa.scalar(value, column.storage)
+    if column.type in FLOATING and op in (Op.GT, Op.GE):
+        # Arrow's comparisons are false for NaN, which is the largest value: `>` is evaluated as NOT `<=`.
+        opposite = _KERNELS[Op.LE if op is Op.GT else Op.LT]
+        return lambda array: pc.invert(opposite(array, scalar))
+    kernel = _KERNELS[op]
+    return lambda array: kernel(array, scalar)
+
+
+def _in_list(node: InList) -> _Test:
+    column, values = node.column, node.values
+    has_zero = column.type in FLOATING and 0.0 in values
+    members = [*(value for value in values if value != 0.0), 0.0, -0.0] if has_zero else list(values)
+    lookup = ValueSet(pa.array(members, column.storage))
+    may_repeat = 0 < len(values) <= _VALUES_FOR_REPEATED_EQUAL and column.type not in _WIDE
+    scalars = [pa.scalar(value, column.storage) for value in values] if may_repeat else []
+
+    def contains(array: pa.Array) -> pa.BooleanArray:
+        if not scalars or len(array) < _ROWS_FOR_REPEATED_EQUAL:
+            return with_nulls_of(array, lookup.contains(array))
+        mask = pc.equal(array, scalars[0])
+        for scalar in scalars[1:]:
+            mask = pc.or_(mask, pc.equal(array, scalar))
+        return mask
+
+    def test(array: pa.Array) -> pa.BooleanArray:
+        mask = contains(array)
+        if node.has_nan:
+            mask = pc.or_(mask, pc.is_nan(array))
+        return pc.if_else(mask, mask, pa.scalar(None, pa.bool_())) if node.has_null else mask
+
+    return test
+
+
+def _string_match(node: StringMatch, array: pa.Array) -> pa.BooleanArray:
+    """Compare bytes, so that invalid UTF-8 needs no special treatment."""
+    if node.test is StringTest.PREFIX:
+        return pc.starts_with(array, node.text)
+    if node.test is StringTest.SUFFIX:
+        return pc.ends_with(array, node.text)
+    return pc.match_substring(array, node.text)
+
+
+def _like_match(node: LikeMatch, array: pa.Array) -> pa.BooleanArray:
+    """Apply the cheaper hint first, and the regular expression to the values that pass."""
+    if node.hint is None:
+        return pc.match_substring_regex(_valid_utf8(array), node.regex)
+    hinted = _string_match(node.hint, array)
+    indices = pc.indices_nonzero(hinted)
+    matched = pc.match_substring_regex(_valid_utf8(array.take(indices)), node.regex)
+    return with_nulls_of(array, scatter(len(array), indices, matched))
+
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_BINARY = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+
+
+def _valid_utf8(array: pa.Array) -> pa.Array:
+    """Replace invalid bytes by U+FFFD, as the JVM does; RE2 would not match invalid bytes at all."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_decode(value) for value in array.cast(_BINARY[array.type]).to_pylist()], array.type)
+    return array
+
+
+def _decode(value: bytes | None) -> str | None:
+    """Decode as the JVM does: an encoded surrogate is one invalid character; Python counts two or three."""
+    return None if value is None else _SURROGATE.sub(b"\xef\xbf\xbd", value).decode("utf-8", "replace")
+
+
+def _is_null(array: pa.Array) -> pa.BooleanArray:
+    if not pa.types.is_dictionary(array.type):
+        return array.is_null()
+    return pc.fill_null(array.dictionary.is_null().take(array.indices), True)
+
+
+def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanArray:
+    left, right = (_decoded(batch.array(column.path), column) for column in (node.left, node.right))
+    mask = _KERNELS[node.op](left, right)
+    if node.left.type not in FLOATING:
+        return mask
+    # NaN is the largest value: everything is at most NaN, and only NaN equals it.
+    largest = pc.is_nan(right)
+    if node.op is Op.EQ:
+        largest = pc.and_(largest, pc.is_nan(left))
+    if node.op is Op.LT:
+        largest = pc.and_(largest, pc.invert(pc.is_nan(left)))
+    return pc.or_(mask, largest)
+
+
+def _decoded(array: pa.Array, column: Column) -> pa.Array:
+    return _stored(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, column)
+
+
+def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    """Evaluate part by part. Stop when no row remains, and narrow the batch when few rows remain."""
+    mask = parts[0](batch, lenient)
+    for number, part in enumerate(parts[1:], 1):
+        remaining = mask.true_count
+        if remaining == 0 and (lenient or mask.null_count == 0):
+            return mask
+        if lenient and len(batch) >= _ROWS_TO_NARROW and remaining * _NARROW_SHARE < len(batch):
+            indices = pc.indices_nonzero(mask)
+            return scatter(len(batch), indices, _all_true(parts[number:], batch.take(indices), lenient))
+        mask = pc.and_kleene(mask, part(batch, lenient))
+    return mask
+
+
+def _any_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    """Evaluate part by part. Stop when every row passes."""
+    mask = parts[0](batch, lenient)
+    for part in parts[1:]:
+        if mask.true_count == len(mask):
+            break
+        mask = pc.or_kleene(mask, part(batch, lenient))
+    return mask

@@ -1,0 +1,215 @@
+"""Byte patterns for JSON lines: a key followed by a value that satisfies a fact.
+
+Searching raw bytes before parsing is Sparser's idea (Palkar et al., VLDB 2018). A pattern matches the canonical
+spellings of the allowed values and every spelling that is not canonical. Spark then parses the unusual spellings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+
+from pushdown_spark.expressions.byte_patterns.facts import AllOf, EqualsAny, Fact, HasSubstrings, InRange, NotNull
+from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
+from pushdown_spark.expressions.byte_patterns.text import (
+    MAX_PERIODS,
+    TIMESTAMPS,
+    BytePattern,
+    alternation,
+    calendar_periods,
+    describe,
+    fraction_spellings,
+    integer_spellings,
+    literal,
+    patterns,
+    searched_length,
+    some,
+    whole_years,
+)
+from pushdown_spark.expressions.types import FLOATING, LogicalType
+
+_SPACE = "[ \\t\\r]*"
+_NOT_DIGIT = "[^0-9]"
+_QUOTE = "[\"']"
+_UNSAFE = frozenset("\"'\\/\x7f") | frozenset(map(chr, range(0x20)))
+"""Characters that delimit a JSON string, or that it can or must write as a short escape."""
+_MIN_RUN = 3
+_CANONICAL_DATE = "nnnn-nn-nn"
+_OVERLONG = (
+    "[\\xc0\\xc1\\xf5-\\xf7\\xff]",
+    "\\xe0[\\x80-\\x9f]",
+    "\\xf0[\\x80-\\x8f]",
+    "\\xf4[\\x90-\\xbf]",
+)
+"""Invalid UTF-8 that Spark's JSON parser accepts: overlong forms, code points beyond Unicode (read as two question
+marks), and a byte that it may skip in a key."""
+_SURROGATE = "\\\\u[dD][89a-fA-F]"
+"""Half of a surrogate pair, which alone is read as a question mark."""
+_BYTE_VALUES = 256
+
+
+def json_patterns(facts: AllOf, *, plain_dates: bool = True, plain_timestamps: bool = True) -> list[BytePattern]:
+    """Return one pattern per usable part of the facts. Each is a sound filter by itself.
+
+    `plain_dates` and `plain_timestamps` are False where a format option decides the spelling.
+    """
+    calendar = (TIMESTAMPS if plain_timestamps else frozenset()) | ({LogicalType.DATE} if plain_dates else frozenset())
+    return patterns(facts, lambda fact: _fact(fact, calendar))
+
+
+def _fact(fact: Fact, calendar: frozenset[LogicalType]) -> BytePattern | None:
+    key = fact.column.path[-1]
+    if not key or any(c in _UNSAFE for c in key):
+        return None
+    values = _values(fact, calendar)
+    if values is None:
+        return _pattern(key, ["[^n \\t\\r]", "n[^u]"], key, f"has {key}")
+    if not values.anchored:
+        return BytePattern((literal(values.text),), _escapes(values.text), _OVERLONG, f"{key}: {values.label!r}")
+    return _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
+
+
+def _values(fact: Fact, calendar: frozenset[LogicalType]) -> _Values | None:
+    kind = fact.column.type
+    if isinstance(fact, NotNull):
+        return None
+    if isinstance(fact, HasSubstrings):
+        return _substrings(fact)
+    if kind is LogicalType.STRING:
+        return _strings(fact) if isinstance(fact, EqualsAny) else None
+    if kind is LogicalType.BOOLEAN:
+        return _booleans(fact) if isinstance(fact, EqualsAny) else None
+    if kind is LogicalType.INTEGER:
+        return _Values(_terminated(*integer_spellings(_with_unsigned_bytes(fact))), describe(fact))
+    if kind is LogicalType.DECIMAL or kind in FLOATING:
+        return _fractions(fact)
+    return _dates(fact) if kind in calendar else None
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Spellings of a value after its key. `text` has the characters that escapes could spell.
+
+    If not `anchored`, `text` is a string to search for anywhere in the line.
+    """
+
+    spellings: list[str]
+    label: str
+    text: str = ""
+    anchored: bool = True
+
+
+def _pattern(key: str, spellings: list[str], escapable: str, label: str) -> BytePattern:
+    head = f"{_QUOTE}{literal(key)}{_QUOTE}{_SPACE}:{_SPACE}"
+    return BytePattern(tuple(head + group for group in alternation(spellings)), _escapes(escapable), _OVERLONG, label)
+
+
+def _escapes(text: str) -> tuple[str, ...]:
+    """Return Unicode escapes of the text's characters. A line with one of them may spell the text with escapes."""
+    units = sorted({unit for c in text for unit in _utf16(c)})
+    groups = alternation(["".join(f"[{d}{d.upper()}]" if d.isalpha() else d for d in unit) for unit in units])
+    return (*("\\\\u" + group for group in groups), *([_SURROGATE] if "?" in text else []))
+
+
+def _utf16(character: str) -> list[str]:
+    encoded = character.encode("utf-16-be", "surrogatepass").hex()
+    return [encoded[i : i + 4] for i in range(0, len(encoded), 4)]
+
+
+def _strings(fact: EqualsAny) -> _Values | None:
+    texts = [str(v) for v in fact.values]
+    if all(text and not any(c in _UNSAFE for c in text) for text in texts):
+        # A string column also stores numbers, booleans and objects as written, so the quotes are optional.
+        length = searched_length(len(texts))
+        return _Values([_string(text, length) for text in texts], some(texts), "".join(sorted(set("".join(texts)))))
+    if len(texts) == 1:
+        return _longest_safe_run((texts[0],))
+    return None
+
+
+def _string(text: str, length: int) -> str:
+    """Return an expression for a string up to its end, or for the start of a long one."""
+    end = f"(?:{_QUOTE}|[ \\t\\r\\n,}}\\]])" if len(text) <= length else ""
+    return f"{_QUOTE}?{literal(text[:length])}{end}"
+
+
+def _substrings(fact: HasSubstrings) -> _Values | None:
+    first = fact.substrings[0]
+    if fact.prefix and not any(c in _UNSAFE for c in first):
+        first = first[: searched_length(1)]
+        return _Values([f"{_QUOTE}?{literal(first)}"], f"{first}%", first)
+    return _longest_safe_run(fact.substrings)
+
+
+def _longest_safe_run(texts: tuple[str, ...]) -> _Values | None:
+    runs = [run for text in texts for run in _safe_runs(text)]
+    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
+    return _Values([], best, best, anchored=False) if len(best) >= _MIN_RUN else None
+
+
+def _safe_runs(text: str) -> list[str]:
+    return "".join("\x00" if c in _UNSAFE else c for c in text).split("\x00")
+
+
+def _booleans(fact: EqualsAny) -> _Values:
+    words = ["true" if value else "false" for value in fact.values]
+    return _Values(words, "/".join(words))
+
+
+def _with_unsigned_bytes(fact: EqualsAny | InRange) -> EqualsAny | InRange:
+    """Add the numbers 128..255 for 8-bit columns: Spark's JSON parser reads them as -128..-1."""
+    if fact.column.storage != pa.int8():
+        return fact
+    if isinstance(fact, EqualsAny):
+        numbers = [v for v in fact.values if isinstance(v, Decimal)]
+        return EqualsAny(fact.column, (*numbers, *(v + _BYTE_VALUES for v in numbers if v < 0)))
+    low, high = fact.low, fact.high
+    if not isinstance(high, Decimal) or (isinstance(low, Decimal) and low >= 0):
+        return fact
+    return InRange(fact.column, low, max(high, Decimal(_BYTE_VALUES)))
+
+
+def _terminated(positive: list[str], negative: list[str]) -> list[str]:
+    """Return digits with their terminator. Each JSON integer has one spelling, except zero.
+
+    Long lists share one terminator per group, which compiles to a much smaller automaton.
+    """
+    groups = [group + _NOT_DIGIT for group in alternation(positive, 10_000)]
+    return groups + [f"-{group}{_NOT_DIGIT}" for group in alternation(negative, 10_000)]
+
+
+def _fractions(fact: EqualsAny | InRange) -> _Values | None:
+    """Match plain decimals by their integer part. Anything with an exponent or in quotes may be any number."""
+    whole = fraction_spellings(fact)
+    if whole is None:
+        return None
+    odd = [f"{_QUOTE}", "-?[0-9]+(?:\\.[0-9]*)?[eE]", "[^0-9\"'\\- \\t\\rn]", "-[^0-9]", "n[^u]"]
+    return _Values(_terminated(*whole) + odd, describe(fact))
+
+
+def _dates(fact: EqualsAny | InRange) -> _Values | None:
+    """Match dates in canonical spelling by their prefix. Every other spelling may be any date."""
+    years, spans = whole_years(calendar_periods(fact))
+    if len(spans) > MAX_PERIODS:
+        return None
+    spellings = [_QUOTE + fixed_width_regex(first, last, 4) + "-" for first, last in years]
+    return _Values([*spellings, *(_QUOTE + _period(span) for span in spans), *_odd_dates()], describe(fact))
+
+
+def _period(span: Period) -> str:
+    if span.day is None:
+        return f"{span.year:04d}-{span.month:02d}-"
+    return f"{span.year:04d}-{span.month:02d}-{span.day:02d}{_NOT_DIGIT}"
+
+
+def _odd_dates() -> list[str]:
+    """Return expressions for all values that differ from the form "nnnn-nn-nn", one per position of the difference."""
+    odd = ["[^\"' \\t\\rn]", "n[^u]"]
+    prefix = _QUOTE
+    for character in _CANONICAL_DATE:
+        expected = "0-9" if character == "n" else "\\-"
+        odd.append(f"{prefix}[^{expected}]")
+        prefix += f"[{expected}]"
+    return [*odd, f"{prefix}[0-9]"]

@@ -1,0 +1,141 @@
+"""Parses Spark SQL predicates into syntax trees.
+
+A text that sqlglot and Spark may read differently has no tree: Spark then evaluates the whole predicate. Long lists of
+integers are taken out of the text before it is parsed, because parsers need about ten microseconds for each literal.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count, pairwise
+from typing import TypeVar
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from pushdown_spark.expressions.conjuncts import nodes_of
+
+_DIFFERENT_TEXT = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)")
+_BEFORE_OPERANDS = re.compile(
+    r"ALL|AND|ANY|AS|BETWEEN|BY|CASE|CROSS|DISTINCT|DIV|ELSE|ESCAPE|EXCEPT|EXISTS|FILTER|FROM|FULL|GROUP|HAVING|"
+    r"ILIKE|IN|INNER|INTERSECT|INTERVAL|IS|JOIN|LATERAL|LEFT|LIKE|LIMIT|MINUS|NATURAL|NOT|OFFSET|ON|OR|ORDER|OVER|"
+    r"PARTITION|QUALIFY|RANGE|REGEXP|RIGHT|RLIKE|ROWS|SELECT|SOME|THEN|UNION|USING|VALUES|WHEN|WHERE|WITH",
+    re.IGNORECASE,
+)
+"""Words that an operand can follow. All other words, such as names, end an operand."""
+_LONG_LIST = re.compile(r"\bIN\s*\(\s*(\d{1,18}(?:\s*,\s*\d{1,18}){99,})\s*\)", re.IGNORECASE)
+"""A hundred or more numbers that are all integers of 32 or 64 bits to Spark."""
+_MAX_INT = 2**31 - 1
+_QUOTING = re.compile(r"""['"`]|--|/\*|\$\{""")
+"""Literals, quoted names, comments and variables, inside which a regular expression could find words."""
+_FIRST_PLACEHOLDER = 10**17
+Tree = TypeVar("Tree", bound=exp.Expr)
+
+
+def parse_predicate(text: str) -> exp.Expr | None:
+    """Return the syntax tree of a predicate. Returns None where sqlglot cannot parse it, or reads it unlike Spark.
+
+    sqlglot cannot parse dozens of nested parentheses. None says nothing about the text's validity: Spark's own parser
+    decides about that, and Spark evaluates the predicate alone.
+    """
+    lists = LongLists(text)
+    try:
+        if not read_alike(text):
+            return None
+        tree = sqlglot.parse_one(lists.text, dialect="spark", into=exp.Condition)
+        if not lists.restore(tree):
+            tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+        return with_intervals_grouped(tree)
+    except (SqlglotError, RecursionError):
+        return None
+
+
+def with_intervals_grouped(tree: Tree) -> Tree:
+    """Put parentheses around intervals of several units, in place.
+
+    sqlglot reads `x - INTERVAL 1 YEAR 2 MONTHS` as a difference whose right side is a sum, and writes it as two steps,
+    `x - INTERVAL 1 YEAR + INTERVAL 2 MONTHS`. No other sum without parentheses is the right side of a sum, or an
+    operand of an operator that binds more tightly.
+    """
+    for node in nodes_of(tree, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg):
+        operands = [node.this, node.args.get("expression")]
+        for operand in operands[isinstance(node, exp.Add | exp.Sub) :]:
+            if isinstance(operand, exp.Add | exp.Sub):
+                operand.replace(exp.Paren(this=operand.copy()))
+    return tree
+
+
+def read_alike(text: str) -> bool:
+    """Whether Spark and sqlglot split a text into the same tokens. May raise SqlglotError for invalid SQL.
+
+    Spark differs from sqlglot in four ways. It replaces `${...}` by settings. It ends a `--` comment at a carriage
+    return, but not after a backslash. It reads two quotes inside a literal as one quote, where sqlglot reads two
+    literals. It casts a string after a plus sign to a number, where sqlglot drops a plus sign before an operand.
+    """
+    if _DIFFERENT_TEXT.search(text):
+        return False
+    if not any(sign in text for sign in ("'", '"', "+")):
+        return True
+    tokens = [None, *sqlglot.tokenize(shortened(text), dialect="spark")]
+    return not any(_differs(before, token) for before, token in pairwise(tokens) if token is not None)
+
+
+def _differs(before: Token | None, token: Token) -> bool:
+    """Whether Spark gives a token another meaning than sqlglot does, after the token before it."""
+    if token.token_type is TokenType.STRING:
+        return before is not None and before.token_type is TokenType.STRING
+    return token.token_type is TokenType.PLUS and not (before is not None and _ends_operand(before))
+
+
+def _ends_operand(token: Token) -> bool:
+    """Whether an operand can end with a token, so that a sign after it is a binary operator."""
+    is_name = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER)
+    is_word = token.text[:1].isalpha() or token.text.startswith("_")
+    return is_name or token.text in (")", "]") or (is_word and not _BEFORE_OPERANDS.fullmatch(token.text))
+
+
+def shortened(text: str) -> str:
+    """Reduce each long list to one number of each type. Spark finds the same types and errors in the result.
+
+    >>> shortened("a IN (" + ", ".join(map(str, range(7, 200))) + ") OR b = 1")
+    'a IN (7) OR b = 1'
+    """
+    if _QUOTING.search(text):
+        return text
+    return _LONG_LIST.sub(lambda match: f"IN ({', '.join(map(str, _one_of_each_type(match[1])))})", text)
+
+
+def _one_of_each_type(numbers: str) -> list[int]:
+    """Return the first 32-bit and the first 64-bit integer of a list, in their order."""
+    first: dict[bool, int] = {}
+    for number in map(int, numbers.split(",")):
+        first.setdefault(number > _MAX_INT, number)
+    return list(first.values())
+
+
+class LongLists:
+    """The long lists of a text, and the text with a placeholder for each."""
+
+    def __init__(self, text: str) -> None:
+        self._lists: dict[str, list[str]] = {}
+        placeholders = count(_FIRST_PLACEHOLDER)
+
+        def replace_list(match: re.Match[str]) -> str:
+            placeholder = str(next(placeholders))
+            self._lists[placeholder] = [number.strip() for number in match[1].split(",")]
+            return f"IN ({placeholder})"
+
+        is_plain = _QUOTING.search(text) is None and str(_FIRST_PLACEHOLDER)[:-3] not in text
+        self.text = _LONG_LIST.sub(replace_list, text) if is_plain else text
+
+    def restore(self, tree: exp.Expr) -> bool:
+        """Replace the placeholders by their lists. Returns False if the tree lacks one as a list of its own."""
+        missing = set(self._lists)
+        for node in list(nodes_of(tree, exp.In)):
+            placeholder = node.expressions[0].name if len(node.expressions) == 1 else ""
+            if placeholder in missing:
+                missing.remove(placeholder)
+                numbers = self._lists[placeholder]
+                node.set("expressions", [exp.Literal(this=number, is_string=False) for number in numbers])
+        return not missing

@@ -1,0 +1,85 @@
+"""The predicate of a scan: parsed once, split into conjuncts once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
+
+_FILE_METADATA = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
+_ROW_FUNCTIONS = (
+    *("assert_true", "raise_error", "reflect", "try_reflect", "java_method"),
+    *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle"),
+    *("monotonically_increasing_id", "spark_partition_id"),
+)
+"""Functions with side effects on a row, and functions whose value depends on the rows before."""
+_ROW_CALL = re.compile(rf"\b(?:{'|'.join(_ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A WHERE clause, without the word.
+
+    `sql` is the whole text, which Spark evaluates again in any case. `tree` is None if only Spark can parse the text.
+    """
+
+    sql: str
+    tree: exp.Expr | None
+
+    @classmethod
+    def parse(cls, sql: str) -> Predicate:
+        """Parse a text. Never raises: Spark's parser decides whether it is valid."""
+        return cls(sql, parse_predicate(sql))
+
+    @cached_property
+    def conjuncts(self) -> tuple[exp.Expr, ...]:
+        """The parts that top-level ANDs join. Empty if only Spark can parse the predicate."""
+        return () if self.tree is None else tuple(conjuncts(self.tree))
+
+    @cached_property
+    def conjunct_texts(self) -> tuple[str, ...]:
+        """The conjuncts as Spark SQL: the whole text if only Spark can parse it."""
+        if self.tree is None:
+            return (self.sql,)
+        return tuple(part.sql(dialect="spark", copy=False) for part in self.conjuncts)
+
+    @property
+    def has_backslashes(self) -> bool:
+        """Whether string literals may have escapes, so that their text may differ from their value."""
+        return "\\" in self.sql
+
+    @cached_property
+    def reads_file_metadata(self) -> bool:
+        """Whether the predicate may refer to the file of a row, which only Spark's own readers know."""
+        return reads_file_metadata(self.sql)
+
+    @cached_property
+    def needs_every_row(self) -> bool:
+        """Whether results may change if some conjuncts drop rows before the others are evaluated."""
+        return needs_every_row(self.sql)
+
+    def keep_conjuncts(self, kept: Sequence[exp.Expr]) -> Predicate | None:
+        """Return the predicate with some of its conjuncts; None without any. `sql` remains the whole text."""
+        return replace(self, tree=exp.and_(*kept, copy=True)) if kept else None
+
+
+def reads_file_metadata(sql: str) -> bool:
+    """Whether SQL may refer to the file of a row, which only Spark's own readers know."""
+    return _FILE_METADATA.search(sql) is not None
+
+
+def needs_every_row(sql: str) -> bool:
+    """Whether SQL calls a function with side effects, or one whose value depends on the rows before.
+
+    >>> needs_every_row("assert_true(a > 0) IS NULL AND b = 1"), needs_every_row("uuid = 'x' AND b = 1")
+    (True, False)
+    """
+    # A search for substrings is much faster than a regular expression in lists of thousands of values.
+    lowered = sql.lower()
+    return any(name in lowered for name in _ROW_FUNCTIONS) and _ROW_CALL.search(sql) is not None

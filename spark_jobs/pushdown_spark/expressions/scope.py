@@ -1,0 +1,94 @@
+"""What a predicate is bound to: the source's columns, by name and type, and the session settings that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from pushdown_spark.expressions.bound import Column
+from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import LogicalType, Path
+
+Fold = Callable[[str], object]
+"""Evaluates a constant Spark SQL expression. Returns None where Spark finds no value."""
+
+DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key in a field's metadata under which Spark stores a declared char(n) or varchar(n); the field is a string."""
+_TYPES: dict[type[t.DataType], LogicalType] = {
+    t.BooleanType: LogicalType.BOOLEAN,
+    t.ByteType: LogicalType.INTEGER,
+    t.ShortType: LogicalType.INTEGER,
+    t.IntegerType: LogicalType.INTEGER,
+    t.LongType: LogicalType.INTEGER,
+    t.FloatType: LogicalType.FLOAT,
+    t.DoubleType: LogicalType.DOUBLE,
+    t.DecimalType: LogicalType.DECIMAL,
+    t.VarcharType: LogicalType.STRING,
+    t.BinaryType: LogicalType.BINARY,
+    t.DateType: LogicalType.DATE,
+    t.TimestampType: LogicalType.TIMESTAMP,
+    t.TimestampNTZType: LogicalType.TIMESTAMP_NTZ,
+}
+_STORAGE = {
+    LogicalType.DATE: pa.int32(),
+    LogicalType.TIMESTAMP: pa.int64(),
+    LogicalType.TIMESTAMP_NTZ: pa.int64(),
+    LogicalType.OTHER: pa.null(),
+}
+"""Arrow types in which columns are compared, where these differ from the type of the column."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The meaning of names and literals in a predicate.
+
+    `plain_strings` is False where strings are not compared by their bytes (collations), or where the text of a literal
+    may differ from its value (backslashes). Without `fold`, constants that only Spark can evaluate are unsupported.
+    """
+
+    schema: t.StructType
+    case_sensitive: bool = False
+    plain_strings: bool = True
+    fold: Fold | None = None
+
+    def column(self, path: Path) -> Column:
+        """Resolve a column or struct member. Raises UnsupportedError where it is missing, ambiguous or has a default.
+
+        A default replaces missing values, so that stored data prove nothing about the column.
+        """
+        fields: list[t.StructField] = []
+        parent: t.DataType = self.schema
+        for part in path:
+            members = parent.fields if isinstance(parent, t.StructType) else []
+            matches = [field for field in members if self._key(field.name) == self._key(part)]
+            if len(matches) != 1:
+                raise UnsupportedError(f"{'.'.join(path)} is not the name of exactly one struct member")
+            if any("DEFAULT" in key for key in matches[0].metadata):
+                raise UnsupportedError(f"{'.'.join(path)} has a default for missing values")
+            fields.append(matches[0])
+            parent = matches[0].dataType
+        # Spark pads char(n) values, and what they are compared with.
+        logical = LogicalType.OTHER if any(map(is_char, fields)) else logical_type(parent)
+        storage = _STORAGE[logical] if logical in _STORAGE else to_arrow_type(parent)
+        return Column(tuple(field.name for field in fields), logical, storage)
+
+    def _key(self, name: str) -> str:
+        return name_key(name, case_sensitive=self.case_sensitive)
+
+
+def logical_type(data_type: t.DataType) -> LogicalType:
+    """Return how values of a Spark type compare. Strings with a collation are OTHER."""
+    if type(data_type) is t.StringType:
+        return LogicalType.STRING if data_type == t.StringType() else LogicalType.OTHER
+    return _TYPES.get(type(data_type), LogicalType.OTHER)
+
+
+def is_char(field: t.StructField) -> bool:
+    """Whether a field is a char(n) or contains one."""
+    declared = str(field.metadata.get(DECLARED_TYPE, "")).replace("varchar(", "")
+    return "char(" in declared or isinstance(field.dataType, t.CharType)

@@ -1,0 +1,33 @@
+"""Types of columns and constants, distinguished by how their values compare."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from enum import StrEnum
+
+Path = tuple[str, ...]
+"""The name of a column, followed by the names of nested struct members."""
+Value = bool | int | float | Decimal | str | bytes
+"""A constant. Dates are days and timestamps are microseconds since 1970-01-01 (UTC, or without a time zone)."""
+
+
+class LogicalType(StrEnum):
+    """Types of columns and constants. Integers of all widths are one type."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    OTHER = "other"
+
+
+FLOATING = frozenset({LogicalType.FLOAT, LogicalType.DOUBLE})
+NUMERIC = FLOATING | {LogicalType.INTEGER, LogicalType.DECIMAL}
+TEMPORAL = frozenset({LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})

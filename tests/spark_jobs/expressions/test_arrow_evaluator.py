@@ -1,0 +1,442 @@
+"""Predicates over Arrow batches: exact, inexact and unsupported ones."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from pushdown_spark.contract import Exactness
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import And, Comparison, InList, LikeMatch, Node, Or, StringMatch
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.expressions.set_lookup import ValueSet
+
+SCHEMA = t.StructType(
+    [
+        t.StructField("tiny", t.ByteType()),
+        t.StructField("i", t.IntegerType()),
+        t.StructField("l", t.LongType()),
+        t.StructField("f", t.FloatType()),
+        t.StructField("x", t.DoubleType()),
+        t.StructField("m", t.DecimalType(10, 2)),
+        t.StructField("wide", t.DecimalType(38, 18)),
+        t.StructField("s", t.StringType()),
+        t.StructField("bin", t.BinaryType()),
+        t.StructField("d", t.DateType()),
+        t.StructField("ts", t.TimestampType()),
+        t.StructField("b", t.BooleanType()),
+        t.StructField("n", t.StructType([t.StructField("k", t.StructType([t.StructField("V", t.LongType())]))])),
+        t.StructField("list", t.ArrayType(t.StringType())),
+        t.StructField("padded", t.StringType(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}),
+        t.StructField("bounded", t.StringType(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}),
+        t.StructField("folded", t.StringType("UNICODE_CI")),
+        t.StructField("standard", t.StringType(), metadata={"CURRENT_DEFAULT": "'a'"}),
+    ]
+)
+
+
+def _bound(where: str, *, plain_strings: bool = True) -> Pushdown[Node]:
+    tree = parse_predicate(where)
+    assert tree is not None
+    return bind(tree, Scope(SCHEMA, plain_strings=plain_strings))
+
+
+def _filter(where: str) -> ArrowFilter:
+    bound = _bound(where)
+    assert bound.artifact is not None, bound.reason
+    return ArrowFilter(bound.artifact)
+
+
+def _mask(where: str, values: Sequence[object] | pa.Array, name: str, kind: pa.DataType | None = None) -> list[object]:
+    array = values if isinstance(values, pa.Array) else pa.array(values, kind)
+    return _filter(where).mask(pa.RecordBatch.from_arrays([array], [name])).to_pylist()
+
+
+def test_comparisons_are_null_where_the_column_is() -> None:
+    values = [1, 2, 3, None]
+    assert _mask("i < 2", values, "i", pa.int32()) == [True, False, False, None]
+    assert _mask("2 < i", values, "i", pa.int32()) == [False, False, True, None]
+    assert _mask("i <> 2", values, "i", pa.int32()) == [True, False, True, None]
+    assert _mask("i <=> 2", values, "i", pa.int32()) == [False, True, False, False]
+    assert _mask("i IS DISTINCT FROM 2", values, "i", pa.int32()) == [True, False, True, True]
+    assert _mask("i = NULL", values, "i", pa.int32()) == [None] * 4
+    assert _mask("i <=> NULL", values, "i", pa.int32()) == [False, False, False, True]
+    assert _mask("i BETWEEN 2 AND 3", values, "i", pa.int32()) == [False, True, True, None]
+
+
+def test_null_in_a_list_makes_other_values_unknown() -> None:
+    values = [1, 2, None]
+    assert _mask("l IN (1, NULL)", values, "l", pa.int64()) == [True, None, None]
+    assert _mask("l NOT IN (1, NULL)", values, "l", pa.int64()) == [False, None, None]
+    assert _mask("l NOT IN (1, 3)", values, "l", pa.int64()) == [False, True, None]
+
+
+def test_and_or_not_are_three_valued() -> None:
+    batch = pa.RecordBatch.from_pylist(
+        [{"b": b, "i": i} for b in (True, False, None) for i in (1, 0, None)],
+        pa.schema([("b", pa.bool_()), ("i", pa.int32())]),
+    )
+    answers = {
+        where: _filter(where).mask(batch).to_pylist() for where in ("b AND i = 1", "b OR i = 1", "NOT (b AND i = 1)")
+    }
+    assert answers["b AND i = 1"] == [True, False, None, False, False, False, None, False, None]
+    assert answers["b OR i = 1"] == [True, True, True, True, False, None, True, None, None]
+    assert answers["NOT (b AND i = 1)"] == [False, True, None, True, True, True, None, True, None]
+    assert _filter("(b OR i = 1) IS NULL").mask(batch).to_pylist() == [x is None for x in answers["b OR i = 1"]]
+    assert _filter("(b OR i = 1) IS NOT TRUE").mask(batch).to_pylist() == [x is not True for x in answers["b OR i = 1"]]
+
+
+def test_keep_is_the_mask_without_nulls() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None, 3], pa.int32())], ["i"])
+    compiled = _filter("NOT (i = 3)")
+    assert compiled.mask(batch).to_pylist() == [True, None, False]
+    assert compiled.keep(batch).to_pylist() == [True, False, False]
+
+
+def test_nan_equals_itself_and_is_the_largest() -> None:
+    values = [math.nan, math.inf, 0.0, -0.0, None]
+    assert _mask("x > 1e300", values, "x") == [True, True, False, False, None]
+    assert _mask("x >= 1e300", values, "x") == [True, True, False, False, None]
+    assert _mask("x < 1e300", values, "x") == [False, False, True, True, None]
+    assert _mask("x = 0", values, "x") == [False, False, True, True, None]
+    assert _mask("x IN (0, 7)", values, "x") == [False, False, True, True, None]
+    assert _mask("x <> 0", values, "x") == [True, True, False, False, None]
+    assert _mask("isnan(x)", values, "x") == [True, False, False, False, False]
+
+
+def test_float_columns_are_compared_with_nan_as_the_largest() -> None:
+    schema = t.StructType([t.StructField("p", t.DoubleType()), t.StructField("q", t.DoubleType())])
+    pairs = [(1.0, math.nan), (math.nan, 1.0), (math.nan, math.nan), (1.0, 2.0), (None, math.nan)]
+    batch = pa.RecordBatch.from_arrays([pa.array(list(side)) for side in zip(*pairs, strict=True)], ["p", "q"])
+    expected = {
+        "p < q": [True, False, False, True, None],
+        "p <= q": [True, False, True, True, None],
+        "p > q": [False, True, False, False, None],
+        "p >= q": [False, True, True, False, None],
+        "p = q": [False, False, True, False, None],
+        "p <=> q": [False, False, True, False, False],
+    }
+    for where, answers in expected.items():
+        tree = parse_predicate(where)
+        assert tree is not None
+        bound = bind(tree, Scope(schema))
+        assert bound.artifact is not None
+        assert ArrowFilter(bound.artifact).mask(batch).to_pylist() == answers, where
+
+
+def test_integers_are_compared_with_fractions_and_larger_numbers() -> None:
+    values = [-128, 1, 2, 127, None]
+    assert _mask("tiny = 1.5", values, "tiny", pa.int8()) == [False, False, False, False, None]
+    assert _mask("tiny < 1.5", values, "tiny", pa.int8()) == [True, True, False, False, None]
+    assert _mask("tiny <= 300", values, "tiny", pa.int8()) == [True, True, True, True, None]
+    assert _mask("tiny IN (2, 300, 1.0)", values, "tiny", pa.int8()) == [False, True, True, False, None]
+    assert _mask("tiny = '2'", values, "tiny", pa.int8()) == [False, False, True, False, None]
+
+
+def test_decimal_beyond_bigint_decides_without_the_column() -> None:
+    values = [1, None]
+    assert _mask("l < 99999999999999999999", values, "l", pa.int64()) == [True, True]
+    assert _mask("l >= 99999999999999999999", values, "l", pa.int64()) == [False, False]
+    assert _mask("l = 99999999999999999999", values, "l", pa.int64()) == [False, None]
+
+
+def test_bigints_are_rounded_for_comparison_with_doubles() -> None:
+    values = [2**53 - 1, 2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3]
+    assert _mask("l = 9007199254740992D", values, "l") == [False, True, True, False, False]
+    assert _mask("l > 9007199254740992D", values, "l") == [False, False, False, True, True]
+    assert _mask("l <= 9007199254740992e0", values, "l") == [True, True, True, False, False]
+    assert _mask("l IN (9007199254740992e0, 5)", values, "l") == [False, True, True, False, False]
+
+
+def test_decimals_of_other_scales_are_compared_exactly() -> None:
+    values = [Decimal("1.50"), Decimal("1.51"), None]
+    kind = pa.decimal128(10, 2)
+    assert _mask("m = 1.5", values, "m", kind) == [True, False, None]
+    assert _mask("m > 1.509", values, "m", kind) == [False, True, None]
+    assert _mask("m = 1.505", values, "m", kind) == [False, False, None]
+    assert _mask("m < 99999999999", values, "m", kind) == [True, True, None]
+    assert _mask("m = 1.51e0", values, "m", kind) == [False, True, None]
+    assert _mask("m IN (1.51, 7)", values, "m", kind) == [False, True, None]
+
+
+def test_decimals_without_a_common_type_are_unsupported() -> None:
+    assert "no common decimal type" in str(_bound("wide = 123456789012345678901").reason)
+    assert _bound("wide = 12345678901234567890").artifact is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("ab%", {"abc", "ab", "ab\nc"}),
+        ("%c", {"abc", "ab\nc", "a.c"}),
+        ("%b%", {"abc", "ab", "ab\nc"}),
+        ("a%c", {"abc", "ab\nc", "a.c"}),
+        ("a_c", {"abc", "a.c"}),
+        ("a__c", {"ab\nc"}),
+        ("_", {"é", "%", "日"}),
+        ("/%", {"%"}),
+        ("%", {"abc", "ab", "ab\nc", "é", "%", "", "日", "a.c"}),
+        ("", {""}),
+        ("a.c", {"a.c"}),
+        ("ab", {"ab"}),
+        ("%%b%", {"abc", "ab", "ab\nc"}),
+    ],
+)
+def test_like_of_every_shape(pattern: str, matches: set[str]) -> None:
+    values = ["abc", "ab", "ab\nc", "é", "%", "", "日", "a.c"]
+    expected = [value in matches for value in values]
+    assert _mask(f"s LIKE '{pattern}' ESCAPE '/'", [*values, None], "s") == [*expected, None]
+    assert _mask(f"s NOT LIKE '{pattern}' ESCAPE '/'", values, "s") == [not answer for answer in expected]
+
+
+def test_like_uses_the_cheapest_test() -> None:
+    roots = [_filter(f"s LIKE '{pattern}'").root for pattern in ("abc", "abc%", "%abc", "%abc%", "a%bcd%e")]
+    assert [type(root) for root in roots] == [Comparison, StringMatch, StringMatch, StringMatch, LikeMatch]
+    assert isinstance(roots[4], LikeMatch)
+    assert roots[4].hint is not None
+    assert roots[4].hint.text == "a"
+
+
+def test_invalid_patterns_are_unsupported() -> None:
+    assert "escapes a character that needs no escape" in str(_bound("s LIKE '/a' ESCAPE '/'").reason)
+    assert "escapes a character that needs no escape" in str(_bound("s LIKE 'a/' ESCAPE '/'").reason)
+    assert "one character" in str(_bound("s LIKE 'a' ESCAPE 'xy'").reason)
+
+
+def test_invalid_utf8_is_matched_as_the_jvm_decodes_it(spark: SparkSession) -> None:
+    rng = random.Random(5)
+    nasty = b"a\x80\xa0\xbf\xc0\xc3\xe0\xe2\xed\xef\xf0\xf4\xf5\xff\x90"
+    texts = [bytes(rng.choices(nasty, k=rng.randint(1, 5))) for _ in range(400)]
+    rows = spark.createDataFrame(pa.table({"r": list(range(len(texts))), "raw": pa.array(texts, pa.binary())}))
+    array = pa.array(texts, pa.binary()).view(pa.string())
+    patterns = ("_", "__", "___", "____", "%a_", "_a%", "a%", "%a", "%_a_%", "a%a", "%\u00e2%")
+    columns = [f"decoded LIKE '{pattern}' AS p{number}" for number, pattern in enumerate(patterns)]
+    decoded = rows.selectExpr("r", "CAST(raw AS STRING) AS decoded")
+    expected = zip(*[tuple(row)[1:] for row in decoded.selectExpr("r", *columns).orderBy("r").collect()], strict=True)
+    for pattern, answers in zip(patterns, expected, strict=True):
+        assert dict(zip(texts, _mask(f"s LIKE '{pattern}'", array, "s"), strict=True)) == dict(
+            zip(texts, answers, strict=True)
+        ), pattern
+
+
+def test_members_of_a_null_struct_are_null() -> None:
+    kind = pa.struct([("k", pa.struct([("V", pa.int64())]))])
+    values = [{"k": {"V": 1}}, {"k": None}, None, {"k": {"V": None}}]
+    assert _mask("N.K.v = 1", values, "n", kind) == [True, None, None, None]
+    assert _mask("n.k.v IS NULL", values, "n", kind) == [False, True, True, True]
+    assert _mask("n.k IS NULL", values, "n", kind) == [False, True, True, False]
+    assert _filter("n.k.v = 1 OR i = 1 OR n.k.v = 2").columns == (("n", "k", "V"), ("i",))
+
+
+def test_values_of_each_type_are_compared_with_a_literal() -> None:
+    assert _mask("bin < X'80'", [b"\x7f", b"\x80", b""], "bin", pa.binary()) == [True, False, True]
+    assert _mask("s > 'é'", ["z", "é", "日"], "s") == [False, False, True]
+    assert _mask("bounded = 'ab'", ["ab", "ab "], "bounded") == [True, False]
+    days = pa.array([-719162, 0, 20], pa.int32()).view(pa.date32())
+    assert _mask("d <= DATE '0001-01-01'", days, "d") == [True, False, False]
+    assert _mask("d IN ('1970-01-01', DATE '1970-01-21')", days, "d") == [False, True, True]
+    assert _mask("b", [True, False, None], "b") == [True, False, None]
+    assert _mask("NOT b", [True, False, None], "b") == [False, True, None]
+
+
+def test_spark_reads_times_in_the_session_time_zone(spark: SparkSession) -> None:
+    def fold(sql: str) -> object:
+        row = spark.sql(f"SELECT {sql}").head()
+        return None if row is None else row[0]
+
+    tree = parse_predicate("ts = '2020-01-01 00:00:00'")
+    assert tree is not None
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        bound = bind(tree, Scope(SCHEMA, fold=fold))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert isinstance(bound.artifact, Comparison)
+    assert bound.artifact.value == 1_577_854_800_000_000
+    assert "Spark finds no value" in str(_bound("ts = '2020-01-01 00:00:00'").reason)
+
+
+def test_many_constants_need_one_query() -> None:
+    asked: list[str] = []
+
+    def fold(sql: str) -> object:
+        asked.append(sql)
+        return None
+
+    tree = parse_predicate("ts > '2020-01-01' AND ts < '2021-01-01' AND ts <> '2020-06-01'")
+    assert tree is not None
+    bind(tree, Scope(SCHEMA, fold=fold))
+    assert asked[0].startswith("struct(")
+    assert all(day in asked[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("s RLIKE 'a'", "beyond the evaluator"),
+        ("s = 5", "would be cast for a constant of type integer"),
+        ("i = true", "would be cast for a constant of type boolean"),
+        ("d = 5", "would be cast for a constant of type integer"),
+        ("list = array('a')", "beyond the evaluator|not compared here|neither a column"),
+        ("padded = 'ab'", "char"),
+        ("folded = 'ab'", "collated"),
+        ("standard = 'a'", "default"),
+        ("i + 1 = 2", "beyond the evaluator"),
+        ("nowhere = 1", "not the name of exactly one struct member"),
+        ("i = 1 IS NULL", "binds otherwise"),
+        ("l = float('5')", "finds no value"),
+        ("i = l + 1", "neither a column nor a constant"),
+        ("i IN (SELECT 1)", "subquery"),
+        ("i = x", "different or nested types"),
+        ("i IN (1, '2')", "strings among numbers"),
+        ("s LIKE s", "beyond the evaluator"),
+        ("i", "not of type boolean"),
+    ],
+)
+def test_unsupported_predicates_have_a_reason(where: str, reason: str) -> None:
+    bound = _bound(where)
+    assert bound.artifact is None
+    assert any(part in str(bound.reason) for part in reason.split("|")), bound.reason
+
+
+def test_strings_are_unsupported_where_parsers_may_differ() -> None:
+    assert _bound("s = 'a'", plain_strings=False).artifact is None
+    assert _bound("i = 1", plain_strings=False).artifact is not None
+
+
+def test_unsupported_part_is_left_out_only_where_that_keeps_more_rows() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2, None], pa.int32())], ["i"])
+    for where, kept in {
+        "i = 1 AND s RLIKE 'a'": [True, False, False],
+        "NOT (i = 1 OR s RLIKE 'a')": [False, True, False],
+        "(i = 1 AND s RLIKE 'a') OR i = 2": [True, True, False],
+    }.items():
+        compiled, outcome = _filter(where), _bound(where)
+        assert outcome.exactness is Exactness.INEXACT
+        assert "RLIKE" in str(outcome.reason)
+        assert compiled.keep(batch).to_pylist() == kept, where
+    assert _bound("i = 1 OR s RLIKE 'a'").artifact is None
+    assert _bound("NOT (i = 1 AND s RLIKE 'a')").artifact is None
+    assert _bound("(i = 1 AND s RLIKE 'a') IS NULL").artifact is None
+
+
+def test_predicates_are_not_expanded() -> None:
+    ors = [" OR ".join(f"l = {8 * row + column}" for column in range(8)) for row in range(8)]
+    compiled = _filter(" AND ".join(f"({part})" for part in ors))
+    assert isinstance(compiled.root, And)
+    assert [len(part.parts) for part in compiled.root.parts if isinstance(part, Or)] == [8] * 8
+
+
+def test_cheap_parts_come_first_and_costly_ones_see_remaining_rows_only() -> None:
+    compiled = _filter("s LIKE '%a_c%' AND i = 1")
+    assert isinstance(compiled.root, And)
+    assert [type(part) for part in compiled.root.parts] == [Comparison, LikeMatch]
+    rows = 5_000
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([int(n % 1000 == 0) for n in range(rows)], pa.int32()), pa.array(["xabcx", "no"] * (rows // 2))],
+        ["i", "s"],
+    )
+    assert [n for n, kept in enumerate(compiled.keep(batch).to_pylist()) if kept] == [0, 1000, 2000, 3000, 4000]
+    nothing = batch.slice(1, 900).drop_columns(["s"])
+    assert compiled.keep(nothing).true_count == 0, "the second column is not evaluated"
+
+
+def test_dictionaries_and_large_strings_are_evaluated() -> None:
+    values = ["ab", None, "cd", "ab"]
+    for array in (pa.array(values).dictionary_encode(), pa.array(values, pa.large_string())):
+        assert _mask("s = 'ab'", array, "s") == [True, None, False, True]
+        assert _mask("s IN ('cd', 'x')", array, "s") == [False, None, True, False]
+        assert _mask("s LIKE '_b'", array, "s") == [True, None, False, True]
+        assert _mask("s IS NULL", array, "s") == [False, True, False, False]
+    null_inside = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["ab", None]))
+    assert _mask("s = 'ab'", null_inside, "s") == [True, None, None]
+    assert _mask("s IS NULL", null_inside, "s") == [False, True, True]
+
+
+def test_missing_column_is_named() -> None:
+    with pytest.raises(KeyError, match=r"no column n\.k"):
+        _filter("n.k.v = 1").mask(pa.RecordBatch.from_arrays([pa.array([{"j": 1}])], ["n"]))
+
+
+def test_one_end_of_a_range_is_enough() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 5, None], pa.int32())], ["i"])
+    for where, kept in {
+        "i BETWEEN 3 AND abs(i)": [False, True, False],
+        "i BETWEEN abs(i) AND 3": [True, False, False],
+        "NOT (i NOT BETWEEN 3 AND abs(i))": [False, True, False],
+    }.items():
+        assert _bound(where).exactness is Exactness.INEXACT, where
+        assert _filter(where).keep(batch).to_pylist() == kept, where
+    for where in ("i NOT BETWEEN 3 AND abs(i)", "NOT (i BETWEEN 3 AND abs(i))", "i BETWEEN abs(i) AND abs(i)"):
+        assert _bound(where).artifact is None, where
+
+
+def test_filters_are_joined() -> None:
+    joined = all_of([_filter("i > 1"), _filter("i < 9 AND s RLIKE 'a'")])
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 5, 9], pa.int32())], ["i"])
+    assert joined.keep(batch).to_pylist() == [False, True, False]
+
+
+def test_pickled_filters_have_no_cached_state() -> None:
+    compiled = _filter(f"l IN ({', '.join(map(str, range(0, 3000, 3)))})")
+    before = pickle.dumps(compiled)
+    batch = pa.RecordBatch.from_arrays([pa.array([3, 4])], ["l"])
+    assert compiled.mask(batch).to_pylist() == [True, False]
+    assert len(pickle.dumps(compiled)) == len(before)
+    assert pickle.loads(before) == compiled
+
+
+def test_workers_need_neither_spark_nor_the_parser(project: Path) -> None:
+    code = (
+        "import sys\nfrom pushdown_spark.expressions import arrow_evaluator, names, statistics_evaluator\n"
+        "from pushdown_spark.expressions.byte_patterns import avro\nprint(sorted(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert "'pyarrow.compute'" in run.stdout
+    assert not [name for name in ("'pyspark'", "'sqlglot'", "'pydantic'") if name in run.stdout]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()])
+@pytest.mark.parametrize("spread", [1, 40, 3_000_000_000])
+def test_all_lookup_methods_agree(kind: pa.DataType, spread: int) -> None:
+    low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
+    members = sorted({max(low, min(high, number * spread)) for number in range(-20, 20)})
+    near = [number + step for number in members for step in (-1, 0, 1)]
+    hits = pa.array([None, *(number for number in near if low <= number <= high), low, high, 0], kind)
+    misses = pa.array([number for number in range(-100, 100) if number not in members], kind)
+    lookup = ValueSet(pa.array(members, kind))
+    for few, many in ((hits, misses), (misses, hits)):
+        array = pa.concat_arrays([few, *[many] * (1 + 20_000 // len(many)), few])
+        for part in (array, array.slice(5), array.slice(3, 40), array.slice(0, 0)):
+            found = zip(lookup.contains(part).to_pylist(), part.to_pylist(), strict=True)
+            assert all(answer == (value in members) for answer, value in found if value is not None)
+
+
+def test_long_list_is_one_lookup() -> None:
+    compiled = _filter(f"l IN ({', '.join(str(number * 7919) for number in range(5000))})")
+    assert isinstance(compiled.root, InList)
+    assert compiled.mask(pa.RecordBatch.from_arrays([pa.array([7919, 7920])], ["l"])).to_pylist() == [True, False]
+
+
+def test_literals_of_a_built_tree_are_not_unescaped() -> None:
+    tree = exp.Like(this=exp.column("s"), expression=exp.Literal.string("a\\%%"))
+    compiled = bind(tree, Scope(SCHEMA))
+    assert compiled.artifact is not None
+    batch = pa.RecordBatch.from_arrays([pa.array(["a%b", "ab"])], ["s"])
+    assert ArrowFilter(compiled.artifact).mask(batch).to_pylist() == [True, False]

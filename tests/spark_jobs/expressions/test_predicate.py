@@ -1,0 +1,68 @@
+"""The predicate of a scan, and the outcome of pushing one conjunct."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+
+from pushdown_spark.contract import Exactness
+from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.pushdown import Pushdown
+
+
+def test_predicate_is_split_into_conjuncts() -> None:
+    predicate = Predicate.parse("a = 1 AND (b = 2 OR c = 3) AND (d > 4 AND e < 5)")
+    assert predicate.conjunct_texts == ("a = 1", "b = 2 OR c = 3", "d > 4", "e < 5")
+    assert predicate.conjuncts is predicate.conjuncts
+
+
+def test_predicate_that_only_spark_parses_has_one_text_and_no_conjunct() -> None:
+    sql = "a = 'x' 'y'"
+    predicate = Predicate.parse(sql)
+    assert predicate.tree is None
+    assert predicate.conjuncts == ()
+    assert predicate.conjunct_texts == (sql,)
+
+
+def test_some_conjuncts_are_kept() -> None:
+    predicate = Predicate.parse("a = 1 AND b = 2 AND c = 3")
+    rest = predicate.keep_conjuncts(predicate.conjuncts[1:])
+    assert rest is not None
+    assert rest.conjunct_texts == ("b = 2", "c = 3")
+    assert rest.sql == predicate.sql
+    assert predicate.keep_conjuncts(()) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "needs_every_row", "reads_file_metadata", "has_backslashes"),
+    [
+        ("a = 1", False, False, False),
+        ("rand() < 0.5 AND a = 1", True, False, False),
+        ("uuid = 'x'", False, False, False),
+        ("assert_true /* b */ (a > 0) IS NULL", True, False, False),
+        ("input_file_name() LIKE '%x'", False, True, False),
+        ("_metadata.file_size > 1", False, True, False),
+        (r"a = 'b\\c'", False, False, True),
+    ],
+)
+def test_properties_of_the_text(
+    sql: str, needs_every_row: bool, reads_file_metadata: bool, has_backslashes: bool
+) -> None:
+    predicate = Predicate.parse(sql)
+    assert predicate.needs_every_row is needs_every_row
+    assert predicate.reads_file_metadata is reads_file_metadata
+    assert predicate.has_backslashes is has_backslashes
+
+
+def test_only_exact_outcomes_have_no_residual() -> None:
+    conjunct = sqlglot.parse_one("a = 1", dialect="spark")
+    outcomes: list[Pushdown[int]] = [
+        Pushdown.exact(conjunct, 1),
+        Pushdown.inexact(conjunct, 1, "why"),
+        Pushdown.unsupported(conjunct, "why"),
+    ]
+    assert [outcome.residual for outcome in outcomes] == [None, conjunct, conjunct]
+    reports = [outcome.report("a test") for outcome in outcomes]
+    assert [report.exactness for report in reports] == [Exactness.EXACT, Exactness.INEXACT, Exactness.UNSUPPORTED]
+    assert [report.pushed_as for report in reports] == ["a test", "a test", None]
+    assert [report.reason for report in reports] == [None, None, "why"]
