@@ -1,4 +1,4 @@
-"""Turns what a task reads and writes into Airflow's assets, and its result into what an asset event tells."""
+"""Airflow assets of the inputs and the output of a task, and the asset event of its result."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _TEMPLATE_MARKS = ("{{", "{%")
 
 
 def inlets_of(paths: object) -> list[Asset]:
-    """Assets of the paths that are known before the task runs: those that are absolute and hold no template."""
+    """Return the assets of paths that are known before the task runs: absolute paths without a template."""
     fixed = (path for path in as_list(paths) if isinstance(path, str) and not _is_template(path))
     places = dict.fromkeys(place for path in fixed if (place := file_dataset(path)) is not None)
     return [Asset(uri=place.uri) for place in places]
 
 
 def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
-    """The asset of an output; one that a template makes gets an alias of this name, for what it turns out to be.
+    """Return the asset of an output. A templated path gets an alias, which is resolved when the task runs.
 
-    None where there is no output, or one whose path is not absolute.
+    Returns None without an output, or if its path is not absolute.
     """
     if not isinstance(output, str):
         return None
@@ -32,7 +32,7 @@ def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
 
 
 def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResult) -> None:
-    """Tell rows and bytes of a result with the asset event that Airflow makes of a successful task."""
+    """Add rows and bytes of a result to the asset event of a successful task."""
     extra: dict[str, JsonValue] = {
         "rows": result.rows,
         "bytes_read": result.bytes_read,
@@ -53,7 +53,7 @@ def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResul
 
 
 def as_list(value: object) -> list[object]:
-    """One value or a list of them as a list; nothing for None."""
+    """Return a value or a list of values as a list, an empty list for None."""
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

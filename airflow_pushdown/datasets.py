@@ -1,4 +1,4 @@
-"""Names the places that jobs read and write, as OpenLineage and Airflow's assets have them."""
+"""Names of the data that jobs read and write, for OpenLineage and Airflow's assets."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pushdown_spark.contract import DatabaseKind, RemoteConnection
 _URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?$")
 _GLOB = re.compile(r"[*?\[{]")
 _STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
-"""Schemes of object stores, whose objects have names without a leading slash, and what lineage calls them."""
+"""Schemes of object stores with their names in lineage. Names of objects have no leading slash."""
 _DATABASES = {DatabaseKind.POSTGRESQL: ("postgres", 5432), DatabaseKind.MYSQL: ("mysql", 3306)}
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A place with data, by OpenLineage's rules: where it lies, and its name there."""
+    """A dataset by OpenLineage's naming rules: a namespace, and a name in it."""
 
     namespace: str
     name: str
 
     @property
     def uri(self) -> str:
-        """The same as one address, as Airflow's assets have it."""
+        """The URI of the dataset, for Airflow's assets."""
         if self.namespace == "file":
             return f"file://{self.name}"
         return f"{self.namespace}/{self.name.lstrip('/')}"
 
 
 def file_dataset(path: str) -> Dataset | None:
-    """Where files lie: of a glob the directory above its first wildcard; None for a path that is not absolute."""
+    """Return the dataset of a path, for a glob of the directory before its wildcards. None for a relative path."""
     fixed = _without_glob(path)
     if fixed.startswith("/"):
         return Dataset("file", fixed)
@@ -42,13 +42,13 @@ def file_dataset(path: str) -> Dataset | None:
         return Dataset("file", below)
     if scheme in _STORES:
         return Dataset(f"{_STORES[scheme]}://{authority}", below.lstrip("/") or "/")
-    # A password in an address is nobody else's business; the container of an Azure store stands in its place.
-    shown = authority if scheme.startswith("abfs") else authority.rpartition("@")[2]
-    return Dataset(f"{scheme}://{shown}", below)
+    # The part before `@` may have a password. In Azure URIs, it is the container instead.
+    public_authority = authority if scheme.startswith("abfs") else authority.rpartition("@")[2]
+    return Dataset(f"{scheme}://{public_authority}", below)
 
 
 def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
-    """Where a table of a database lies."""
+    """Return the dataset of a database table."""
     if connection.kind is DatabaseKind.SQLITE:
         return Dataset("file", f"{connection.database}/{table}")
     scheme, port = _DATABASES[connection.kind]
@@ -56,8 +56,8 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
 
 
 def _without_glob(path: str) -> str:
-    """The path up to its first part with a wildcard, without a slash at its end."""
+    """Return the path before its first part with a wildcard, without a trailing slash."""
     parts = path.split("/")
-    fixed = next((place for place, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    kept = "/".join(parts[:fixed]).rstrip("/")
-    return kept or ("/" if path.startswith("/") else "")
+    fixed = next((position for position, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    directory = "/".join(parts[:fixed]).rstrip("/")
+    return directory or ("/" if path.startswith("/") else "")

@@ -20,7 +20,7 @@ class PushdownTaskError(AirflowException):
 
     @property
     def code(self) -> ErrorCode:
-        """What went wrong, as the Spark side classified it."""
+        """The code of the error, from the classification of the Spark side."""
         return self.job_error.code
 
     def __str__(self) -> str:
@@ -30,11 +30,11 @@ class PushdownTaskError(AirflowException):
 
 
 class FinalPushdownError(PushdownTaskError, AirflowFailException):
-    """A failure that the same task would meet again: Airflow does not retry it."""
+    """A failure that a retry would meet again. Airflow does not retry it."""
 
 
 class RetryablePushdownError(PushdownTaskError):
-    """A failure that a retry may get past."""
+    """A failure that a retry may resolve."""
 
 
 class ConfigError(FinalPushdownError):
@@ -42,7 +42,7 @@ class ConfigError(FinalPushdownError):
 
 
 class ColumnError(FinalPushdownError):
-    """A column does not exist, or is not of the kind its path asks for."""
+    """A column does not exist, or its type does not support the path."""
 
 
 class PredicateError(FinalPushdownError):
@@ -50,39 +50,39 @@ class PredicateError(FinalPushdownError):
 
 
 class SchemaError(FinalPushdownError):
-    """The declared schema does not parse, or the files contradict each other."""
+    """The declared schema does not parse, or the files have conflicting schemas."""
 
 
 class OutputExistsError(FinalPushdownError):
-    """The output is there already and `output_mode` forbids touching it."""
+    """The output already exists, and `output_mode` forbids changing it."""
 
 
 class OutputConflictError(FinalPushdownError):
-    """Another run has written the same partition while this one was writing it; nothing of this run was kept."""
+    """Another run has written the same partition at the same time. The rows of this run were deleted."""
 
 
 class CheckFailedError(FinalPushdownError):
-    """The rows failed a check (`checks`, `max_malformed`), so that nothing was committed."""
+    """The rows failed a check (`checks`, `max_malformed`). Nothing was committed."""
 
 
 class RemoteRefusedError(FinalPushdownError):
-    """A database refuses credentials, TLS, a table or a right."""
+    """A database rejects credentials, TLS, a table or a permission."""
 
 
 class RemoteFailedError(RetryablePushdownError):
-    """A database could not be reached, or a connection or statement broke off."""
+    """A database was not reachable, or a connection or statement was interrupted."""
 
 
 class InputError(RetryablePushdownError):
-    """An input is missing or cannot be read; it may have been put right by the next try."""
+    """An input is missing or cannot be read. It may be available at the next try."""
 
 
 class DiskFullError(RetryablePushdownError):
-    """There was no room left where the job writes."""
+    """A disk that the job writes to is full."""
 
 
 class WorkerKilledError(RetryablePushdownError):
-    """A Python worker of the job was killed, most often for want of memory."""
+    """A Python worker of the job was killed, often for lack of memory."""
 
 
 class DriverKilledError(RetryablePushdownError):
@@ -94,11 +94,11 @@ class SubmitFailedError(RetryablePushdownError):
 
 
 class SparkJobError(RetryablePushdownError):
-    """Spark failed the job for a reason that has no class of its own here."""
+    """Spark failed the job for another reason."""
 
 
 class InternalPushdownError(RetryablePushdownError):
-    """The job failed in a way it did not expect itself."""
+    """The job failed with an unexpected exception."""
 
 
 _CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
@@ -127,10 +127,10 @@ _CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
 
 
 def exception_for(error: JobError) -> PushdownTaskError:
-    """The exception to raise for `error`.
+    """Return the exception for an error.
 
-    The code picks the class. Where the job judged differently from the code whether a retry makes sense, the job wins:
-    the plain final or retryable class is used.
+    The code determines the class. If the class and `retryable` of the error differ, the base class of final or
+    retryable failures is used.
     """
     chosen = _CLASSES.get(error.code, RetryablePushdownError)
     if issubclass(chosen, AirflowFailException) != error.retryable:
@@ -139,5 +139,5 @@ def exception_for(error: JobError) -> PushdownTaskError:
 
 
 def config_error(message: str, code: ErrorCode = ErrorCode.BAD_SPEC) -> ConfigError:
-    """A `ConfigError` from one line of text that starts with the name of the parameter at fault."""
+    """Return a `ConfigError` with a one-line message that starts with the name of the invalid parameter."""
     return ConfigError(JobError(code=code, message=message, retryable=False))

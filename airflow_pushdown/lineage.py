@@ -1,4 +1,4 @@
-"""Tells OpenLineage what a job read and wrote, column by column; needs Airflow's OpenLineage provider."""
+"""OpenLineage datasets and column lineage of a job. The module needs Airflow's OpenLineage provider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST_MEMBER = re.compile(r"(\w+)\W*$")
 
 @dataclass(frozen=True)
 class Origin:
-    """A column that an output's column is made of: the source's name in the query, and the column's in the source."""
+    """An input column of an output column: the name of the source in the query, and the column of the source."""
 
     source: str
     column: str
@@ -33,37 +33,37 @@ class Origin:
 def job_lineage(
     spec: JobSpec, connections: Mapping[str, RemoteConnection], result: JobResult
 ) -> OperatorLineage[Any, Any]:
-    """Inputs with the columns that were read, the output with the columns that its own are made of, and the query.
+    """Return the inputs with the columns read, the output with its column lineage, and the query.
 
-    `connections` are those of remote sources, by the sources' names; no user or password of theirs is told.
+    `connections` are those of database sources by the names of the sources. Users and passwords are not included.
     """
     places = {name: _datasets(spec, name, connections) for name in spec.sources}
     inputs = [
         InputDataset(namespace=place.namespace, name=place.name, facets={"schema": _schema(_columns(result, name))})
-        for name, found in places.items()
-        for place in found
+        for name, datasets in places.items()
+        for place in datasets
     ]
     facets = {"sql": SQLJobFacet(query=spec.query.sql)} if spec.query.sql is not None else {}
     return OperatorLineage(inputs=inputs, outputs=_outputs(spec, places, result), job_facets=facets)
 
 
 def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[Origin, ...]]:
-    """The columns that each column of the answer is made of, as far as the query tells; `columns` are those read."""
+    """Return the input columns of each output column, as far as known. `columns` are the columns read by source."""
     if query.sql is not None:
         return _origins_in_sql(query.sql)
     source = query.source or ""
-    asked = tuple(columns.get(source, ())) if query.columns is None else query.columns
-    return {_output_name(one): (Origin(source, _path(one)),) for one in asked if "*" not in one}
+    requested = tuple(columns.get(source, ())) if query.columns is None else query.columns
+    return {_output_name(path): (Origin(source, _path(path)),) for path in requested if "*" not in path}
 
 
 def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
-    """Origins of the columns of a query, by OpenLineage's own parser; none where it does not understand the query."""
+    """Return the origins of the columns of a query from OpenLineage's parser, none if it cannot parse the query."""
     parsed = parse([sql], dialect="databricks")
     if parsed is None or parsed.errors:
         return {}
     return {
-        one.descendant.name: tuple(Origin(c.origin.name, c.name) for c in one.lineage if c.origin is not None)
-        for one in parsed.column_lineage
+        column.descendant.name: tuple(Origin(c.origin.name, c.name) for c in column.lineage if c.origin is not None)
+        for column in parsed.column_lineage
     }
 
 
@@ -73,7 +73,7 @@ def _path(column: str) -> str:
 
 
 def _output_name(column: str) -> str:
-    """What a column of the short form is called in the answer: as it says, else its last member."""
+    """Return the output name of an entry of `columns`: its alias, otherwise its last member."""
     match = _RENAMED.match(column.strip())
     if match:
         return match["name"]
@@ -82,7 +82,7 @@ def _output_name(column: str) -> str:
 
 
 def _datasets(spec: JobSpec, name: str, connections: Mapping[str, RemoteConnection]) -> tuple[Dataset, ...]:
-    """Where a source lies: each of its paths, or its table; a query of the database's own has no name."""
+    """Return the datasets of a source: its paths or its table, none for a query in the database."""
     source = spec.sources[name]
     if isinstance(source, RemoteSourceSpec):
         connection = connections.get(name)
@@ -99,7 +99,7 @@ def _schema(columns: Iterable[str]) -> SchemaDatasetFacet:
 
 
 def _output_facets(result: JobResult) -> dict[str, Any]:
-    """The schema that was written, where the result has it."""
+    """Return the schema of the output if the result has it."""
     if result.output_summary is None:
         return {}
     fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in result.output_summary.columns.items()]
@@ -107,12 +107,12 @@ def _output_facets(result: JobResult) -> dict[str, Any]:
 
 
 def _outputs(spec: JobSpec, places: Mapping[str, tuple[Dataset, ...]], result: JobResult) -> list[OutputDataset]:
-    """The output with its rows and the origins of its columns; none where nothing was written."""
+    """Return the output with its row count and column lineage, none if nothing was written."""
     place = file_dataset(result.output) if result.output is not None and result.rows is not None else None
     if place is None:
         return []
     origins = column_origins(spec.query, {name: report.columns for name, report in result.sources.items()})
-    fields = {column: Fields(inputFields=_input_fields(found, places)) for column, found in origins.items()}
+    fields = {column: Fields(inputFields=_input_fields(inputs, places)) for column, inputs in origins.items()}
     return [
         OutputDataset(
             namespace=place.namespace,

@@ -1,4 +1,4 @@
-"""Builds the archive of `pushdown_spark` that every job submits as `--py-files`."""
+"""The archive of `pushdown_spark` that every job submits as `--py-files`."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _UNCHECKED = (1).to_bytes(4, "little")
 
 
 def package_directory() -> Path:
-    """Directory of the installed `pushdown_spark` package."""
+    """Return the directory of the installed `pushdown_spark` package."""
     return Path(pushdown_spark.__file__).resolve().parent
 
 
 def job_program() -> Path:
-    """The one program that is ever submitted."""
+    """Return the path of the program of all jobs."""
     return package_directory() / "job.py"
 
 
 def archive_bytes(package: Path) -> bytes:
-    """A zip of `package`, each module with its code compiled for the Python that runs here.
+    """Return a zip of a package, in which each module has code compiled for this Python.
 
-    A Python of the same release imports the compiled code, which takes half the time, in the driver and in every
-    worker; any other sees by its first bytes that it is not for it, and compiles the source.
+    A Python of the same release imports the compiled code, which is faster in the driver and in every worker. Other
+    releases recognize its magic number and compile the source.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -47,10 +47,10 @@ def archive_bytes(package: Path) -> bytes:
 
 
 def job_archive(cache: Path | None = None, package: Path | None = None) -> Path:
-    """Path of the archive of `package` (default: the installed `pushdown_spark`), built once per content.
+    """Return the path of the archive of `package` (default: the installed `pushdown_spark`), built once per content.
 
-    `cache` is the directory to keep archives in; by default a directory of this user below the temporary directory.
-    Raises `PermissionError` if that directory belongs to somebody else, who could swap the code for other code.
+    `cache` is the directory for archives, by default a directory of this user below the temporary directory. Raises
+    `PermissionError` if the directory belongs to another user, who could replace the code.
     """
     directory = cache if cache is not None else Path(tempfile.gettempdir()) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,30 +58,30 @@ def job_archive(cache: Path | None = None, package: Path | None = None) -> Path:
     package = package if package is not None else package_directory()
     files = _package_files(package)
     target = directory / f"pushdown_spark-{_digest(files)}.zip"
-    if not _holds(target, files):
+    if not _is_complete(target, files):
         _write_atomically(target, archive_bytes(package))
     return target
 
 
 def _package_files(package: Path) -> dict[str, bytes]:
-    """Names and contents of the package's files in a fixed order, without compiled code."""
+    """Return names and contents of the package's files in a fixed order, without compiled code."""
     files = sorted(f for f in package.rglob("*") if f.is_file() and "__pycache__" not in f.parts and f.suffix != ".pyc")
     return {file.relative_to(package.parent).as_posix(): file.read_bytes() for file in files}
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    """What an archive of these files is called by: equal for equal files, however old they are and wherever they lie.
+    """Return a hash of names and contents, for the name of the archive.
 
-    Of what is compiled the release of Python counts, not the bytes: they are not the same each time.
+    Compiled code is represented by the release of Python, because its bytes differ between compilations.
     """
-    seen = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for name, content in files.items():
-        seen.update(f"{name} {len(content)} ".encode() + content)
-    return seen.hexdigest()[:16]
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.hexdigest()[:16]
 
 
-def _holds(target: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether an archive is there with these files, and whole."""
+def _is_complete(target: Path, files: Mapping[str, bytes]) -> bool:
+    """Return whether the archive exists, is intact and has these files."""
     try:
         with zipfile.ZipFile(target) as archive:
             return archive.testzip() is None and all(archive.read(name) == files[name] for name in files)
@@ -98,20 +98,20 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """The code of a module as a file that is taken as it is (PEP 552): the archive's name stands for its sources."""
+    """Return a compiled module that Python does not check against its source (PEP 552), which is in the archive."""
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + marshal.dumps(code)
 
 
 def _require_own(directory: Path) -> None:
-    """Refuse a directory that another user owns or may write to."""
+    """Raise PermissionError for a directory that another user owns or may write to."""
     info = directory.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(f"{directory}: must be a directory that only user {os.getuid()} may write to; remove it")
 
 
 def _write_atomically(target: Path, content: bytes) -> None:
-    """Write beside the target and rename, so that a concurrent task never sees half an archive."""
+    """Write a file next to the target and rename it, so that a concurrent task never reads a partial archive."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".pushdown_spark-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""Packs a Spark environment for the parameter `archives`: for clusters whose workers have Python but no libraries.
+"""Archives of a Spark environment for the parameter `archives`, for clusters whose workers lack the libraries.
 
     python -m airflow_pushdown.packed /opt/spark /var/cache/airflow-pushdown
 
@@ -14,19 +14,19 @@ import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
-_LEFT_OUT = ("*/pyspark/jars/*", "*/pyspark/examples/*", "*/pyspark/data/*", "*/__pycache__/*")
-"""Of PySpark, executors have what is not Python in their own installation."""
+_EXCLUDED = ("*/pyspark/jars/*", "*/pyspark/examples/*", "*/pyspark/data/*", "*/__pycache__/*")
+"""Files that executors have in their own installation of Spark."""
 
 
 class NotPackedError(Exception):
-    """An environment that cannot be packed, and why."""
+    """An environment cannot be packed."""
 
 
 def environment_archive(environment: Path, cache: Path, python_prefix: str | None = None) -> Path:
-    """The archive of a virtual environment, in the directory `cache`; packed anew where its libraries have changed.
+    """Return the archive of a virtual environment in the directory `cache`, after packing it if its libraries changed.
 
-    `python_prefix` is where the workers' Python is installed, if that is elsewhere than on this machine (`/usr`).
-    Raises `NotPackedError`, also where the package venv-pack2 is missing.
+    `python_prefix` is the prefix of the workers' Python if it differs from this machine (`/usr`). Raises
+    `NotPackedError`, also if the package venv-pack2 is missing.
     """
     target = cache / f"spark-environment-{_fingerprint(environment, python_prefix)}.tar.gz"
     if not target.is_file():
@@ -48,29 +48,29 @@ def _pack(environment: Path, packed: Path, python_prefix: str | None) -> None:
             prefix=str(environment),
             output=str(packed),
             python_prefix=python_prefix,
-            filters=[("exclude", pattern) for pattern in _LEFT_OUT],
+            filters=[("exclude", pattern) for pattern in _EXCLUDED],
         )
     except venv_pack.VenvPackException as error:
         raise NotPackedError(f"{environment} cannot be packed: {' '.join(str(error).split())}") from error
 
 
 def _fingerprint(environment: Path, python_prefix: str | None) -> str:
-    """A text that changes with the environment's Python, its libraries, and what the archive is to look like."""
+    """Return a hash of the environment's Python, its libraries, and the settings of the archive."""
     configuration = environment / "pyvenv.cfg"
     if not configuration.is_file():
-        raise NotPackedError(f"{environment} is no virtual environment: it has no pyvenv.cfg")
+        raise NotPackedError(f"{environment} is not a virtual environment: it has no pyvenv.cfg")
     libraries = [str(path) for path in sorted(environment.glob("lib/python3.*/site-packages"))]
-    versions = sorted(f"{each.name}=={each.version}" for each in distributions(path=libraries))
-    parts = [configuration.read_text(encoding="utf-8"), str(python_prefix), *_LEFT_OUT, *versions]
+    versions = sorted(f"{library.name}=={library.version}" for library in distributions(path=libraries))
+    parts = [configuration.read_text(encoding="utf-8"), str(python_prefix), *_EXCLUDED, *versions]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def main() -> int:
-    """Pack the environment that the arguments name, and print the path of its archive."""
+    """Pack the environment of the arguments, and print the path of its archive."""
     parser = argparse.ArgumentParser(prog="python -m airflow_pushdown.packed", description=__doc__.splitlines()[0])
     parser.add_argument("environment", type=Path, help="the directory of a virtual environment with Spark's libraries")
-    parser.add_argument("cache", type=Path, help="the directory to keep archives in")
-    parser.add_argument("--python-prefix", help="where Python is installed on the workers, if that is elsewhere")
+    parser.add_argument("cache", type=Path, help="the directory for archives")
+    parser.add_argument("--python-prefix", help="the prefix of Python on the workers, if it differs")
     arguments = parser.parse_args()
     try:
         print(environment_archive(arguments.environment, arguments.cache, arguments.python_prefix))

@@ -1,4 +1,4 @@
-"""What Airflow learns about this package; imports nothing, since Airflow calls it while it reads its configuration."""
+"""The description of this package for Airflow, which reads it during its configuration. It imports nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _INTEGRATION = "Pushdown"
 
 
 def get_provider_info() -> dict[str, object]:
-    """The provider's description in the shape of Airflow's `provider_info.schema.json`."""
+    """Return the description of the provider, in the format of Airflow's `provider_info.schema.json`."""
     return {
         "package-name": "airflow-pushdown",
         "name": "Pushdown",

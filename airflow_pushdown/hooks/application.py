@@ -1,4 +1,4 @@
-"""Where the pages of a Spark application are: its own while it runs, the history server's afterwards."""
+"""Web pages of a Spark application: its own UI while it runs, and the history server afterward."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit
 from airflow_pushdown.exceptions import config_error
 
 HISTORY_EXTRA = "history-server"
-"""Extra of a Spark connection that tells the history server's address."""
+"""The extra of a Spark connection with the address of the history server."""
 HISTORY_KEY = "spark.yarn.historyServer.address"
-"""Spark's own key for it, which counts where the connection has no such extra."""
+"""Spark's own setting of this address, which is used without the extra."""
 
 _STARTED = re.compile(r"^airflow_pushdown: application (?P<id>\S+), UI (?P<ui>\S+)$")
 _WEB = frozenset({"http", "https"})
@@ -19,14 +19,14 @@ _WEB = frozenset({"http", "https"})
 
 @dataclass(frozen=True)
 class Application:
-    """A Spark application: its id, and the address of its own pages, which go when it ends; None where it has none."""
+    """A Spark application: its id and the address of its UI while it runs, None without a UI."""
 
     application_id: str
     ui: str | None = None
 
 
 def started_application(line: str) -> Application | None:
-    """The application that a line of the job's output announces, None where it announces none."""
+    """Return the application that a line of the job's output reports, None for other lines."""
     match = _STARTED.match(line)
     if match is None:
         return None
@@ -34,30 +34,32 @@ def started_application(line: str) -> Application | None:
 
 
 def history_server(extra: object, key: str | None) -> str | None:
-    """The history server's address: the connection's extra, else the value of Spark's own key; None without either.
+    """Return the address of the history server: the extra of the connection, else Spark's setting, else None.
 
-    Raises `ConfigError` for an address that no browser should be sent to.
+    Raises `ConfigError` for an invalid or unsafe address.
     """
     for name, given in ((f"connection extra {HISTORY_EXTRA!r}", extra), (f"conf entry {HISTORY_KEY}", key)):
         if not given:
             continue
-        # Spark's own key is a host and a port without a scheme.
+        # Spark's own setting is a host and a port without a scheme.
         address = str(given) if "://" in str(given) else f"http://{given}"
         if not is_web_address(address) or "@" in urlsplit(address).netloc:
-            raise config_error(f"conn_id: {name} is no address like http://spark-history:18080 (without a password)")
+            raise config_error(
+                f"conn_id: {name} must be an address such as http://spark-history:18080 without a password"
+            )
         return address.rstrip("/")
     return None
 
 
 def history_page(server: str | None, application_id: str | None) -> str:
-    """The history server's page of an application; empty where either is not known."""
+    """Return the page of an application on the history server, empty if one of them is unknown."""
     if server is None or application_id is None:
         return ""
     return f"{server}/history/{quote(application_id, safe='')}/"
 
 
 def is_web_address(text: str) -> bool:
-    """Whether a text is an address that a link may lead to: nothing that a browser would run."""
+    """Return whether a text is a web address, and not for example a `javascript:` URL."""
     try:
         parts = urlsplit(text)
     except ValueError:

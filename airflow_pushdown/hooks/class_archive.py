@@ -1,7 +1,7 @@
-"""Archives of Spark's classes, with which the JVM of a job starts in two thirds of the time.
+"""Class data sharing (CDS) archives, which make the JVM of a job start sooner.
 
-Java calls it class data sharing: a JVM maps classes that another one has read, checked and linked before. An archive
-belongs to one Java and one set of jars; a JVM that it does not fit does without it.
+A JVM maps classes that another JVM has loaded, verified and linked. An archive belongs to one Java and one set of jars.
+Other JVMs ignore it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.conf_directory import what_stays, without_directory
+from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import spark_jars
@@ -30,14 +30,14 @@ from airflow_pushdown.packaging import job_archive, package_directory
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"
 
 _OPTIONS = "SPARK_SUBMIT_OPTS"
-_CHOSEN = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
-"""Options of the JVM by which a user has settled the matter."""
-_SILENT = "-Xlog:cds*=off -Xlog:class+path=off"
-_BRIEF = "-XX:TieredStopAtLevel=1"
-"""For the JVM that makes an archive: it lives for seconds, a third of which the optimising compiler would take."""
+_CDS_OPTIONS = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
+"""JVM options of a user who configures class data sharing."""
+_NO_LOG = "-Xlog:cds*=off -Xlog:class+path=off"
+_FAST_COMPILER = "-XX:TieredStopAtLevel=1"
+"""The option for the JVM that creates an archive. It runs for seconds, so the optimizing compiler does not pay."""
 _SEPARATORS = ':"\\'
-_LEAST_SIGNAL = 129
-"""Exit codes of programs that a signal ended, from here on."""
+_MIN_SIGNAL_CODE = 129
+"""The lowest exit code of a program that a signal ended."""
 
 _EMPTY = "no-settings"
 
@@ -46,27 +46,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The archive of one installation, made or not: a file that has no bytes where none can be made.
+    """The archive of one installation. An empty file means that no archive can be created.
 
-    `home` is Spark's. With the archive its JVMs have another directory for settings, which is empty.
+    `home` is Spark's home. JVMs with the archive get an empty directory instead of Spark's settings directory.
     """
 
     path: Path
     home: Path
 
     @property
-    def known(self) -> bool:
-        """Whether it is there, or it is known that it cannot be made."""
+    def is_settled(self) -> bool:
+        """Whether the archive exists, or it is known that it cannot be created."""
         return self.path.exists()
 
     @property
-    def usable(self) -> bool:
-        """Whether it is there."""
-        return self.known and self.path.stat().st_size > 0
+    def is_usable(self) -> bool:
+        """Whether the archive exists."""
+        return self.is_settled and self.path.stat().st_size > 0
 
     def used_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Command and environment of a spark-submit whose JVM maps the archive, where there is one."""
-        if not self.usable:
+        """Return command and environment of spark-submit with the archive, unchanged if it does not exist."""
+        if not self.is_usable:
             return list(command), dict(environment)
         return self._with_option(command, environment, f'"-XX:SharedArchiveFile={self.path}"')
 
@@ -74,7 +74,7 @@ class ClassArchive:
         self, command: Sequence[str], environment: Mapping[str, str], option: str
     ) -> tuple[list[str], dict[str, str]]:
         words, variables = without_directory(command, environment, self.home, self.path.parent / _EMPTY)
-        options = (environment.get(_OPTIONS), option, _SILENT)
+        options = (environment.get(_OPTIONS), option, _NO_LOG)
         return words, {**variables, _OPTIONS: " ".join(filter(None, options))}
 
     def make(
@@ -83,26 +83,28 @@ class ClassArchive:
         environment: Mapping[str, str],
         started: Callable[[JobProcess], None] = lambda _: None,
     ) -> None:
-        """Run a job of up to a minute that makes it, unless another task is at it; `started` is told of the job.
+        """Run a job that creates the archive, unless another task does. This takes up to a minute.
 
-        What goes wrong is logged, and kept in an empty file: the next task does not try again.
+        `started` is called with the job. A failure is logged and recorded in an empty file, so that no other task tries
+        again.
         """
         try:
-            with self._claimed() as mine:
-                if mine and not self.known:
+            with self._locked() as is_locked:
+                if is_locked and not self.is_settled:
                     self._make(installation, environment, started)
         except OSError as error:
-            log.warning(
-                "Jobs go on without an archive of classes: %s cannot be written (%s)", self.path, error.strerror
-            )
+            log.warning("Jobs run without a CDS archive: %s cannot be written (%s)", self.path, error.strerror)
 
     def _make(
         self, installation: SparkInstallation, environment: Mapping[str, str], started: Callable[[JobProcess], None]
     ) -> None:
-        log.info("Making %s, once, in up to a minute: jobs start sooner with it", self.path)
+        log.info(
+            "Creating the CDS archive %s, which makes jobs start sooner. This happens once and takes up to a minute",
+            self.path,
+        )
         draft = self.path.with_suffix(".draft")
         draft.unlink(missing_ok=True)
-        option = f'{_BRIEF} "-XX:ArchiveClassesAtExit={draft}"'
+        option = f'{_FAST_COMPILER} "-XX:ArchiveClassesAtExit={draft}"'
         try:
             (self.path.parent / _EMPTY).mkdir(exist_ok=True)
             code, cause = _run(*self._with_option(_command(installation), environment, option), started)
@@ -111,14 +113,14 @@ class ClassArchive:
                 return
         finally:
             draft.unlink(missing_ok=True)
-        log.warning("Jobs go on without an archive of classes, which could not be made: %s", cause)
-        if 0 <= code < _LEAST_SIGNAL:
+        log.warning("Jobs run without a CDS archive, which could not be created: %s", cause)
+        if 0 <= code < _MIN_SIGNAL_CODE:
             self.path.touch()
-            log.warning("No other will be tried before %s is deleted", self.path)
+            log.warning("To try again, delete %s", self.path)
 
     @contextmanager
-    def _claimed(self) -> Iterator[bool]:
-        """Whether nobody else is making this archive; the system forgets the claim with its process."""
+    def _locked(self) -> Iterator[bool]:
+        """Yield whether this process has the lock of the archive. The system releases it when the process ends."""
         with self.path.with_suffix(".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,60 +133,62 @@ class ClassArchive:
 def class_archive(
     directory: str | None, installation: SparkInstallation, environment: Mapping[str, str]
 ) -> ClassArchive | None:
-    """The archive for jobs of an installation in `directory`, which is made if it is not there.
+    """Return the archive of an installation in `directory`, which is created if it does not exist.
 
-    None without a directory, where Java or Spark's jars are not found, where the environment's options for the JVM
-    settle the matter, and where files of settings have to stay on the class path, which is logged. Raises `ConfigError`
-    for a directory that others may write to, who could swap the code, or that options cannot name.
+    Returns None without a directory, if Java or Spark's jars are not found, if the environment has JVM options for
+    class data sharing, and if settings files must stay on the class path, which is logged. Raises `ConfigError` for a
+    directory that others may write to, since they could replace code, or whose path does not fit into a JVM option.
     """
-    if not directory or any(option in environment.get(_OPTIONS, "") for option in _CHOSEN):
+    if not directory or any(option in environment.get(_OPTIONS, "") for option in _CDS_OPTIONS):
         return None
     java = _java(environment)
     jars = spark_jars(installation)
     if java is None or not jars:
         return None
     home = jars[0].parent.parent
-    stays = what_stays(home, environment)
-    if stays is not None:
-        log.info("No archive of classes is used: Java wants no directory with files on the class path, as %s is", stays)
+    settings_file = unmovable_file(home, environment)
+    if settings_file is not None:
+        log.info("Jobs run without a CDS archive, because Java does not allow %s on the class path", settings_file)
         return None
-    place = _own(Path(directory).absolute())
-    seen = hashlib.sha256()
+    cache = _require_private(Path(directory).absolute())
+    digest = hashlib.sha256()
     for file in (java, *jars):
         info = file.stat()
-        seen.update(f"{file} {info.st_size} {info.st_mtime_ns}\n".encode())
-    return ClassArchive(place / f"spark-{seen.hexdigest()[:16]}.jsa", home)
+        digest.update(f"{file} {info.st_size} {info.st_mtime_ns}\n".encode())
+    return ClassArchive(cache / f"spark-{digest.hexdigest()[:16]}.jsa", home)
 
 
-def _own(directory: Path) -> Path:
-    if any(sign in str(directory) for sign in _SEPARATORS):
-        raise config_error(f"class_archives: {directory}: options of the JVM cannot name a path with {_SEPARATORS}")
+def _require_private(directory: Path) -> Path:
+    if any(character in str(directory) for character in _SEPARATORS):
+        raise config_error(f"class_archives: {directory}: JVM options cannot have a path with any of {_SEPARATORS}")
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = directory.stat().st_mode
     except OSError as error:
         raise config_error(f"class_archives: {directory} cannot be used ({error.strerror})") from error
     if mode & stat.S_IWOTH:
-        raise config_error(f"class_archives: anybody may write to {directory}, and what lies there runs as code")
+        raise config_error(
+            f"class_archives: every user may write to {directory}, whose files run as code; restrict its permissions"
+        )
     return directory
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
-    """The program that spark-submit will start."""
+    """Return the Java program that spark-submit will start."""
     home = environment.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", os.defpath))
-    return Path(found).resolve() if found else None
+    java = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", os.defpath))
+    return Path(java).resolve() if java else None
 
 
 def _command(installation: SparkInstallation) -> list[str]:
-    """Spark on this machine alone, whatever its defaults say."""
+    """Return the command of a local job, independent of Spark's default settings."""
     words = [installation.binary, "--master", "local[2]", "--deploy-mode", "client", "--conf", "spark.ui.enabled=false"]
     program = package_directory() / "class_loading.py"
     return [*words, "--conf", "spark.log.level=WARN", "--py-files", str(job_archive()), str(program)]
 
 
 def _run(command: list[str], environment: Mapping[str, str], started: Callable[[JobProcess], None]) -> tuple[int, str]:
-    """Run to the end; the exit code, and what went wrong if it did."""
+    """Run a command, and return its exit code and the cause of a failure."""
     output = JobOutput()
     job = JobProcess(command, environment)
     try:
@@ -199,11 +203,11 @@ def _run(command: list[str], environment: Mapping[str, str], started: Callable[[
 
 
 def main() -> int:
-    """Make the archive of an installation, for images: 0 where it is there in the end."""
+    """Create the archive of an installation, for container images. Return 0 if it exists afterward."""
     parser = argparse.ArgumentParser(prog="python -m airflow_pushdown.hooks.class_archive", description=main.__doc__)
-    parser.add_argument("directory", help="what class_archives, or AIRFLOW_PUSHDOWN_CLASS_ARCHIVES, will name")
-    parser.add_argument("--spark-home", help="as the operators' spark_home")
-    parser.add_argument("--spark-python", help="as the operators' spark_python")
+    parser.add_argument("directory", help="the value of class_archives or AIRFLOW_PUSHDOWN_CLASS_ARCHIVES")
+    parser.add_argument("--spark-home", help="like the operators' spark_home")
+    parser.add_argument("--spark-python", help="like the operators' spark_python")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     installation = find_installation(
@@ -216,11 +220,11 @@ def main() -> int:
     archive = class_archive(arguments.directory, installation, environment)
     if archive is None:
         parser.error(
-            "none can be used: Java or Spark's jars are not found, files of settings have to stay on the class path, "
-            "or SPARK_SUBMIT_OPTS is about archives already"
+            "no archive can be used: Java or Spark's jars are not found, settings files must stay on the class path, "
+            "or SPARK_SUBMIT_OPTS has options for class data sharing"
         )
     archive.make(installation, environment)
-    return 0 if archive.usable else 1
+    return 0 if archive.is_usable else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Takes Spark's directory of settings off a JVM's class path where spark-submit can be told otherwise what is in it.
+"""Replacement of Spark's settings directory on the class path of a JVM, without loss of settings.
 
-Java shares no classes with a JVM that has a directory with files on its class path.
+Java's class data sharing does not work with a directory that has files on the class path.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _TEMPLATE = ".template"
 _PROPERTIES, _BOTH = "--properties-file", "--load-spark-defaults"
 
 
-def what_stays(home: Path, environment: Mapping[str, str]) -> Path | None:
-    """A file of settings that the JVM of a spark-submit finds on its class path only, if there is one."""
-    spark = [file for file in _files(_directory(home, environment)) if not _can_go(file)]
+def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return a settings file that the JVM of spark-submit can only find on its class path, None without one."""
+    spark = [file for file in _files(_directory(home, environment)) if not _is_movable(file)]
     hadoop = [file for name in _HADOOP if environment.get(name) for file in _files(Path(environment[name]))]
     return next(iter((*spark, *hadoop)), None)
 
@@ -25,16 +25,16 @@ def what_stays(home: Path, environment: Mapping[str, str]) -> Path | None:
 def without_directory(
     command: Sequence[str], environment: Mapping[str, str], home: Path, empty: Path
 ) -> tuple[list[str], dict[str, str]]:
-    """The same spark-submit with the directory `empty` in place of that of its settings, none of which is lost.
+    """Return command and environment of spark-submit with the directory `empty` instead of its settings directory.
 
-    Without a properties file of its own a command names Spark's defaults as one; with one Spark reads them only where
-    it is told to, and then the command stays as it is.
+    A command without a properties file gets Spark's defaults as its properties file. A command with
+    `--load-spark-defaults` is returned unchanged.
     """
     defaults = _directory(home, environment) / _DEFAULTS
     if defaults.is_file() and _BOTH in command:
         return list(command), dict(environment)
-    named = [_PROPERTIES, str(defaults)] if defaults.is_file() and _PROPERTIES not in command else []
-    return [*command[:1], *named, *command[1:]], {**environment, _VARIABLE: str(empty)}
+    options = [_PROPERTIES, str(defaults)] if defaults.is_file() and _PROPERTIES not in command else []
+    return [*command[:1], *options, *command[1:]], {**environment, _VARIABLE: str(empty)}
 
 
 def _directory(home: Path, environment: Mapping[str, str]) -> Path:
@@ -45,5 +45,5 @@ def _files(directory: Path) -> list[Path]:
     return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
-def _can_go(file: Path) -> bool:
+def _is_movable(file: Path) -> bool:
     return file.name == _DEFAULTS or file.name.endswith(_TEMPLATE)

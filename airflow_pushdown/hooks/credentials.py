@@ -1,4 +1,4 @@
-"""Turns an Airflow connection into the Hadoop entries an object store needs, and nothing else of it."""
+"""Conversion of Airflow connections to the Hadoop settings of an object store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECRET_KEYS = (_ACCESS_KEY, _SECRET_KEY, _SESSION_TOKEN)
 
 
 def airflow_connection(parameter: str, conn_id: str) -> Connection:
-    """The connection that a parameter names. Raises `ConfigError` where there is none."""
+    """Return the connection of a parameter. Raises `ConfigError` if it does not exist."""
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
@@ -35,11 +35,11 @@ def airflow_connection(parameter: str, conn_id: str) -> Connection:
 
 
 def object_store_secrets(connection: Connection) -> SecretValues:
-    """Hadoop entries for S3A from a connection of type aws; the credentials among them are masked in all logs.
+    """Return the Hadoop settings for S3A from a connection of type aws. Credentials are masked in all logs.
 
-    Login and password are access key and secret key, as in the Amazon provider; extras are taken by allow-list. Raises
-    `ConfigError` for another connection type, half a key pair, or an extra that is not understood: an ignored
-    `role_arn`, say, would read with the wrong rights.
+    Login and password are the access key and the secret key, as in the Amazon provider. Raises `ConfigError` for
+    another connection type, an incomplete key pair, or an unknown extra. For example, a job that ignores `role_arn`
+    would read with the wrong permissions.
     """
     name = connection.conn_id
     if connection.conn_type != "aws":
@@ -48,8 +48,8 @@ def object_store_secrets(connection: Connection) -> SecretValues:
     unknown = sorted(set(extras) - set(_EXTRAS))
     if unknown:
         raise config_error(
-            f"source_conn_id: connection {name!r} has extras that are not understood: {', '.join(unknown)}; "
-            f"known are {', '.join(_EXTRAS)}"
+            f"source_conn_id: connection {name!r} has unknown extras: {', '.join(unknown)}; "
+            f"supported are {', '.join(_EXTRAS)}"
         )
     entries = {_EXTRAS[key]: text for key, value in extras.items() if (text := serialize(value))}
     if connection.login:
@@ -65,6 +65,6 @@ def object_store_secrets(connection: Connection) -> SecretValues:
 
 
 def confidential(secrets: SecretValues) -> tuple[str, ...]:
-    """The values that must not be seen anywhere; endpoints and regions are not among them."""
+    """Return the values to hide everywhere, which endpoints and regions are not."""
     passwords = (connection.password for connection in secrets.remote.values() if connection.password)
     return (*(secrets.hadoop[key] for key in _SECRET_KEYS if key in secrets.hadoop), *passwords)

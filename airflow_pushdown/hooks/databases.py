@@ -1,4 +1,4 @@
-"""Turns an Airflow connection to a database into what the job needs to reach it."""
+"""Conversion of Airflow connections to databases."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _MYSQL = frozenset({"ssl", "ssl_mode", "ssl_disabled", "ssl_ca", "ssl_cert", "ss
 _MYSQL_UNUSED = frozenset({"charset", "client", "cursor", "local_infile", "allow_local_infile"})
 _MYSQL_TLS = frozenset({"ca", "cert", "key", "check_hostname"})
 _SQLITE_UNUSED = frozenset({"mode", "cache", "immutable", "timeout"})
-"""Extras without a meaning for a job that only reads, which knows its own encoding and reads in its own way."""
+"""Extras that do not apply to jobs, which only read, and set encoding and cursors themselves."""
 
 _Extras = Mapping[str, object]
 
 
 def database_connection(connection: Connection) -> RemoteConnection:
-    """What a connection of type postgres, mysql or sqlite says, its password masked in all logs.
+    """Return a connection of type postgres, mysql or sqlite for the job. Its password is masked in all logs.
 
-    Extras are those of Airflow's own hooks, taken by allow-list: one that is ignored might have asked for another right
-    or for encryption. Raises `ConfigError`, which shows no value, for other types and extras and for missing parts.
+    Extras are those of Airflow's own hooks. Unknown extras raise, because they may set permissions or encryption.
+    Raises `ConfigError`, which shows no value, for other types, unknown extras and missing parts.
     """
     reader = _READERS.get(str(connection.conn_type))
     if reader is None:
         raise config_error(
-            f"source_conn_id: connection {connection.conn_id!r} has type {connection.conn_type}; tables are read over "
+            f"source_conn_id: connection {connection.conn_id!r} has type {connection.conn_type}; supported types are "
             f"{', '.join(_READERS)}"
         )
     if connection.password:
@@ -50,19 +50,19 @@ def database_connection(connection: Connection) -> RemoteConnection:
     try:
         return RemoteConnection.model_validate(reader(connection))
     except ValidationError as error:
-        said = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(map(str, details['loc']))}: {details['msg']}".removeprefix(": ")
             for details in error.errors(include_url=False, include_context=False, include_input=False)
         )
-        # Not chained: the problem's own text would show the connection's values.
-        raise config_error(f"source_conn_id: connection {connection.conn_id!r}: {said}") from None
+        # Not chained, because the cause would show values of the connection.
+        raise config_error(f"source_conn_id: connection {connection.conn_id!r}: {problems}") from None
 
 
 def _postgres(connection: Connection) -> dict[str, object]:
-    extras = _checked(connection, _POSTGRES, _POSTGRES_UNUSED)
+    extras = _checked_extras(connection, _POSTGRES, _POSTGRES_UNUSED)
     mode = str(extras.get("sslmode", TlsMode.PREFER))
     if mode not in _POSTGRES_MODES:
-        raise _wrong(connection, f"sslmode {mode!r} is none of {', '.join(_POSTGRES_MODES)}")
+        raise _connection_error(connection, f"sslmode {mode!r} must be one of {', '.join(_POSTGRES_MODES)}")
     files = {"ca_file": extras.get("sslrootcert"), "cert_file": extras.get("sslcert"), "key_file": extras.get("sslkey")}
     return {
         **_server(connection, DatabaseKind.POSTGRESQL, extras),
@@ -72,7 +72,7 @@ def _postgres(connection: Connection) -> dict[str, object]:
 
 
 def _mysql(connection: Connection) -> dict[str, object]:
-    extras = _checked(connection, _MYSQL, _MYSQL_UNUSED)
+    extras = _checked_extras(connection, _MYSQL, _MYSQL_UNUSED)
     given = _mysql_files(connection, extras.get("ssl") or {})
     files = {f"{name}_file": given.get(name) or extras.get(f"ssl_{name}") for name in ("ca", "cert", "key")}
     return {
@@ -82,21 +82,21 @@ def _mysql(connection: Connection) -> dict[str, object]:
 
 
 def _mysql_files(connection: Connection, given: object) -> _Extras:
-    """The extra `ssl`, which may be JSON inside of JSON."""
+    """Return the extra `ssl`, which may be a JSON string."""
     try:
-        found = json.loads(given) if isinstance(given, str) else given
+        files = json.loads(given) if isinstance(given, str) else given
     except ValueError:
-        found = None
-    if not isinstance(found, Mapping) or set(found) - _MYSQL_TLS:
-        raise _wrong(connection, f"ssl may have {', '.join(sorted(_MYSQL_TLS))}, and is JSON")
-    return found
+        files = None
+    if not isinstance(files, Mapping) or set(files) - _MYSQL_TLS:
+        raise _connection_error(connection, f"ssl must be JSON with the keys {', '.join(sorted(_MYSQL_TLS))}")
+    return files
 
 
 def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: _Extras) -> TlsMode:
-    """The mode that is named, else the one that the files ask for, as MySQL's own clients take it."""
+    """Return the given mode, otherwise the mode that MySQL's own clients would choose for the files."""
     if named := extras.get("ssl_mode"):
         if str(named).lower() not in _MYSQL_MODES:
-            raise _wrong(connection, f"ssl_mode {named!r} is none of {', '.join(_MYSQL_MODES).upper()}")
+            raise _connection_error(connection, f"ssl_mode {named!r} must be one of {', '.join(_MYSQL_MODES).upper()}")
         return _MYSQL_MODES[str(named).lower()]
     if str(extras.get("ssl_disabled", "")).lower() == "true":
         return TlsMode.DISABLE
@@ -108,10 +108,10 @@ def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: 
 
 
 def _sqlite(connection: Connection) -> dict[str, object]:
-    _checked(connection, frozenset(), _SQLITE_UNUSED)
+    _checked_extras(connection, frozenset(), _SQLITE_UNUSED)
     path = connection.host or connection.schema
     if not path:
-        raise _wrong(connection, "give the path of the file as host")
+        raise _connection_error(connection, "set the path of the file as host")
     return {"kind": DatabaseKind.SQLITE, "database": path}
 
 
@@ -123,9 +123,9 @@ _READERS: Mapping[str, Callable[[Connection], dict[str, object]]] = {
 
 
 def _server(connection: Connection, kind: DatabaseKind, extras: _Extras) -> dict[str, object]:
-    """The parts that all servers have in common."""
+    """Return the fields that all servers share."""
     if kind is DatabaseKind.POSTGRESQL and not connection.schema:
-        raise _wrong(connection, "give the name of the database as schema")
+        raise _connection_error(connection, "set the name of the database as schema")
     parts: dict[str, object] = {
         "kind": kind,
         "host": connection.host,
@@ -137,16 +137,16 @@ def _server(connection: Connection, kind: DatabaseKind, extras: _Extras) -> dict
     return {**parts, "connect_timeout": extras["connect_timeout"]} if "connect_timeout" in extras else parts
 
 
-def _checked(connection: Connection, known: frozenset[str], unused: frozenset[str]) -> _Extras:
+def _checked_extras(connection: Connection, known: frozenset[str], unused: frozenset[str]) -> _Extras:
     extras = connection.extra_dejson
     unknown = sorted(set(extras) - known - unused)
     if unknown:
-        raise _wrong(
+        raise _connection_error(
             connection,
-            f"extras that are not understood: {', '.join(unknown)}; known are {', '.join(sorted(known | unused))}",
+            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(known | unused))}",
         )
     return extras
 
 
-def _wrong(connection: Connection, what: str) -> Exception:
-    return config_error(f"source_conn_id: connection {connection.conn_id!r}: {what}")
+def _connection_error(connection: Connection, problem: str) -> Exception:
+    return config_error(f"source_conn_id: connection {connection.conn_id!r}: {problem}")

@@ -1,4 +1,4 @@
-"""Sorts what spark-submit prints by level, and finds in it the line that says why it failed."""
+"""The output of spark-submit: log levels of its lines, and the line with the cause of a failure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LEVELS = {
 _FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more)")
 _CONTINUED = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b")
 
-# From the surest sign of a cause to the weakest: a JVM that does not start, spark-submit's own complaint, an uncaught
-# exception of the JVM, an exception printed bare (the last line of a Python traceback is one), the shell's complaint,
-# an error that was logged.
+# From the most to the least certain sign of a cause: a JVM that does not start, an error of spark-submit, an uncaught
+# exception of the JVM, an exception without a prefix (such as the last line of a Python traceback), an error of the
+# shell, a logged error.
 _CAUSES = (
     re.compile(
         r"^(?P<cause>(?:Invalid (?:initial|maximum) heap size: |Too small (?:initial|maximum) heap|"
@@ -32,27 +32,27 @@ _CAUSES = (
     re.compile(r"^\d\S+ \S+ (?:ERROR|FATAL) \S+ (?P<cause>.+)"),
 )
 
-_REFUSALS = (
+_FINAL_CAUSES = (
     (
         re.compile(r"heap size: |^Too small .* heap|^Could not reserve enough space|Driver memory must be"),
-        "driver_memory: {cause}; give a size that Java takes and the machine has, such as '2g'",
+        "driver_memory: {cause}; use a size that Java accepts and the machine has, such as '2g'",
     ),
-    (re.compile(r"Executor memory must be"), "executor_memory: {cause}; give a size such as '2g'"),
+    (re.compile(r"Executor memory must be"), "executor_memory: {cause}; use a size such as '2g'"),
     (
         re.compile(r"^(?:ModuleNotFoundError|ImportError): "),
         "spark_python: the job cannot run in its Python environment ({cause}); install "
         '"pushdown-spark[spark]" there, and remove pyspark-client',
     ),
 )
-"""Causes that another try would meet again, and what to do about them."""
+"""Causes that a retry would meet again, and advice for each."""
 
 _MAX_CAUSE = 500
 
 
 class JobOutput:
-    """Takes the lines of one job in order.
+    """The output of one job. Lines are passed in order.
 
-    A stack trace keeps the level of the line it belongs to, except that nobody needs to see the frames of a warning.
+    A stack trace has the level of the line before it. Frames of warnings have level DEBUG.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class JobOutput:
         self._last = ""
 
     def level_of(self, line: str) -> int:
-        """The level to log `line` at; also remembers what `cause` needs."""
+        """Return the log level of a line, and remember the line if it may be the cause of a failure."""
         if match := _LOG4J.match(line):
             self._level = _LEVELS[match.group(1)]
         elif not _FRAME.match(line) and not _CONTINUED.match(line):
@@ -73,17 +73,17 @@ class JobOutput:
 
     @property
     def cause(self) -> str:
-        """The line that says best why the job failed; the last line if none says it."""
+        """The most likely cause of a failure, the last line if no line matches."""
         return next((cause for cause in self._causes if cause is not None), self._last)[:_MAX_CAUSE]
 
     @property
-    def refusal(self) -> str | None:
-        """The parameter that made the job fail and what to do about it; None if the task may succeed the next time."""
+    def final_error(self) -> str | None:
+        """The parameter that caused the failure with advice, None if a retry may succeed."""
         cause = self.cause
-        return next((advice.format(cause=cause) for pattern, advice in _REFUSALS if pattern.search(cause)), None)
+        return next((advice.format(cause=cause) for pattern, advice in _FINAL_CAUSES if pattern.search(cause)), None)
 
     def _remember(self, line: str) -> None:
-        """Keep the first line of each kind: later ones tend to be consequences."""
+        """Keep the first line of each kind, because later ones tend to be consequences."""
         if line.strip():
             self._last = line.strip()
         for position, pattern in enumerate(_CAUSES):

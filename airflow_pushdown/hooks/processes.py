@@ -1,7 +1,7 @@
-"""Runs spark-submit in a session of its own, and ends every process of that session when the job must go.
+"""Execution of spark-submit in a session of its own, so that all processes of the job can be stopped.
 
-A task that is killed outright can end nothing. So a guard, which is this module as a program, waits beside every job
-for the end of a pipe that the task alone holds open.
+A task that is killed with SIGKILL cannot stop its job. For each job, a guard process runs this module as a program. It
+waits for the end of a pipe that only the task holds open, and then ends the session.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from typing import BinaryIO
 import psutil  # type: ignore[import-untyped]
 
 TERM_GRACE_SECONDS = 3.0
-"""How long a killed job may take to stop by itself; Airflow's supervisor kills the task 5 seconds after its SIGTERM."""
+"""The time that a killed job has to stop. Airflow's supervisor kills the task 5 seconds after its SIGTERM."""
 
 LEFTOVER_GRACE_SECONDS = 2.0
-"""How long workers may outlive a spark-submit that ended by itself."""
+"""The time that workers may run after spark-submit has ended."""
 
 DRIVER_PROGRAM = "job.py"
-"""The driver's program: told to stop while its JVM still runs, it stops the job and deletes what was staged."""
+"""The program of the driver. It gets SIGTERM first, so that it can stop the job and delete staged rows."""
 
 _DRIVER_SHARE = 0.7
-"""How much of a job's grace is the driver's, before the other processes are told."""
+"""The share of the grace time for the driver, before the other processes get a signal."""
 
 _POLL_SECONDS = 0.05
 
 
 def session_members(session: int) -> list[int]:
-    """Ids of the living processes of a session; zombies do not count."""
+    """Return the ids of the running processes of a session, without zombies."""
     return [pid for pid in psutil.pids() if _session_of(pid) == session and not _is_zombie(pid)]
 
 
 def end_session(session: int, grace_seconds: float) -> None:
-    """End every process of `session`: SIGTERM, to the driver first, then SIGKILL to those there after `grace_seconds`.
+    """End all processes of a session: SIGTERM, to the driver first, then SIGKILL after `grace_seconds`.
 
-    Process groups would not do: Spark's Python worker daemon moves to a group of its own, but stays in the session.
+    A process group is not sufficient, because Spark's Python worker daemon creates its own group in the same session.
     """
     deadline = time.monotonic() + grace_seconds
     if drivers := [pid for pid in session_members(session) if _is_driver(pid)]:
@@ -51,22 +51,22 @@ def end_session(session: int, grace_seconds: float) -> None:
     _signal_all(session_members(session), signal.SIGTERM)
     if wait_for_end(session, deadline - time.monotonic()):
         return
-    # Repeated, because a process that forks while it is being killed leaves a child behind.
+    # Repeated, because a process may fork before it is killed.
     while members := session_members(session):
         _signal_all(members, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
 
 
 def wait_for_end(session: int, seconds: float) -> bool:
-    """Wait at most `seconds` until no process of `session` lives; whether that was reached."""
+    """Wait at most `seconds` for the end of a session, and return whether it has ended."""
     return _wait_until(lambda: not session_members(session), seconds)
 
 
 class JobProcess:
-    """A running spark-submit with everything that it started."""
+    """A running spark-submit and all processes that it started."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start `command` with exactly `environment`; output and errors come as one stream, as they are printed."""
+        """Start a command with this environment only. Standard output and standard error are one stream."""
         self._guard = _Guard()
         try:
             self.popen = subprocess.Popen(  # noqa: S603 - the command is built by us, no shell is involved
@@ -86,11 +86,11 @@ class JobProcess:
 
     @property
     def session(self) -> int:
-        """Id of the session, which is also the process id of spark-submit."""
+        """The id of the session, which is also the process id of spark-submit."""
         return self.popen.pid
 
     def lines(self) -> Iterator[str]:
-        """Lines of output until the last process that could write one has gone."""
+        """Yield the lines of output until the last process that can write has ended."""
         if self.popen.stdout is None:
             return
         with self.popen.stdout as stream:
@@ -98,19 +98,19 @@ class JobProcess:
                 yield line.decode("utf-8", errors="replace").rstrip()
 
     def wait(self) -> int:
-        """Wait for the end of the whole session; the exit code of spark-submit, negative for a signal."""
+        """Wait for the end of the session, and return the exit code of spark-submit, negative for a signal."""
         self._reaper.join()
         return self.popen.returncode
 
     def kill(self) -> None:
-        """End spark-submit, driver, JVM and Python workers within the grace time and the moment SIGKILL takes.
+        """End spark-submit, driver, JVM and Python workers, with SIGKILL after the grace time.
 
-        Callable from a signal handler: it takes no lock that the interrupted code may hold.
+        Signal handlers may call it, because it takes no lock that the interrupted code may hold.
         """
         end_session(self.session, TERM_GRACE_SECONDS)
 
     def _reap(self) -> None:
-        """Wait for spark-submit, then end what it left behind, so that the output stream comes to its end."""
+        """Wait for spark-submit, then end the remaining processes, so that the output stream ends."""
         self.popen.wait()
         if not wait_for_end(self.session, LEFTOVER_GRACE_SECONDS):
             end_session(self.session, LEFTOVER_GRACE_SECONDS)
@@ -118,7 +118,7 @@ class JobProcess:
 
 
 class _Guard:
-    """A process that ends a session of processes when the one that started it is gone without a word."""
+    """A process that ends a session if the task is killed."""
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 - this very file
@@ -131,16 +131,16 @@ class _Guard:
         )
 
     def watch(self, session: int) -> None:
-        """Name the session to end."""
-        self._tell(f"{session}\n".encode())
+        """Send the session to end."""
+        self._send(f"{session}\n".encode())
 
     def dismiss(self) -> None:
-        """Say that there is nothing to end, and wait for the guard to go."""
-        self._tell(_DISMISSED)
+        """Tell the guard to end without ending the session, and wait for it."""
+        self._send(_DISMISSED)
         with contextlib.suppress(BrokenPipeError):
             self._popen.communicate()
 
-    def _tell(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._popen.stdin.write(message)
@@ -151,16 +151,16 @@ _DISMISSED = b"done\n"
 
 
 def guard(orders: BinaryIO) -> None:
-    """End the session that is named in the first line of `orders`, unless a second line follows before their end."""
+    """End the session in the first line of `orders`, unless a second line follows before the end of the stream."""
     session, dismissed = orders.readline(), orders.readline()
     if session and not dismissed:
         end_session(int(session), TERM_GRACE_SECONDS)
 
 
-def _wait_until(reached: Callable[[], bool], seconds: float) -> bool:
-    """Wait at most `seconds` until `reached` holds; whether it came to that."""
+def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait at most `seconds` for a condition, and return whether it was met."""
     deadline = time.monotonic() + seconds
-    while not reached():
+    while not condition():
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_SECONDS)
@@ -168,7 +168,7 @@ def _wait_until(reached: Callable[[], bool], seconds: float) -> bool:
 
 
 def _is_driver(pid: int) -> bool:
-    """Whether a living process runs the driver's program; spark-submit, whose arguments name it as well, does not."""
+    """Return whether a process runs the driver's program, which spark-submit only has as an argument."""
     try:
         return [Path(argument).name for argument in psutil.Process(pid).cmdline()[1:2]] == [DRIVER_PROGRAM]
     except psutil.Error:
@@ -176,7 +176,7 @@ def _is_driver(pid: int) -> bool:
 
 
 def _session_of(pid: int) -> int | None:
-    """Session of a process, or None when it has gone."""
+    """Return the session of a process, None if it has ended."""
     try:
         return os.getsid(pid)
     except (ProcessLookupError, PermissionError):
@@ -184,7 +184,7 @@ def _session_of(pid: int) -> int | None:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended and only waits to be reaped (or has been)."""
+    """Return whether a process has ended, even if its parent has not reaped it."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -192,7 +192,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
-    """Send a signal to each process that is still there."""
+    """Send a signal to each process that is still running."""
     for pid in pids:
         try:
             os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Submits a job with spark-submit and collects its result, on top of the Spark provider's hook."""
+"""The hook that submits a job with spark-submit and reads its result. It extends the Spark provider's hook."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 
 @dataclass(frozen=True)
 class Submission:
-    """What a task asks of the hook: the job, its credentials, and where Spark is.
+    """The job to submit, its credentials, and the location of Spark.
 
     `spark_home`, `spark_python`, `exchange_dir` and `class_archives` are the operator's parameters of the same names.
-    `on_started` is told of the Spark application as soon as that runs, where its driver runs here.
+    `on_started` is called with the Spark application when it starts, if its driver runs on this machine.
     """
 
     spec: JobSpec
@@ -70,10 +70,10 @@ class Submission:
 
 
 class PushdownSubmitHook(SparkSubmitHook):
-    """Submits `pushdown_spark/job.py` for one `JobSpec` and reads the `JobResult` it leaves.
+    """A hook that submits `pushdown_spark/job.py` for one `JobSpec` and reads its `JobResult`.
 
-    On top of the provider's hook: a missing connection raises instead of meaning YARN, nothing secret is on the command
-    line, the child does not inherit the worker's secrets, and a kill reaches every process of the job.
+    In contrast to the provider's hook, a missing connection raises instead of meaning YARN, no secret is on the command
+    line, the child does not inherit the worker's secrets, and a kill ends every process of the job.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class PushdownSubmitHook(SparkSubmitHook):
         conf: Mapping[str, object] | None = None,
         conn_id: str = "spark_default",
         py_files: str | None = None,
-        **options: Any,  # noqa: ANN401 - whatever else the provider's hook takes, under its own names
+        **options: Any,  # noqa: ANN401 - other parameters of the provider's hook
     ) -> None:
-        """Resolve connection and installation; raises `ConfigError` naming the parameter when either is wrong.
+        """Resolve connection and installation. Raises `ConfigError` with the name of the invalid parameter.
 
-        `conf` is the user's Spark configuration and `py_files` the user's archives, as in the provider's hook.
+        `conf` is the user's Spark configuration and `py_files` are the user's archives, as in the provider's hook.
         """
         self._submission = submission
         self._job: JobProcess | None = None
@@ -102,7 +102,7 @@ class PushdownSubmitHook(SparkSubmitHook):
                 **options,
             )
         except NameError as error:
-            # The provider's hook names a module that it could not import.
+            # The provider's hook refers to a module that it could not import.
             raise config_error(
                 f"conn_id: connection {conn_id!r} names a Kubernetes master; install "
                 "apache-airflow-providers-cncf-kubernetes"
@@ -126,10 +126,10 @@ class PushdownSubmitHook(SparkSubmitHook):
         self._application_args = ["--spec", str(self._exchange.spec_path)]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
-        """Submit the job and wait for spark-submit to end; the id of the driver where the cluster gives one.
+        """Submit the job, wait for spark-submit, and return the id of the driver if the cluster has one.
 
-        `application` is ignored: the program is ours. Raises a `PushdownTaskError` when spark-submit fails and left no
-        result; failures of the job itself are read by `collect`.
+        `application` is ignored, because the program is always the same. Raises a `PushdownTaskError` if spark-submit
+        fails without a result. `collect` returns failures of the job itself.
         """
         self._validate_yarn_track_via_rm_api_config()
         self._exchange.prepare(self._submission.spec, self._submission.secrets)
@@ -143,29 +143,29 @@ class PushdownSubmitHook(SparkSubmitHook):
         return self._driver_id
 
     def collect(self) -> JobResult:
-        """The job's result, once; the exchange directory is removed. Raises where there is no result to read."""
+        """Return the result of the job and delete the exchange directory. Raises if there is no result."""
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
             raise killed_by_task()
         if result is None:
             raise _submit_failed(
-                "the job ended without leaving a result; the log above has what it printed, "
-                f"last: {self._output.cause or 'nothing'}"
+                "the job ended without a result; see its output in the log above, "
+                f"last line: {self._output.cause or 'nothing'}"
             )
         return result
 
     def history_page(self, application_id: str | None) -> str:
-        """The history server's page of an application of this connection; empty where none is known."""
+        """Return the page of an application on the history server, empty if it is unknown."""
         return history_page(self._history_server, application_id)
 
     def release(self) -> None:
-        """Remove description and credentials, unless a driver on a cluster may still need them."""
+        """Delete spec and credentials, unless a driver on a cluster may still need them."""
         if self._killed or not self._cluster:
             self._exchange.discard()
 
     def on_kill(self) -> None:
-        """End every process of the job within 5 seconds; on a cluster, the driver is told to stop as well."""
+        """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
         self._killed = True
         if self._cluster:
             super().on_kill()
@@ -173,7 +173,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             self._job.kill()
 
     def _run(self, command: list[str]) -> int:
-        """Run spark-submit to its end with its output in the task log; its exit code."""
+        """Run spark-submit with its output in the task log, and return its exit code."""
         environment = child_environment(
             os.environ,
             self._installation,
@@ -188,35 +188,35 @@ class PushdownSubmitHook(SparkSubmitHook):
         except OSError as error:
             raise _submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
         if self._cluster:
-            # The provider's hook tells a cluster to stop the driver only while it knows of a running spark-submit.
+            # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen
         try:
             self._started(job)
             self._follow(job)
         except BaseException:
-            # A job that nobody waits for any more must not go on (timeout, interrupt, a failing log handler).
+            # The job must not continue without the task, for example after a timeout or an interrupt.
             job.kill()
             raise
         return job.wait()
 
     def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Command and environment with an archive of classes for the driver's JVM, made where there is none yet."""
+        """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
         archive = None if self._cluster else class_archive(directory, self._installation, environment)
         if archive is None:
             return command, environment
-        if not archive.known:
+        if not archive.is_settled:
             archive.make(self._installation, environment, self._started)
         return archive.used_by(command, environment)
 
     def _started(self, job: JobProcess) -> None:
-        """Keep a job that has started, so that a kill reaches it; one that came in between reaches it now."""
+        """Remember a started job, so that `on_kill` can end it. If the task was already killed, end it now."""
         self._job = job
         if self._killed:
             job.kill()
 
     def _follow(self, job: JobProcess) -> None:
-        """Log the job's output; on a cluster the provider's hook finds the ids of driver and application in it."""
+        """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
         for line in job.lines():
             level = self._output.level_of(line)
             started = started_application(line)
@@ -228,19 +228,19 @@ class PushdownSubmitHook(SparkSubmitHook):
                 self.log.log(level, "%s", self._mask_cmd(line))
 
     def _check(self, returncode: int) -> None:
-        """Raise unless spark-submit ended well, or the job left a result that says more than its exit code."""
+        """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
             raise killed_by_task()
         number = _signal_of(returncode)
-        # A driver whose JVM was killed may still have written how that looked from its side.
+        # A driver whose JVM was killed may have written a result with a less precise error.
         if number is not None and returncode < 0:
             raise _driver_killed(number, returncode)
         if self._exchange.read_result() is not None:
             return
         if number is not None:
             raise _driver_killed(number, returncode)
-        if returncode and (refusal := self._output.refusal):
-            raise config_error(refusal)
+        if returncode and (message := self._output.final_error):
+            raise config_error(message)
         if returncode:
             raise _submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
         if self._spark_exit_code:
@@ -248,7 +248,7 @@ class PushdownSubmitHook(SparkSubmitHook):
 
     @property
     def _tracked_after_submit(self) -> bool:
-        """Whether spark-submit ends before the job does, and the driver is polled from then on."""
+        """Whether spark-submit ends before the job, so that the driver is polled."""
         return bool(
             self._should_track_driver_status
             or self._should_track_driver_via_k8s_api()
@@ -256,20 +256,20 @@ class PushdownSubmitHook(SparkSubmitHook):
         )
 
     def _open_exchange(self) -> Exchange:
-        """A private directory here for a driver that runs here, else the run's directory in the shared one."""
+        """Create a private directory for a local driver, otherwise a directory of the run in `exchange_dir`."""
         if self._cluster:
             return Exchange.shared(self._submission.exchange_dir, self._submission.spec.run_key)
         return Exchange.private()
 
     def _resolve_connection(self) -> dict[str, Any]:
-        """As the provider's hook resolves it, but a connection that is missing or not understood is an error."""
+        """Resolve the connection like the provider's hook, but raise for a missing or invalid one."""
         conn_id = self._conn_id
         try:
             extras = BaseHook.get_connection(conn_id).extra_dejson
         except AirflowNotFoundException as error:
             raise config_error(
                 f"conn_id: there is no Airflow connection {conn_id!r}; create it with conn_type spark and the master "
-                "as host"
+                "as its host"
             ) from error
         self._check_extras(conn_id, extras)
         self._history_extra = extras.get(HISTORY_EXTRA)
@@ -279,7 +279,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
 
     def _check_extras(self, conn_id: str, extras: Mapping[str, object]) -> None:
-        """Refuse extras that are a misspelling of one that matters, and mention the others."""
+        """Raise for misspelled extras, and log a warning for unknown ones."""
         for name in sorted(set(extras) - _KNOWN_EXTRAS):
             meant = name.replace("_", "-")
             if meant in _KNOWN_EXTRAS:
@@ -287,16 +287,16 @@ class PushdownSubmitHook(SparkSubmitHook):
             self.log.warning("Connection %s: extra %s is not used", conn_id, name)
 
     def _get_spark_binary_path(self) -> list[str]:
-        """The spark-submit that was found, in place of whatever PATH would give."""
+        """Return the spark-submit of the installation."""
         return [self._installation.binary]
 
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
-        """Command or line for the log, with values masked that are assigned to a name that suggests a credential."""
+        """Return a command or line for the log. Values with names that suggest a credential are masked."""
         words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
         return " ".join(_mask_word(word) for word in words)
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
-        """Move settings that look secret, and a user's properties file with them, to a private properties file."""
+        """Move settings that look secret to a private properties file, which includes the user's properties file."""
         hidden: dict[str, str] = {}
         shown: list[str] = []
         arguments = iter(command)
@@ -315,30 +315,30 @@ class PushdownSubmitHook(SparkSubmitHook):
             position = shown.index("--properties-file")
             shown[position : position + 2] = properties
         else:
-            # A properties file would otherwise take the place of the installation's spark-defaults.conf.
+            # Without this option, a properties file replaces the installation's spark-defaults.conf.
             shown[1:1] = [*properties, "--load-spark-defaults"]
         return shown
 
     def _properties_text(self, entries: Mapping[str, str]) -> str:
-        """A Java properties file with `entries` after those of the user's own file."""
+        """Return a Java properties file with `entries` after those of the user's file."""
         own = Path(self._properties_file).read_text(encoding="utf-8") if self._properties_file else ""
         return "\n".join([own, *(f"{key} {_escape_property(value)}" for key, value in entries.items()), ""])
 
 
 def _mask_word(word: str) -> str:
-    """`key=value` with the value masked if the key suggests a credential."""
+    """Return `key=value` with a masked value if the key suggests a credential."""
     match = _LOG_ASSIGNMENT.match(word)
     return f"{match['key']}=***" if match and SECRET_NAME.search(match["key"]) else word
 
 
 def _escape_property(value: str) -> str:
-    """A value for a Java properties file: backslashes, line ends and leading blanks survive reading."""
+    """Return a value for a Java properties file, with escaped backslashes, line ends and leading spaces."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return f"\\{escaped}" if escaped.startswith((" ", "\t")) else escaped
 
 
 def _signal_of(returncode: int) -> signal.Signals | None:
-    """The signal that an exit code stands for: negative for spark-submit itself, above 128 for the driver below it."""
+    """Return the signal of an exit code: negative for spark-submit, above 128 for its driver. None for others."""
     number = -returncode if returncode < 0 else returncode - _SHELL_SIGNAL_BASE
     try:
         return signal.Signals(number)
@@ -347,7 +347,7 @@ def _signal_of(returncode: int) -> signal.Signals | None:
 
 
 def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
-    """The error for a driver that a signal ended."""
+    """Return the error for a driver that a signal ended."""
     advice = (
         "if the machine ran out of memory, lower driver_memory or raise the worker's limit"
         if number is signal.SIGKILL
@@ -356,7 +356,7 @@ def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError
     return exception_for(
         JobError(
             code=ErrorCode.DRIVER_KILLED,
-            message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it left a result; "
+            message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; "
             f"{advice}",
             retryable=True,
         )
@@ -364,16 +364,16 @@ def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError
 
 
 def killed_by_task() -> PushdownTaskError:
-    """The error for a job that ended because its task was killed."""
+    """Return the error for a job whose task was killed."""
     return exception_for(
         JobError(
             code=ErrorCode.DRIVER_KILLED,
-            message="the task was killed, and the Spark job with it; nothing of it runs any more",
+            message="the task was killed, and all processes of its Spark job were ended",
             retryable=True,
         )
     )
 
 
 def _submit_failed(message: str) -> PushdownTaskError:
-    """The error for a spark-submit that failed by itself."""
+    """Return the error for a spark-submit that failed."""
     return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

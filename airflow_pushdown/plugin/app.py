@@ -1,4 +1,4 @@
-"""The plugin's pages in the api-server, behind Airflow's own permissions."""
+"""The plugin's pages on the api-server, protected by Airflow's permissions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HEADERS = {
 
 
 def application() -> FastAPI:
-    """The application that Airflow mounts; it has no page but the reports and no description of itself."""
+    """Return the application that Airflow mounts. It only has reports, without API documentation."""
     app = FastAPI(title="airflow_pushdown", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _refuse)
     app.get(
         "/report/{dag_id}/{task_id}",
         response_class=HTMLResponse,
-        # A report tells how a task instance stands and what it left in XCom.
+        # A report shows the state of a task instance and its XCom value.
         dependencies=[
             Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)),
             Depends(requires_access_dag("GET", DagAccessEntity.XCOM)),
@@ -46,15 +46,15 @@ def report(
     run_id: Annotated[str, Query()],
     map_index: Annotated[int, Query(ge=-1)] = -1,
 ) -> HTMLResponse:
-    """The report of one task instance as a page."""
+    """Return the report of a task instance as a page."""
     run = task_run(session, Place(dag_id, task_id, run_id, map_index))
     if run is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"Airflow knows no task instance {task_id} of {dag_id} in {run_id}")
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no task instance {task_id} of {dag_id} in {run_id}")
     return HTMLResponse(render_report(run), headers=_HEADERS)
 
 
 def _refuse(request: Request, error: Exception) -> HTMLResponse:
-    """A refusal as a page, since people see it; whoever is not logged in gets a link to log in and come back."""
+    """Return an error as a page. Users who are not logged in get a link to log in and return."""
     if not isinstance(error, HTTPException):
         raise error
     login = None

@@ -1,4 +1,4 @@
-"""Reads what Airflow's database knows of a task instance and of the task's earlier runs."""
+"""Queries of Airflow's database for a task instance and earlier runs of the task."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from airflow_pushdown.plugin.links import SparkApplicationLink
 from pushdown_spark.contract import JobResult
 
 HISTORY_LENGTH = 30
-"""Runs that a history shows."""
+"""The number of runs in the history."""
 _ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "up_for_retry"})
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which task instance: the names that Airflow has for it; a `map_index` of -1 is a task that is not mapped."""
+    """The key of a task instance. A `map_index` of -1 means that the task is not mapped."""
 
     dag_id: str
     task_id: str
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run of the task that left a report."""
+    """A run of the task with a report."""
 
     run_id: str
     after: datetime | None
@@ -44,10 +44,10 @@ class PastRun:
 
 @dataclass(frozen=True)
 class TaskRun:
-    """One task instance: how it stands, its report if it left one, and the runs of the task, the oldest first.
+    """One task instance: its state, its report if it has one, and the runs of the task, oldest first.
 
-    `spark_page` is the address of Spark's own page of it; `stored` tells whether the task left any value at all, which
-    may be one that is no report of ours.
+    `spark_page` is the address of Spark's own UI. `stored` is whether the task returned a value, which may be something
+    other than a report.
     """
 
     place: Place
@@ -62,13 +62,13 @@ class TaskRun:
 
     @property
     def active(self) -> bool:
-        """Whether there is more to come."""
+        """Whether the task instance may still change."""
         return self.state not in _ENDED
 
 
 def task_run(session: Session, place: Place) -> TaskRun | None:
-    """What is known of a task instance, None where there is none of that name."""
-    found = session.execute(
+    """Return a task instance, None if it does not exist."""
+    row = session.execute(
         select(TaskInstance.state, TaskInstance.start_date, TaskInstance.end_date, TaskInstance.try_number).where(
             TaskInstance.dag_id == place.dag_id,
             TaskInstance.task_id == place.task_id,
@@ -76,29 +76,28 @@ def task_run(session: Session, place: Place) -> TaskRun | None:
             TaskInstance.map_index == place.map_index,
         )
     ).one_or_none()
-    if found is None:
+    if row is None:
         return None
     values = _values(session, place)
     page = values.get(SparkApplicationLink().xcom_key)
     return TaskRun(
         place=place,
-        state=None if found.state is None else str(found.state),
-        started=found.start_date,
-        ended=found.end_date,
-        try_number=found.try_number,
+        state=None if row.state is None else str(row.state),
+        started=row.start_date,
+        ended=row.end_date,
+        try_number=row.try_number,
         result=_report(values.get(BaseXCom.XCOM_RETURN_KEY)),
         stored=BaseXCom.XCOM_RETURN_KEY in values,
-        # Whoever writes a DAG can write an XCom: a link leads to web pages only.
+        # Every DAG author can write this XCom, so only web addresses become links.
         spark_page=page if isinstance(page, str) and is_web_address(page) else None,
         history=_history(session, place),
     )
 
 
 def _values(session: Session, place: Place) -> dict[str, object]:
-    """The values that the task instance left, of those that the page needs.
+    """Return the XCom values of the task instance that the page needs.
 
-    Values of a custom XCom backend are what that put into the database: as elsewhere in Airflow's web server, it is not
-    asked for more.
+    With a custom XCom backend, these are the values in the database, as in the rest of Airflow's web server.
     """
     rows = session.execute(
         select(XComModel.key, XComModel.value).where(
@@ -113,7 +112,7 @@ def _values(session: Session, place: Place) -> dict[str, object]:
 
 
 def _history(session: Session, place: Place) -> tuple[PastRun, ...]:
-    """The newest runs of the task that left a report, the oldest of them first."""
+    """Return the newest runs of the task with a report, oldest first."""
     rows = session.execute(
         select(XComModel.value, XComModel.run_id, DagRun.run_after)
         .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
@@ -131,7 +130,7 @@ def _history(session: Session, place: Place) -> tuple[PastRun, ...]:
 
 
 def _report(value: object) -> JobResult | None:
-    """The value as a report, None where it is none of this version."""
+    """Return a value as a report, None if it is not a report of this version."""
     if not isinstance(value, Mapping) or "version" not in value:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where the parts of the page's pictures stand, in pixels; the templates make SVG of them."""
+"""The positions of the parts of the page's charts in pixels. The templates render them as SVG."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AXIS = 64
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """One step of a funnel: the corners of its bar and of what leads to the next, and where its texts stand."""
+    """One step of a funnel: the corners of its bar and of the neck to the next bar, and the baseline of its text."""
 
     stage: Stage
     bar: str
@@ -34,7 +34,7 @@ class FunnelStep:
 
 @dataclass(frozen=True)
 class Bar:
-    """One run in a chart: `value` in words, None where it is not known; `current` is the run that the page is about."""
+    """One run in a chart. `value` is formatted, None if unknown. `current` is whether the page shows this run."""
 
     left: int
     top: float
@@ -49,7 +49,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars over one axis that starts at nothing; `highest` is in words what its upper end stands for."""
+    """Bars over an axis that starts at zero. `highest` is the formatted value of its upper end."""
 
     title: str
     highest: str
@@ -57,7 +57,7 @@ class Chart:
 
 
 def funnel_steps(stages: Sequence[Stage]) -> tuple[FunnelStep, ...]:
-    """The funnel of the stages, from the top down."""
+    """Return the funnel of the stages, from top to bottom."""
     widths = [max(_FULL * stage.share, _THINNEST) for stage in stages]
     steps = []
     for place, stage in enumerate(stages):
@@ -69,12 +69,12 @@ def funnel_steps(stages: Sequence[Stage]) -> tuple[FunnelStep, ...]:
 
 
 def funnel_height(stages: Sequence[Stage]) -> int:
-    """Height of the funnel of the stages."""
+    """Return the height of the funnel of the stages."""
     return max(len(stages) * _STEP - (_STEP - _BAR), 0)
 
 
 def history_charts(runs: Sequence[PastRun], place: Place) -> tuple[Chart, ...]:
-    """Bytes read and seconds of each run, the oldest on the left."""
+    """Return charts of bytes read and seconds of each run, with the oldest on the left."""
     return (
         _chart("Bytes read", runs, place, lambda run: run.result.bytes_read, lambda most: human_bytes(int(most))),
         _chart("Seconds", runs, place, lambda run: run.result.seconds, lambda most: f"{most:.1f} s"),
@@ -82,7 +82,7 @@ def history_charts(runs: Sequence[PastRun], place: Place) -> tuple[Chart, ...]:
 
 
 def _corners(above: float, below: float, top: int, bottom: int) -> str:
-    """The corners of a trapezium around the funnel's axis, as SVG wants them."""
+    """Return the corners of a trapezoid around the axis of the funnel, in SVG format."""
     corners = ((-above, top), (above, top), (below, bottom), (-below, bottom))
     return " ".join(f"{_MIDDLE + width / 2:.1f},{height}" for width, height in corners)
 
@@ -94,7 +94,7 @@ def _chart(
     measure: Callable[[PastRun], float | None],
     words: Callable[[float], str],
 ) -> Chart:
-    """One measure of the runs as a chart."""
+    """Return a chart of one measure of the runs."""
     values = [measure(run) for run in runs]
     most = max((value for value in values if value is not None), default=0)
     bars = []

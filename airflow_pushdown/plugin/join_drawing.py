@@ -13,7 +13,7 @@ _BOX = (132, 34)
 _TITLE_HEIGHT = 22
 _JOIN_FILL = "#fbe3d6"
 _RELATION_FILL = "#dfe9f5"
-_LONGEST_LABEL = 22
+_MAX_LABEL = 22
 
 
 def joins_svg(report: JoinReport, width: int) -> tuple[str, int]:
@@ -38,13 +38,13 @@ def _depth(tree: JoinTree) -> int:
 
 
 def _drawn(tree: JoinTree) -> tuple[str, int]:
-    """The tree with its root on top, and its height."""
+    """Return the drawing of a tree with its root on top, and its height."""
     drawn, _ = _node(tree, 0, 0)
     return drawn, _depth(tree) * _LEVEL_HEIGHT
 
 
 def _node(tree: JoinTree, left: int, level: int) -> tuple[str, float]:
-    """The drawing of a tree whose leaves start at a place, and where the middle of its root is."""
+    """Return the drawing of a tree whose leaves start at `left`, and the center of its root."""
     top = level * _LEVEL_HEIGHT
     lines, boxes, middles = "", "", []
     for side in tree.sides:
@@ -76,4 +76,4 @@ def _box(tree: JoinTree, middle: float, top: int) -> str:
 
 
 def _shorten(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}..."
+    return label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 3]}..."

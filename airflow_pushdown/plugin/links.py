@@ -1,4 +1,4 @@
-"""The links beside a task of ours: to its report, and to its Spark application while it runs and after."""
+"""The links of a task: to its report, and to its Spark application."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 PREFIX = "/pushdown"
-"""Below which path of the api-server the plugin's pages lie."""
+"""The path of the plugin's pages on the api-server."""
 
 
 class PushdownReportLink(BaseOperatorLink):
-    """To the page that shows what the task pushed, read and skipped."""
+    """A link to the report of what the task pushed, read and skipped."""
 
     @property
     def name(self) -> str:
@@ -25,12 +25,12 @@ class PushdownReportLink(BaseOperatorLink):
         return "Pushdown report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The page of one task instance; it says so itself when there is no report yet."""
+        """Return the page of a task instance, which also covers tasks without a report."""
         return report_path(ti_key.dag_id, ti_key.task_id, ti_key.run_id, ti_key.map_index)
 
 
 class SparkApplicationLink(BaseOperatorLink):
-    """To Spark's own pages: those of the running application, later those of the history server."""
+    """A link to the Spark UI of the running application, later to the history server."""
 
     @property
     def name(self) -> str:
@@ -38,15 +38,15 @@ class SparkApplicationLink(BaseOperatorLink):
         return "Spark application"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The history server's page, for which Airflow asks when the task has ended; empty where none is known.
+        """Return the page on the history server, empty if unknown. Airflow calls this when the task has ended.
 
-        While the application runs, the operator leaves the address of its own pages in the same place.
+        While the application runs, the operator stores the address of its UI under the same XCom key.
         """
         return str(getattr(operator, "history_page", ""))
 
 
 def report_path(dag_id: str, task_id: str, run_id: str, map_index: int | None) -> str:
-    """The page of a task instance, as a path on the api-server; `[api] base_url` tells below which path that is."""
+    """Return the path of a task instance's page on the api-server, including the path of `[api] base_url`."""
     root = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
     query = urlencode({"run_id": run_id, "map_index": -1 if map_index is None else map_index})
     return f"{root}{PREFIX}/report/{quote(dag_id, safe='')}/{quote(task_id, safe='')}?{query}"

@@ -1,4 +1,4 @@
-"""Turns a report into what the page shows: the stages of a funnel, and amounts in words."""
+"""The values that the report page shows: the stages of the funnel, and formatted amounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES = "bytes "
 
 @dataclass(frozen=True)
 class Stage:
-    """One step on the way from files to rows: `share` is how much of the first step's amount is left, 0 to 1."""
+    """One step from files to rows. `share` is its fraction of the first step, from 0 to 1."""
 
     label: str
     amount: str
@@ -22,7 +22,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class UnitFate:
-    """What became of some units of one kind, and of how large a share of them."""
+    """The outcome of some units of one kind, their number, and their fraction of all units."""
 
     fate: str
     count: int
@@ -30,10 +30,10 @@ class UnitFate:
 
 
 def funnel(source: SourceReport) -> tuple[Stage, ...]:
-    """From bytes in the files to rows returned, as far as it is known; no step is wider than the one before.
+    """Return the known steps from bytes in the files to rows returned. No step is wider than the previous one.
 
-    Rows have no share of bytes: those decoded are drawn as wide as the bytes they came from, those returned as their
-    share of the decoded ones.
+    Rows are not comparable to bytes. Decoded rows have the width of the bytes that they were decoded from, and returned
+    rows have their fraction of the decoded rows.
     """
     stages: list[Stage] = []
     share = 1.0
@@ -44,13 +44,13 @@ def funnel(source: SourceReport) -> tuple[Stage, ...]:
 
 
 def unit_fates(fates: dict[str, int]) -> tuple[UnitFate, ...]:
-    """What became of units of one kind, without fates that none had."""
-    whole = sum(fates.values())
-    return tuple(UnitFate(fate, count, count / whole) for fate, count in fates.items() if count)
+    """Return the outcomes of units of one kind, without outcomes of no unit."""
+    total = sum(fates.values())
+    return tuple(UnitFate(fate, count, count / total) for fate, count in fates.items() if count)
 
 
 def units_in_words(file: FileReport) -> tuple[str, ...]:
-    """What became of a file's units, a text for each kind."""
+    """Return the outcomes of a file's units, one line for each kind."""
     return tuple(
         f"{kind}: {', '.join(f'{count:,} {fate}' for fate, count in fates.items() if count)}"
         for kind, fates in file.units.items()
@@ -59,17 +59,17 @@ def units_in_words(file: FileReport) -> tuple[str, ...]:
 
 
 def pushed(source: SourceReport) -> tuple[ConjunctReport, ...]:
-    """Conjuncts that the source takes over, wholly or in part."""
-    return tuple(one for one in source.conjuncts if one.exactness is not Exactness.UNSUPPORTED)
+    """Return the conjuncts that the source evaluates, exactly or inexactly."""
+    return tuple(conjunct for conjunct in source.conjuncts if conjunct.exactness is not Exactness.UNSUPPORTED)
 
 
 def left_to_spark(source: SourceReport) -> tuple[ConjunctReport, ...]:
-    """Conjuncts that Spark evaluates, alone or again."""
-    return tuple(one for one in source.conjuncts if one.exactness is not Exactness.EXACT)
+    """Return the conjuncts that Spark evaluates or re-evaluates."""
+    return tuple(conjunct for conjunct in source.conjuncts if conjunct.exactness is not Exactness.EXACT)
 
 
 def skipped(source: SourceReport) -> tuple[str, ...]:
-    """What was never read or parsed, in words."""
+    """Return the amounts that were never read or parsed, formatted."""
     return tuple(
         f"{human_bytes(count)} {kind.removeprefix(_BYTES)}" if kind.startswith(_BYTES) else f"{count:,} {kind}"
         for kind, count in source.skipped.items()
@@ -78,7 +78,7 @@ def skipped(source: SourceReport) -> tuple[str, ...]:
 
 
 def _steps(source: SourceReport) -> Iterator[tuple[str, str, float]]:
-    """Label and amount of each step, and which share of the step before it is."""
+    """Yield label and amount of each step, and its fraction of the previous step."""
     if source.bytes_total:
         where = "bytes in the files" if source.files_total else "bytes in the table"
         yield where, human_bytes(source.bytes_total), 1.0
@@ -98,7 +98,7 @@ def _steps(source: SourceReport) -> Iterator[tuple[str, str, float]]:
 
 
 def _part(count: int, whole: int | None) -> float:
-    """Which share of the whole a count is; all of it where the whole is not known."""
+    """Return a count as a fraction of the whole, 1 if the whole is unknown."""
     if whole is None:
         return 1.0
     return count / whole if whole else 0.0

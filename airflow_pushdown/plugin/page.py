@@ -1,4 +1,4 @@
-"""Makes HTML of a task's report: one page that needs nothing else, no script, no font, no picture from elsewhere."""
+"""The HTML of a task's report: a self-contained page without scripts, fonts or external images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pushdown_spark.contract import JoinReport
 from pushdown_spark.contract.report_text import human_bytes, joins_text
 
 REFRESH_SECONDS = 10
-"""How often the page of a task that runs looks for news."""
+"""The refresh interval of the page of a running task."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _STYLE = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
@@ -26,11 +26,11 @@ _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode(
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""What a browser may do for the page: show it with its one style sheet, nothing else."""
+"""The policy allows only the page's own style sheet."""
 
 
 def render_report(run: TaskRun) -> str:
-    """The page of a task instance; it looks again by itself for as long as there is more to come."""
+    """Return the page of a task instance, which refreshes itself until the task ends."""
     place = run.place
     return (
         _environment()
@@ -45,19 +45,19 @@ def render_report(run: TaskRun) -> str:
 
 
 def render_refusal(title: str, detail: str, login: str | None) -> str:
-    """The page in place of a report that cannot be shown; `login` is where to log in if that would help."""
+    """Return the page for a report that cannot be shown. `login` is the address to log in, if that helps."""
     page = _environment().get_template("refusal.html")
     return page.render(title=title, detail=detail, login=login, refresh=None)
 
 
 @cache
 def _environment() -> Environment:
-    """Templates that escape everything, and fail at once for a name that nobody gave them."""
+    """Return the templates, which escape all values and raise for undefined names."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals.update(
-        # The project's own style sheet, whose text the policy's hash stands for.
+        # The project's own style sheet, which the hash in the policy allows.
         style=Markup(_STYLE),  # noqa: S704
         chart_height=drawing.CHART_HEIGHT,
         chart_width=drawing.CHART_WIDTH,
@@ -78,7 +78,7 @@ def _environment() -> Environment:
 
 
 def _joins_drawing(join: JoinReport) -> Markup:
-    """The join trees before and after, as the text report's own drawing, which escapes what it is given."""
+    """Return the drawing of the join trees before and after. It escapes all names."""
     content, height = joins_svg(join, drawing.FUNNEL_WIDTH)
     frame = (
         '<svg class="joins" role="img" aria-label="Join trees" viewBox="0 0 {0} {1}" width="{0}" height="{1}">{2}</svg>'

@@ -1,4 +1,4 @@
-"""The plugin as Airflow finds it by its entry point; light, since every process of Airflow imports it."""
+"""The plugin that Airflow loads from the entry point. Every Airflow process imports it, so it imports little."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from airflow_pushdown.plugin.links import PREFIX
 
 
 class PushdownPlugin(AirflowPlugin):
-    """Adds the report pages to the api-server."""
+    """The plugin that adds the report pages to the api-server."""
 
     name = "airflow_pushdown"
 
     @property
     def fastapi_apps(self) -> list[dict[str, object]]:  # type: ignore[override] # a list there
-        """The application with the pages; imported on demand, since only the api-server may use the database."""
+        """The application with the pages. Only the api-server, which may use the database, imports it."""
         from airflow_pushdown.plugin.app import application
 
         return [{"app": application(), "url_prefix": PREFIX, "name": self.name}]

@@ -59,7 +59,7 @@ def test_it_is_packed_once_for_each_set_of_libraries(environment: Path, tmp_path
 
 
 def test_what_cannot_be_packed_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NotPackedError, match=r"is no virtual environment: it has no pyvenv\.cfg"):
+    with pytest.raises(NotPackedError, match=r"is not a virtual environment: it has no pyvenv\.cfg"):
         environment_archive(tmp_path, tmp_path / "cache")
     command = [sys.executable, "-m", "airflow_pushdown.packed", str(tmp_path), str(tmp_path / "cache")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)

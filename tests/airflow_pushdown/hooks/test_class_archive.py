@@ -103,9 +103,9 @@ def test_what_cannot_be_made_is_not_tried_again_and_jobs_go_on(
     wrong = {**environment, "JAVA_HOME": str(java(tmp_path, "echo 'Error: not today' >&2; exit 1"))}
     with caplog.at_level(logging.WARNING):
         archive.make(installation, wrong)
-    assert "could not be made: not today" in caplog.text
+    assert "could not be created: not today" in caplog.text
     assert str(archive.path) in caplog.text
-    assert archive.known
+    assert archive.is_settled
     assert archive.used_by(["spark-submit"], wrong) == (["spark-submit"], wrong)
     caplog.clear()
     archive.make(installation, wrong)
@@ -129,7 +129,7 @@ def test_two_tasks_do_not_make_the_same_archive(
     with archive.path.with_suffix(".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         archive.make(installation, environment)
-    assert not archive.known
+    assert not archive.is_settled
 
 
 def test_a_place_that_cannot_be_written_to_is_no_reason_to_fail(
@@ -140,7 +140,7 @@ def test_a_place_that_cannot_be_written_to_is_no_reason_to_fail(
 ) -> None:
     archive.path.with_suffix(".lock").mkdir()
     archive.make(installation, environment)
-    assert f"go on without an archive of classes: {archive.path}" in caplog.text
+    assert f"run without a CDS archive: {archive.path}" in caplog.text
 
 
 def test_a_kill_reaches_the_job_that_makes_an_archive(
@@ -159,7 +159,7 @@ def test_a_kill_reaches_the_job_that_makes_an_archive(
         submitted.submit()
     killer.join()
     submitted.release()
-    assert not archive.known
+    assert not archive.is_settled
 
 
 def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path, installation: SparkInstallation) -> None:
@@ -199,10 +199,10 @@ def test_other_options_are_kept_and_odd_paths_stay_whole(tmp_path: Path) -> None
 
 
 def test_a_directory_that_cannot_serve_is_refused(tmp_path: Path, installation: SparkInstallation) -> None:
-    with pytest.raises(ConfigError, match=r"class_archives: .* cannot name a path with"):
+    with pytest.raises(ConfigError, match=r"class_archives: .* cannot have a path with"):
         class_archive(f"{tmp_path}/a:b", installation, os.environ)
     tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match="class_archives: anybody may write to"):
+    with pytest.raises(ConfigError, match="class_archives: every user may write to"):
         class_archive(str(tmp_path), installation, os.environ)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"class_archives: .* cannot be used"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.hooks.conf_directory import what_stays, without_directory
+from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
 
 PRINT = """
 from pyspark import SparkConf, SparkContext
@@ -23,19 +23,19 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_defaults_and_templates_may_go_and_nothing_else(home: Path) -> None:
-    assert what_stays(home, {}) is None
-    assert what_stays(home / "nowhere", {}) is None
+    assert unmovable_file(home, {}) is None
+    assert unmovable_file(home / "nowhere", {}) is None
     (home / "conf" / "spark-defaults.conf").write_text("")
     (home / "conf" / "spark-env.sh.template").write_text("")
-    assert what_stays(home, {}) is None
+    assert unmovable_file(home, {}) is None
     (home / "conf" / "spark-env.sh").write_text("")
-    assert what_stays(home, {}) == home / "conf" / "spark-env.sh"
+    assert unmovable_file(home, {}) == home / "conf" / "spark-env.sh"
 
 
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"])
 def test_directories_that_variables_name_count(home: Path, variable: str, tmp_path: Path) -> None:
     (tmp_path / "core-site.xml").write_text("")
-    assert what_stays(home, {variable: str(tmp_path)}) == tmp_path / "core-site.xml"
+    assert unmovable_file(home, {variable: str(tmp_path)}) == tmp_path / "core-site.xml"
 
 
 @pytest.mark.parametrize(

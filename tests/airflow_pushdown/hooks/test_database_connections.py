@@ -74,17 +74,17 @@ def test_the_password_is_masked_and_confidential() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (server("oracle"), "has type oracle; tables are read over postgres, mysql, sqlite"),
-        (server("postgres", {"iam": True}), "extras that are not understood: iam"),
-        (server("postgres", {"sslmode": "maybe"}), "sslmode 'maybe' is none of"),
-        (connection("postgres", host="db"), "give the name of the database as schema"),
-        (connection("postgres", schema="shop"), "host: required for a database server"),
-        (server("mysql", {"unix_socket": "/run/mysqld.sock"}), "not understood: unix_socket"),
-        (server("mysql", {"ssl_mode": "perhaps"}), "ssl_mode 'perhaps' is none of DISABLED"),
-        (server("mysql", {"ssl": {"cipher": "x"}}), "ssl may have"),
-        (server("mysql", {"ssl": "not json"}), "ssl may have"),
+        (server("oracle"), "has type oracle; supported types are postgres, mysql, sqlite"),
+        (server("postgres", {"iam": True}), "unknown extras: iam"),
+        (server("postgres", {"sslmode": "maybe"}), "sslmode 'maybe' must be one of"),
+        (connection("postgres", host="db"), "set the name of the database as schema"),
+        (connection("postgres", schema="shop"), "host: a database server needs one"),
+        (server("mysql", {"unix_socket": "/run/mysqld.sock"}), "unknown extras: unix_socket"),
+        (server("mysql", {"ssl_mode": "perhaps"}), "ssl_mode 'perhaps' must be one of DISABLED"),
+        (server("mysql", {"ssl": {"cipher": "x"}}), "ssl must be JSON with the keys"),
+        (server("mysql", {"ssl": "not json"}), "ssl must be JSON with the keys"),
         (server("mysql", {"connect_timeout": "soon"}), "connect_timeout: "),
-        (connection("sqlite"), "give the path of the file as host"),
+        (connection("sqlite"), "set the path of the file as host"),
     ],
 )
 def test_what_is_not_understood_is_refused_without_its_values(wrong: Connection, said: str) -> None:

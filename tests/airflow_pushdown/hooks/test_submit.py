@@ -210,5 +210,5 @@ def test_a_killed_job_leaves_nothing_in_the_shared_directory_and_has_no_result(
 
 
 def test_a_job_that_leaves_no_result_is_an_error(make_hook: MakeHook) -> None:
-    with pytest.raises(SubmitFailedError, match="ended without leaving a result"):
+    with pytest.raises(SubmitFailedError, match="ended without a result"):
         make_hook().collect()

@@ -345,7 +345,7 @@ def test_retry_cleans_up_after_a_killed_driver(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.OVERWRITE), frame(1))
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(Path(__file__).resolve().parents[3] / "spark_jobs")
     job = subprocess.Popen(
         [sys.executable, "-c", SLOW_JOB, str(target)],
         env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},

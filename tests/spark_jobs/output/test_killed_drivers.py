@@ -59,7 +59,7 @@ def _drive(target: Path, mode: str, days: list[int], seconds: float) -> tuple[li
     """Write days until the driver is killed; the days that it has reported, and whether it was killed."""
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(target), mode, *map(str, days)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

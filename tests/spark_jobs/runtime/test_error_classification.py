@@ -282,7 +282,7 @@ except Exception as exc:
 
 
 def test_killed_jvm() -> None:
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(Path(__file__).resolve().parents[3] / "spark_jobs")
     environment = {**os.environ, "PYTHONPATH": root}
     done = subprocess.run([sys.executable, "-c", LOST_DRIVER], env=environment, capture_output=True, text=True)
     assert "code: driver_killed" in done.stdout.splitlines()

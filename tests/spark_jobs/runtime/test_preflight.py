@@ -36,7 +36,7 @@ context.stop()
 def on_a_cluster(project: Path, work: Path, python: str, executor_cores: int = 1, seconds: float = 600) -> str:
     """Return the output of the check on a cluster whose executors have another Python."""
     variables = {
-        "PYTHONPATH": str(project),
+        "PYTHONPATH": str(project / "spark_jobs"),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_WORKER_DIR": str(work),
