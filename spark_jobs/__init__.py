@@ -20,6 +20,8 @@ _RENAMED = {
     "codes": "errors",
     "join_spec": "contract.join_tree",
     "message": "contract.message",
+    "readers.remote": "databases",
+    "readers.remote.data_source": "databases.data_source",
     "remote_spec": "contract",
     "report": "contract.report_text",
     "versions": "contract.versions",

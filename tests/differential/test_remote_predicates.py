@@ -40,11 +40,11 @@ from test_vector_filters import BATCHES, SEEDS, settings_of
 from typed_rows import ROW, random_predicate
 
 from pushdown_spark.contract import Exactness
+from pushdown_spark.databases.classify import Classified, classify
+from pushdown_spark.databases.model import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.query import remote_query
+from pushdown_spark.databases.rules import SparkRules
 from pushdown_spark.predicates.parse import parse_predicate
-from pushdown_spark.readers.remote.classify import Classified, classify
-from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.readers.remote.query import remote_query
-from pushdown_spark.readers.remote.rules import SparkRules
 
 ROWS = 50
 PREDICATES = 60

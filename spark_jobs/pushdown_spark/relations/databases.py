@@ -11,22 +11,22 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport
+from pushdown_spark.databases.address import Address, address_of
+from pushdown_spark.databases.catalog import described
+from pushdown_spark.databases.classify import Classified, classify
+from pushdown_spark.databases.connections import Connections
+from pushdown_spark.databases.jdbc import JdbcRoute, jdbc_route
+from pushdown_spark.databases.model import RemoteTable
+from pushdown_spark.databases.rules import SparkRules
+from pushdown_spark.databases.scan import RemotePlan, RemoteScan, may_be_gathered
+from pushdown_spark.databases.stand_in import StandIn
+from pushdown_spark.databases.statistics import statistics
+from pushdown_spark.databases.whole import Answered, AnswerScan, answered
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.folding import folding
 from pushdown_spark.predicates.parse import conjuncts, parse_predicate
 from pushdown_spark.projection.resolve import Projection, resolve
 from pushdown_spark.readers.predicate_settings import misread
-from pushdown_spark.readers.remote.address import Address, address_of
-from pushdown_spark.readers.remote.catalog import described
-from pushdown_spark.readers.remote.classify import Classified, classify
-from pushdown_spark.readers.remote.connections import Connections
-from pushdown_spark.readers.remote.jdbc import JdbcRoute, jdbc_route
-from pushdown_spark.readers.remote.model import RemoteTable
-from pushdown_spark.readers.remote.rules import SparkRules
-from pushdown_spark.readers.remote.scan import RemotePlan, RemoteScan, may_be_gathered
-from pushdown_spark.readers.remote.stand_in import StandIn
-from pushdown_spark.readers.remote.statistics import statistics
-from pushdown_spark.readers.remote.whole import Answered, AnswerScan, answered
 from pushdown_spark.relations.base import Relation, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
