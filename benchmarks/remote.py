@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
 from pushdown_spark.databases.jdbc import DRIVERS
-from pushdown_spark.databases.model import Dialect
+from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

@@ -1,18 +1,17 @@
-"""`spark.read.format("pushdown_remote")`: tables of databases as a data source of Spark's.
+"""The data source `spark.read.format("pushdown_remote")` for tables of databases.
 
-Options of a source are seen in plans and pages, so none of them is a credential: connections are given once, to
-`register`, and named by the option `connection`.
+Plans and pages show the options of a data source, so credentials are not options: `register` receives the connections
+once, and the option `connection` names one of them.
 
 >>> register(spark, {"shop": {"kind": "sqlite", "database": "shop.db"}})                          # doctest: +SKIP
 >>> spark.read.format("pushdown_remote").option("connection", "shop").load("orders")              # doctest: +SKIP
 
-Spark tells such a source neither the columns that a query needs nor its LIMIT nor most predicates, so the columns are
-those of the schema that is given, and a predicate may be given as option. PushdownSession knows all of them by itself,
-and it alone shares one snapshot among partitions: here several partitions take `consistent=false`.
+Spark does not pass the required columns, the LIMIT and most predicates to a Python data source. The columns are
+therefore those of the given schema, and a predicate can be given as an option. PushdownSession derives all of them from
+the query. Only PushdownSession shares one snapshot among partitions. Here, several partitions need `consistent=false`.
 
-Conjuncts of an ordinary `.where(...)` reach the source with the option `push_filters=true`, which is off because of
-Spark 4.3: it keeps the filters of one query with the frame that was loaded. With the option on, load a frame anew for
-each query.
+With the option `push_filters=true`, conjuncts of `.where(...)` reach the data source. It is off by default, because
+Spark 4.3 keeps the filters of one query with the loaded DataFrame. Load a new DataFrame for each query if it is on.
 """
 
 from __future__ import annotations
@@ -29,37 +28,40 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, Exactness, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.address import Address, Settings, address_of
-from pushdown_spark.databases.catalog import described
-from pushdown_spark.databases.classify import Classified, Conjunct, classify
-from pushdown_spark.databases.client import connect
-from pushdown_spark.databases.model import RemoteTable
-from pushdown_spark.databases.query import remote_query
-from pushdown_spark.databases.rules import SparkRules
-from pushdown_spark.databases.run import wanted_field
-from pushdown_spark.databases.slices import Slices, may_be_sliced, slices, whole
-from pushdown_spark.databases.tasks import RemoteCount, RemoteReader
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
+from pushdown_spark.databases.partition_splits import (
+    PartitionSplits,
+    plan_splits,
+    single_partition,
+    single_partition_reason,
+)
+from pushdown_spark.databases.predicate_pushdown import PushedConjunct, PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_query import row_query
+from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.databases.transport import arrow_fields
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.predicates.parse import parse_predicate
 from pushdown_spark.readers.data_source import TaskPartition, expression
 
 FORMAT = "pushdown_remote"
 _PARALLELISM = 4
-"""Partitions where nothing says how many: such a source is not told of Spark's own default."""
+"""The default number of partitions. Spark does not pass its own default to a data source."""
 _OTHER_OPTIONS = frozenset({"connection", "path", "where", "push_filters"})
 
 
 def register(spark: SparkSession, connections: Mapping[str, Mapping[str, object]]) -> None:
-    """Make the format known to a session, with connections by the names that the option `connection` will have.
+    """Register the format with a session. The option `connection` takes the names of `connections`.
 
-    `connections` have fields of `RemoteConnection`. Raises BadSpecError, without their values, for what is none.
+    A connection has the fields of `RemoteConnection`. Raises BadSpecError, without its values, if it is invalid.
     """
-    reached = {name: address_of(_connection(name, given)) for name, given in connections.items()}
+    by_name = {name: address_of(_connection(name, fields)) for name, fields in connections.items()}
 
     class RegisteredRemoteSource(PushdownRemoteSource):
-        """The format with the connections of this session, which Spark sends to its workers and shows nowhere."""
+        """The format with the connections of this session. Spark sends the class to its workers only."""
 
-        addresses: ClassVar[Mapping[str, Address]] = reached
+        addresses: ClassVar[Mapping[str, Address]] = by_name
 
     spark.dataSource.register(RegisteredRemoteSource)
 
@@ -67,10 +69,14 @@ def register(spark: SparkSession, connections: Mapping[str, Mapping[str, object]
 class PushdownRemoteSource(DataSource):
     """A table of a database.
 
-    Options: `connection`, the name of a registered one; `table` (or what is given to `load`) or `query`; `where`, a
-    predicate that all rows pass and that the database can answer as Spark would; `push_filters` (true or false), for
-    which `spark.sql.python.filterPushdown.enabled` must be on as well; and the other fields of `RemoteSourceSpec`.
-    Give a schema with the columns that are needed: others are not read.
+    Options, in addition to the other fields of `RemoteSourceSpec`:
+
+    - `connection`: the name of a registered connection.
+    - `table` (or the argument of `load`), or `query`.
+    - `where`: a predicate that the database evaluates as Spark does. Other rows are not returned.
+    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
+
+    Only the columns of the given schema are read.
     """
 
     addresses: ClassVar[Mapping[str, Address]] = {}
@@ -85,26 +91,26 @@ class PushdownRemoteSource(DataSource):
         return self._table().spark_schema
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
-        """A reader of all columns of a schema. Raises BadSpecError for options that are not possible."""
-        pushes = self.options.get("push_filters", "false").lower() == "true"
-        kind = FilterableRemoteReader if pushes else RemoteTableReader
-        return kind(self._table(), schema, _spec(self.options), self._address(), self.options.get("where"))
+        """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
+        push_filters = self.options.get("push_filters", "false").lower() == "true"
+        reader = FilterableRemoteReader if push_filters else RemoteTableReader
+        return reader(self._table(), schema, _spec(self.options), self._address(), self.options.get("where"))
 
     def _table(self) -> RemoteTable:
         address, spec = self._address(), _spec(self.options)
-        with closing(connect(address, Settings(statement_timeout=spec.statement_timeout))) as client:
-            return described(client, DatabaseKind(address.kind), spec)
+        with closing(connect(address, ConnectionSettings(statement_timeout=spec.statement_timeout))) as client:
+            return describe_table(client, DatabaseKind(address.kind), spec)
 
     def _address(self) -> Address:
         name = self.options.get("connection", "")
         if name not in self.addresses:
-            known = ", ".join(sorted(self.addresses)) or "none"
-            raise BadSpecError(f"option connection: no connection {name!r} was registered; there are {known}")
+            names = ", ".join(sorted(self.addresses)) or "none"
+            raise BadSpecError(f"option connection: {name!r} is not registered; the registered connections are {names}")
         return self.addresses[name]
 
 
 class RemoteTableReader(DataSourceReader):
-    """Reads the table for one scan."""
+    """A reader of the table for one scan."""
 
     def __init__(
         self, table: RemoteTable, schema: t.StructType, spec: RemoteSourceSpec, address: Address, where: str | None
@@ -114,111 +120,114 @@ class RemoteTableReader(DataSourceReader):
         self._schema = schema
         self._spec = spec
         self._address = address
-        self._conjuncts: tuple[Conjunct, ...] = () if where is None else _exact(where, table).conjuncts
+        self._conjuncts: tuple[PushedConjunct, ...] = () if where is None else _exact(where, table).conjuncts
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each statement."""
-        cut = self._cut()
-        return [_StatementPartition(number, self._statement(part)) for number, part in enumerate(cut.conditions)]
+        """Return a partition for each statement."""
+        conditions = self._splits().conditions
+        return [_StatementPartition(number, self._statement(bounds)) for number, bounds in enumerate(conditions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
+        """Yield the rows of a partition."""
         assert isinstance(partition, _StatementPartition)
         spec = self._spec
-        settings = Settings(fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
-        fields = tuple(wanted_field(field, self._table) for field in self._schema.fields)
-        reader = RemoteReader(self._address, (partition.statement,), fields, settings, _unreported)
+        settings = ConnectionSettings(fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
+        fields = tuple(arrow_fields(self._schema, self._table))
+        reader = PartitionReader(self._address, (partition.statement,), fields, settings, _ignore_metrics)
         yield from reader(iter([pa.RecordBatch.from_pydict({"task": [0]})]))
 
-    def _cut(self) -> Slices:
+    def _splits(self) -> PartitionSplits:
         spec = self._spec
         if spec.consistent:
-            return whole("one moment takes one partition")
-        reason = may_be_sliced(self._table, spec)
+            return single_partition("a consistent read needs one partition")
+        reason = single_partition_reason(self._table, spec)
         if reason is not None:
-            return whole(reason)
-        with closing(connect(self._address, Settings(statement_timeout=spec.statement_timeout))) as client:
-            return slices(client, self._table, spec, self._statement(None), _PARALLELISM)
+            return single_partition(reason)
+        with closing(connect(self._address, ConnectionSettings(statement_timeout=spec.statement_timeout))) as client:
+            return plan_splits(client, self._table, spec, self._statement(None), _PARALLELISM)
 
     def _statement(self, bounds: exp.Expr | None) -> str:
-        # A statement without columns would leave its rows with no batch to count them in.
+        # Without columns, the batches of a statement would have no rows.
         names = self._schema.fieldNames() or [self._table.columns[0].name]
-        classified = Classified(self._table.dialect, self._conjuncts)
-        return remote_query(self._table, names, classified, partition_bounds=bounds).sql
+        predicate = PushedPredicate(self._table.dialect, self._conjuncts)
+        return row_query(self._table, names, predicate, bounds=bounds).sql
 
 
 class FilterableRemoteReader(RemoteTableReader):
-    """Reads the table for one query, whose conjuncts come through `pushFilters`."""
+    """A reader of the table for one query, whose conjuncts Spark passes to `pushFilters`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
-        """Take what the database can answer; give back what Spark must evaluate (again)."""
-        left = []
-        for pushed in filters:
-            node = expression(pushed)
-            found = () if node is None else _classified(node, self._table).conjuncts
-            self._conjuncts += found
-            if not found or any(conjunct.exactness is not Exactness.EXACT for conjunct in found):
-                left.append(pushed)
-        return left
+        """Keep the conjuncts that the database evaluates, and return the filters that Spark must evaluate."""
+        residual = []
+        for pushed_filter in filters:
+            node = expression(pushed_filter)
+            pushed = () if node is None else _push(node, self._table).conjuncts
+            self._conjuncts += pushed
+            if not pushed or any(conjunct.exactness is not Exactness.EXACT for conjunct in pushed):
+                residual.append(pushed_filter)
+        return residual
 
 
 class _StatementPartition(TaskPartition):
-    """A task with its statement."""
+    """A partition with its statement."""
 
     def __init__(self, number: int, statement: str) -> None:
         super().__init__(number)
         self.statement = statement
 
 
-def _connection(name: str, given: Mapping[str, object]) -> RemoteConnection:
+def _connection(name: str, fields: Mapping[str, object]) -> RemoteConnection:
     try:
-        return RemoteConnection.model_validate(dict(given))
+        return RemoteConnection.model_validate(dict(fields))
     except ValidationError as problem:
-        first = problem.errors(include_input=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
-        raise BadSpecError(f"connection {name!r}: {what}") from None
+        raise BadSpecError(f"connection {name!r}: {_first_error(problem)}") from None
+
+
+def _first_error(problem: ValidationError) -> str:
+    """Return the field and the message of the first error, without its value."""
+    first = problem.errors(include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
 
 def _spec(options: Mapping[str, str]) -> RemoteSourceSpec:
-    """What the options say of the table."""
-    given: dict[str, object] = {key.lower(): value for key, value in options.items()}
-    if given.get("path") and "table" not in given and "query" not in given:
-        given["table"] = given["path"]
+    """Return the source that the options declare."""
+    fields: dict[str, object] = {key.lower(): value for key, value in options.items()}
+    if fields.get("path") and "table" not in fields and "query" not in fields:
+        fields["table"] = fields["path"]
     try:
-        return RemoteSourceSpec.model_validate({key: given[key] for key in given if key not in _OTHER_OPTIONS})
+        return RemoteSourceSpec.model_validate({key: fields[key] for key in fields if key not in _OTHER_OPTIONS})
     except ValidationError as problem:
-        first = problem.errors(include_input=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
-        raise BadSpecError(f"option {what}") from None
+        raise BadSpecError(f"option {_first_error(problem)}") from None
 
 
 def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
-    """Raises UnknownColumnError or BadSpecError unless the schema is a part of the table's."""
-    kinds = {field.name: field.dataType for field in table.spark_schema.fields}
+    """Raise UnknownColumnError or BadSpecError unless the table has all fields of the schema."""
+    types = {field.name: field.dataType for field in table.spark_schema.fields}
     for field in schema.fields:
-        if field.name not in kinds:
-            raise UnknownColumnError(f"there is no column {field.name!r} in the table; there are {', '.join(kinds)}")
-        if field.dataType != kinds[field.name]:
+        if field.name not in types:
+            raise UnknownColumnError(f"the table has no column {field.name!r}; its columns are {', '.join(types)}")
+        if field.dataType != types[field.name]:
             raise BadSpecError(
-                f"column {field.name} arrives as {kinds[field.name].simpleString()}, not as "
-                f"{field.dataType.simpleString()}; cast it behind the source"
+                f"column {field.name} is read as {types[field.name].simpleString()}, not as "
+                f"{field.dataType.simpleString()}; cast it after reading"
             )
 
 
-def _classified(node: exp.Expr, table: RemoteTable) -> Classified:
-    return classify(node, table, SparkRules(case_sensitive=True))
+def _push(node: exp.Expr, table: RemoteTable) -> PushedPredicate:
+    return push_predicate(node, table, SparkRules(case_sensitive=True))
 
 
-def _exact(where: str, table: RemoteTable) -> Classified:
-    """Raises BadSpecError unless the database answers all of the predicate: Spark does not evaluate it again."""
+def _exact(where: str, table: RemoteTable) -> PushedPredicate:
+    """Push a predicate. Raises BadSpecError if it is not exact, because Spark does not evaluate it again."""
     predicate = parse_predicate(where)
-    found = None if predicate is None else _classified(predicate, table)
-    if found is not None and found.conjuncts and found.is_exact:
-        return found
-    reasons = [] if found is None else [f"{each.sql}: {each.reason}" for each in found.conjuncts if each.reason]
+    pushed = None if predicate is None else _push(predicate, table)
+    if pushed is not None and pushed.conjuncts and pushed.is_exact:
+        return pushed
+    conjuncts = () if pushed is None else pushed.conjuncts
+    reasons = [f"{conjunct.sql}: {conjunct.reason}" for conjunct in conjuncts if conjunct.reason]
     reason = "; ".join(reasons) or "it does not parse"
-    raise BadSpecError(f"option where: {where!r} cannot be left to the database: {reason}; use .where(...) for it")
+    raise BadSpecError(f"option where: the database cannot evaluate {where!r}: {reason}; use .where(...) instead")
 
 
-def _unreported(number: int, count: RemoteCount) -> None:
-    """Spark has no place for the figures of such a source's tasks."""
+def _ignore_metrics(number: int, metrics: PartitionMetrics) -> None:
+    """Ignore the metrics. Spark has no use for those of a Python data source."""

@@ -1,4 +1,4 @@
-"""Read MySQL and MariaDB: every row crosses as one CSV text, which pyarrow takes apart."""
+"""The client of MySQL and MariaDB. The server sends each row as one CSV line, which pyarrow parses."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
-from pushdown_spark.databases.address import Address, Settings
-from pushdown_spark.databases.client import Row
-from pushdown_spark.databases.csv_rows import CsvRows
-from pushdown_spark.databases.mysql_rows import TooLongRowError, row_lines
+from pushdown_spark.databases.arrow_conversion import CsvRows
+from pushdown_spark.databases.client import Address, ConnectionSettings, Row
+from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
 from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout
 from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 
 _LOST = frozenset(
     {1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2055}
 )
-"""Errors that may pass: too many connections, shutdown, network, locks."""
+"""Temporary errors: too many connections, shutdown, network, locks."""
 _TIMEOUTS = frozenset({1969, 3024})
-_REFUSED_TEXTS = ("SSL", "certificate", "CERTIFICATE")
-_UNKNOWN_HOST = ("Name or service not known", "nodename nor servname")
+_TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
 
 
 @dataclass(frozen=True)
-class Described:
-    """A column of a result: the protocol's numbers for its type, flags and collation; lengths are the server's."""
+class ResultColumn:
+    """A column of a result. Type, flags and collation are codes of the protocol."""
 
     name: str
     type_code: int
@@ -40,19 +38,19 @@ class Described:
 
 
 class MysqlClient:
-    """A connection that can only read."""
+    """A read-only connection."""
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
         self._address = address
         self._settings = settings
         try:
-            self._connection = self._connected()
+            self._connection = self._connect()
             self._prepare()
         except (pymysql.Error, OSError, ValueError) as problem:
             raise self._error(problem) from None
 
     def rows(self, sql: str, *values: object) -> list[Row]:
-        """All rows of a small query; its parameters are `%s`."""
+        """Return all rows of a small query. Its parameters are `%s`."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql, values or None)
@@ -60,8 +58,8 @@ class MysqlClient:
         except (pymysql.Error, OSError) as problem:
             raise self._error(problem) from None
 
-    def types(self, query: str) -> list[Described]:
-        """The columns of a query, as the server announces them."""
+    def describe(self, query: str) -> list[ResultColumn]:
+        """Return the columns of a query as the server describes them."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM ({query}\n) AS `described` LIMIT 0")  # noqa: S608 -- the user's own
@@ -69,34 +67,34 @@ class MysqlClient:
         except (pymysql.Error, OSError) as problem:
             raise self._error(problem) from None
         return [
-            Described(field.name, field.type_code, field.flags, field.length, field.scale, field.charsetnr)
+            ResultColumn(field.name, field.type_code, field.flags, field.length, field.scale, field.charsetnr)
             for field in fields
         ]
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
-        """The rows of a query; text, dates and decimals as text, the rest in the wanted types."""
-        rows = CsvRows([field.with_type(_wire(field.type)) for field in columns], ("1", "0"), begins_empty=True)
+        """Yield the rows of a query. Strings, dates and decimals arrive as strings, the rest in the requested types."""
+        rows = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("1", "0"), begins_empty=True)
         try:
             cursor = SSCursor(self._connection)
             cursor.execute(_as_csv(sql, columns))
-            # The driver must not look for rows when its cursor ends: we take them all from its stream ourselves. It
-            # reads row by row, and nothing of it is public that would give many at once.
+            # The rows are read from the driver's socket, because the driver reads row by row and has no public method
+            # that reads many. It must not look for more rows when the cursor closes.
             cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
             for lines in row_lines(self._connection._rfile):  # type: ignore[attr-defined]
                 yield from rows.batches(lines)
-        except TooLongRowError:
+        except RowTooLongError:
             raise RemoteRefusedError(
-                f"{self._address.place}: a row is longer than the server's max_allowed_packet; raise that, or leave "
-                "out the column that is so long"
+                f"{self._address.display_name}: a row is longer than the server's max_allowed_packet; increase the "
+                "setting, or leave the long column out"
             ) from None
         except (pymysql.Error, OSError, pa.ArrowException) as problem:
             raise self._error(problem) from None
 
     def close(self) -> None:
-        """End the connection at once: whatever the server still sends is not waited for."""
+        """Close the socket at once, without waiting for what the server still sends."""
         self._connection._force_close()  # type: ignore[attr-defined]
 
-    def _connected(self) -> Connection[SSCursor]:
+    def _connect(self) -> Connection[SSCursor]:
         address = self._address
         return pymysql.connect(
             host=address.host,
@@ -122,14 +120,14 @@ class MysqlClient:
 
     def _error(self, problem: BaseException) -> PushdownError:
         number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0
-        said = problem.args[1] if len(problem.args) > 1 and isinstance(problem.args[1], str) else str(problem)
-        text = self._address.without_secrets(said)
-        return _kind(number, text, problem)(f"{self._address.place}: {text}")
+        message = problem.args[1] if len(problem.args) > 1 and isinstance(problem.args[1], str) else str(problem)
+        text = self._address.without_secrets(message)
+        return _error_class(number, text, problem)(f"{self._address.display_name}: {text}")
 
 
-def _kind(number: int, text: str, problem: BaseException) -> type[PushdownError]:
-    """Whether the same would happen again."""
-    if any(sign in text for sign in _REFUSED_TEXTS) or isinstance(problem, ValueError):
+def _error_class(number: int, text: str, problem: BaseException) -> type[PushdownError]:
+    """Return the class that says whether a retry can help."""
+    if any(message in text for message in _TLS_MESSAGES) or isinstance(problem, ValueError):
         return RemoteRefusedError
     if number in _TIMEOUTS:
         return RemoteFailedError
@@ -138,7 +136,7 @@ def _kind(number: int, text: str, problem: BaseException) -> type[PushdownError]
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:
-    """What to ask of TLS; None takes it where the server offers it."""
+    """Return the TLS settings, None to use TLS if the server offers it."""
     if address.tls_mode in ("disable", "prefer") and not (address.ca_file or address.cert_file):
         return None
     context = ssl.create_default_context(cafile=address.ca_file)
@@ -151,22 +149,22 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 
 def _as_csv(sql: str, columns: Sequence[pa.Field]) -> str:
-    """The query with each row as one text: NULL is empty, text and bytes are in quotes."""
-    parts = ", ',', ".join(_field(field) for field in columns)
+    """Return the query with each row as one CSV line. NULL is empty, and strings and bytes are in quotes."""
+    parts = ", ',', ".join(_csv_field(field) for field in columns)
     return f"SELECT CAST(CONCAT({parts}) AS BINARY) FROM ({sql}) AS `delivered`"  # noqa: S608 -- built as a tree
 
 
-def _field(field: pa.Field) -> str:
+def _csv_field(field: pa.Field) -> str:
     name = "`" + field.name.replace("`", "``") + "`"
     if pa.types.is_binary(field.type) or pa.types.is_string(field.type):
-        # Quotes are looked for among bytes: among characters that takes a tenth of the statement's time more.
+        # REPLACE is faster on bytes than on characters.
         text = name if pa.types.is_binary(field.type) else f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
         return f"""IFNULL(CONCAT('"', REPLACE({text}, '"', '""'), '"'), '')"""
     return f"IFNULL({name}, '')"
 
 
-def _wire(wanted: pa.DataType) -> pa.DataType:
-    """What a column is read as; dates and decimals are converted later, where a wrong one can be named."""
-    number = pa.types.is_integer(wanted) or pa.types.is_floating(wanted)
-    plain = number or pa.types.is_boolean(wanted) or pa.types.is_binary(wanted)
-    return wanted if plain else pa.string()
+def _csv_type(target: pa.DataType) -> pa.DataType:
+    """Return the type to parse a CSV field as. Dates and decimals are converted later, where errors name the value."""
+    is_number = pa.types.is_integer(target) or pa.types.is_floating(target)
+    is_parsed = is_number or pa.types.is_boolean(target) or pa.types.is_binary(target)
+    return target if is_parsed else pa.string()

@@ -1,4 +1,4 @@
-"""A scan of a remote table as the session sees it: frames, limits, and the report."""
+"""The scan of a remote table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,83 +13,94 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
-from pushdown_spark.databases.address import Settings
-from pushdown_spark.databases.classify import Classified
-from pushdown_spark.databases.client import Client
-from pushdown_spark.databases.connections import Connections
-from pushdown_spark.databases.jdbc import JdbcRoute
-from pushdown_spark.databases.keys_first import is_worth, keys_first
-from pushdown_spark.databases.model import Dialect, RemoteTable
-from pushdown_spark.databases.mysql_sample import sampled
-from pushdown_spark.databases.query import RemoteQuery, remote_query
-from pushdown_spark.databases.run import RemoteRun, wanted_field
-from pushdown_spark.databases.slices import FEW_ROWS, LIGHT_ROWS, Slices, expects_few, may_be_sliced, slices, whole
+from pushdown_spark.databases.client import Client, ConnectionSettings, SupportsSnapshots
+from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
+from pushdown_spark.databases.jdbc import JdbcTransport
+from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
+from pushdown_spark.databases.partition_splits import (
+    MAX_CSV_ROWS,
+    PartitionSplits,
+    plan_splits,
+    single_partition,
+    single_partition_reason,
+)
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate
+from pushdown_spark.databases.remote_query import RemoteQuery, row_query
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.transport import QueryExecution, arrow_fields
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import OnePiece
 
-_MOST_FOUND = 20_000
-"""Rows that may pass by a look at some, errors of the sample included, for the driver to fetch them."""
-
-
-@runtime_checkable
-class SharesSnapshots(Protocol):
-    """A client whose state of the database other connections can read as well."""
-
-    def export_snapshot(self) -> str:
-        """The snapshot's name, good until the client closes."""
+_MAX_SAMPLED_ROWS = 20_000
+"""The driver fetches the rows if a sample estimates at most this number, its error included."""
 
 
 @dataclass(frozen=True)
-class RemotePlan:
-    """What is asked of a table: its columns, and what of the predicate its database takes over."""
+class RemoteScanPlan:
+    """A planned scan: the columns of a table, and the predicate that its database evaluates.
+
+    `jdbc` is the JDBC transport, or the reason why it is not available (empty if nobody expects it).
+    """
 
     table: RemoteTable
     columns: tuple[str, ...]
-    classified: Classified
+    predicate: PushedPredicate
     conjuncts: tuple[ConjunctReport, ...]
-    exact: bool
+    is_exact: bool
     spec: RemoteSourceSpec
-    connections: Connections
+    connections: ConnectionPool
     reason: str
     notes: tuple[str, ...] = ()
-    route: JdbcRoute | str = ""
+    jdbc: JdbcTransport | str = ""
 
-    def carried(self, *, small: bool) -> JdbcRoute | str:
-        """The way over JDBC, or why the rows come as Arrow. A small answer is there before Spark's source asks."""
-        if isinstance(self.route, str):
-            return self.route
-        refusal = self.route.refusal(self.columns)
+    def transport(self, *, is_small: bool) -> JdbcTransport | str:
+        """Return the JDBC transport, or why the rows arrive as Arrow. Arrow is faster for small results."""
+        if isinstance(self.jdbc, str):
+            return self.jdbc
+        reason = self.jdbc.unsupported_reason(self.columns)
         if self.spec.transport is Transport.JDBC:
-            if refusal is not None:
-                raise BadSpecError(f"transport: 'jdbc' is not possible: {refusal}; leave the column out")
-            return self.route
-        return refusal or ("a small answer comes faster so" if small else self.route)
+            if reason is not None:
+                raise BadSpecError(f"transport: 'jdbc' is not possible: {reason}; leave the column out")
+            return self.jdbc
+        return reason or ("it is faster for a small result" if is_small else self.jdbc)
+
+
+@dataclass(frozen=True)
+class _SharedSnapshot:
+    """A snapshot that all partitions read. `release` closes the connection that exports it."""
+
+    name: str
+    release: weakref.finalize[[], RemoteScan]
 
 
 class RemoteScan(Scan):
-    """A planned scan whose rows come as Arrow through Python workers, or over Spark's JDBC source."""
+    """A scan whose rows arrive as Arrow through Python workers, or over Spark's JDBC source."""
 
-    def __init__(self, spark: SparkSession, plan: RemotePlan) -> None:
+    def __init__(self, spark: SparkSession, plan: RemoteScanPlan) -> None:
         self._spark = spark
         self._plan = plan
-        self._run = RemoteRun(spark, plan.connections, plan.spec)
-        self._held: weakref.finalize[[], RemoteScan] | None = None
-        self._snapshot: str | None = None
-        self._ahead: Slices | None = None
-        self._uncut: dict[int | None, RemoteQuery] = {}
-        self._key: tuple[str, ...] = ()
+        self._execution = QueryExecution(spark, plan.connections, plan.spec)
+        self._snapshot: _SharedSnapshot | None = None
+        self._splits: PartitionSplits | None = None
+        """Splits that `fetch_local` planned, for the next call of `frame`."""
+        self._queries: dict[int | None, RemoteQuery] = {}
+        """Queries of the whole table by their limit. Writing thousands of constants takes 0.1 s."""
+        self._lookup_key: tuple[str, ...] = ()
+        """Columns of the primary key, if the rows are to be looked up by it."""
 
     @property
     def is_exact(self) -> bool:
         """Whether the database evaluates the whole predicate as Spark would."""
-        return self._plan.exact
+        return self._plan.is_exact
 
     def frame(self) -> DataFrame:
-        """The rows that the database lets through, in partitions that all see one state where it can give one."""
-        cut = self._cut()
-        settings = Settings(snapshot=self._snapshot, few=cut.few or cut.light)
-        return self._reading(None, cut.conditions, settings, cut.how, small=cut.few or cut.small)
+        """Return the rows. All partitions read one snapshot if the database can share one."""
+        splits = self._take_splits()
+        snapshot = None if self._snapshot is None else self._snapshot.name
+        settings = ConnectionSettings(snapshot=snapshot, few=splits.few or splits.light)
+        return self._read(None, splits.conditions, settings, splits.reason, is_small=splits.few or splits.small)
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the scan counts are the rows of the result."""
@@ -102,141 +112,153 @@ class RemoteScan(Scan):
         return None if frame is None else OnePiece(frame)
 
     def limited_frame(self, limit: int) -> DataFrame | None:
-        """At most `limit` rows, which need no LIMIT of Spark's: ending a Python worker early takes seconds."""
-        if not self.is_exact or not self._in_one_piece(limit).limited:
+        """Return at most `limit` rows, or None if Spark has to drop rows.
+
+        The statement has the LIMIT. Spark's LIMIT would end the Python worker early, which takes seconds.
+        """
+        if not self.is_exact or not self._query(limit).is_limited:
             return None
-        settings = Settings(few=limit <= LIGHT_ROWS)
-        small = limit <= FEW_ROWS
-        return self._reading(limit, (None,), settings, "a limited answer comes in one piece", small=small)
+        settings = ConnectionSettings(few=limit <= MAX_CSV_ROWS)
+        reason = "a limited result is one partition"
+        return self._read(limit, (None,), settings, reason, is_small=limit <= MAX_FEW_ROWS)
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
-        """The rows at hand, where the database expects few. None where the user says how they are to come."""
-        plan, query = self._plan, self._in_one_piece(limit)
-        if not may_be_gathered(plan.spec):
+        """Fetch the rows in the driver if the database expects few. None if not, or if options set the transport."""
+        plan, query = self._plan, self._query(limit)
+        if not allows_local_fetch(plan.spec):
             return None
-        if limit is not None and (limit > FEW_ROWS or not self.is_exact or not query.limited):
+        if limit is not None and (limit > MAX_FEW_ROWS or not self.is_exact or not query.is_limited):
             return None
-        # SQLite's library lets no signal through while it looks for rows: it is asked for what it finds at once.
+        # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
+        # filtered scan fast, so SQLite's query plan decides.
         is_server = plan.table.dialect is not Dialect.SQLITE
+        is_small = limit is not None and (is_server or not plan.predicate.conjuncts)
         with suppress(LostConnectionError):
-            return self._gathered(query.sql, small=limit is not None and (is_server or not plan.classified.conjuncts))
+            return self._fetch_if_few(query.sql, is_small=is_small)
         return None
 
-    def _gathered(self, statement: str, *, small: bool) -> DataFrame | None:
-        """The rows, where they are known to be few or the database expects few. What else it told serves `frame`."""
+    def _fetch_if_few(self, statement: str, *, is_small: bool) -> DataFrame | None:
+        """Fetch the rows if they are few, or if the database expects few. Splits planned on the way serve `frame`."""
         plan = self._plan
-        client = plan.connections.opened()
+        client = plan.connections.open()
         with ExitStack() as stack:
             stack.callback(client.close)
-            if not small and plan.table.dialect is Dialect.POSTGRES and may_be_sliced(plan.table, plan.spec) is None:
-                cut = self._cut_by(client, stack)
-                if not cut.few:
-                    self._ahead = cut
+            can_split = single_partition_reason(plan.table, plan.spec) is None
+            if not is_small and plan.table.dialect is Dialect.POSTGRES and can_split:
+                splits = self._plan_splits(client, stack)
+                if not splits.few:
+                    self._splits = splits
                     return None
-            elif not small and not expects_few(client, plan.table, statement):
-                if not self._found_few(client):
+            elif not is_small and not expects_few_rows(client, plan.table, statement):
+                if not self._sample_is_small(client):
                     return None
-                statement = self._in_one_piece().sql
-            return self._run.gathered(client, statement, *_fields(plan))
+                statement = self._query().sql
+            return self._execution.fetch_local(client, statement, *_fields(plan))
 
-    def _found_few(self, client: Client) -> bool:
-        """Whether a look at some rows tells that few pass, where the server expects nothing of a condition."""
-        plan, condition = self._plan, self._plan.classified.where
+    def _sample_is_small(self, client: Client) -> bool:
+        """Whether a sample estimates that few rows pass. MySQL does not estimate conditions without an index itself."""
+        plan, condition = self._plan, self._plan.predicate.where
         if not plan.table.dialect.is_mysql or plan.table.subquery is not None or condition is None:
             return False
-        found = sampled(client, plan.table, condition)
-        if found is None:
+        sample = sample_selectivity(client, plan.table, condition)
+        if sample is None:
             return False
-        if is_worth(found.share, plan.columns, found.key, condition):
-            self._key = found.key
-            self._uncut.pop(None, None)
-        return found.rows <= _MOST_FOUND
+        if is_key_lookup_faster(sample.share, plan.columns, sample.key, condition):
+            self._lookup_key = sample.key
+            self._queries.pop(None, None)
+        return sample.rows <= _MAX_SAMPLED_ROWS
 
     def close(self) -> None:
-        """Give up the snapshot that the partitions share, and what was found of them."""
-        self._ahead = None
-        if self._held is not None:
-            self._held()
-        self._held = self._snapshot = None
+        """Release the shared snapshot and the planned splits."""
+        self._splits = None
+        if self._snapshot is not None:
+            self._snapshot.release()
+        self._snapshot = None
 
     def report(self) -> SourceReport:
-        """The plan, and the figures of the partitions that have run."""
+        """Return the plan, with metrics after a run."""
         plan = self._plan
         planned = SourceReport(
             reader="remote", reason=plan.reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
-        return self._run.report(planned, self._in_one_piece().sql)
+        return self._execution.report(planned, self._query().sql)
 
-    def _in_one_piece(self, limit: int | None = None) -> RemoteQuery:
-        """The query of the whole table. It is written once: thousands of values take a tenth of a second."""
-        if limit not in self._uncut:
-            self._uncut[limit] = self._query(limit)
-        return self._uncut[limit]
+    def _query(self, limit: int | None = None) -> RemoteQuery:
+        """Return the query of the whole table."""
+        if limit not in self._queries:
+            self._queries[limit] = self._write_query(self._plan.table, limit)
+        return self._queries[limit]
 
-    def _query(
-        self, limit: int | None = None, bounds: exp.Expr | None = None, table: RemoteTable | None = None
-    ) -> RemoteQuery:
+    def _write_query(self, table: RemoteTable, limit: int | None, bounds: exp.Expr | None = None) -> RemoteQuery:
         plan = self._plan
-        known = table or plan.table
-        query = remote_query(known, plan.columns, plan.classified, limit=limit, partition_bounds=bounds)
-        return keys_first(query, known, self._key) if self._key and limit is None and bounds is None else query
+        query = row_query(table, plan.columns, plan.predicate, limit=limit, bounds=bounds)
+        if self._lookup_key and limit is None and bounds is None:
+            return key_lookup_query(query, table, self._lookup_key)
+        return query
 
-    def _cut(self) -> Slices:
-        """How the scan is cut into partitions; with several, the state is held that all of them are to see."""
+    def _take_splits(self) -> PartitionSplits:
+        """Return the splits that `fetch_local` planned, or plan them."""
         plan = self._plan
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            return ahead
-        reason = may_be_sliced(plan.table, plan.spec)
+        splits, self._splits = self._splits, None
+        if splits is not None:
+            return splits
+        reason = single_partition_reason(plan.table, plan.spec)
         if reason is not None:
-            return whole(reason)
-        client = plan.connections.opened()
+            return single_partition(reason)
+        client = plan.connections.open()
         with ExitStack() as stack:
             stack.callback(client.close)
-            return self._cut_by(client, stack)
+            return self._plan_splits(client, stack)
 
-    def _cut_by(self, client: Client, stack: ExitStack) -> Slices:
-        """The same, by a connection that `stack` closes, but for one that holds the state."""
+    def _plan_splits(self, client: Client, stack: ExitStack) -> PartitionSplits:
+        """Plan the splits. `stack` closes the client, unless the client exports the snapshot of several partitions."""
         plan = self._plan
         self.close()
-        cut = slices(
-            client, plan.table, plan.spec, self._in_one_piece().sql, self._spark.sparkContext.defaultParallelism
-        )
-        if cut.several and plan.spec.consistent and isinstance(client, SharesSnapshots):
-            self._snapshot = client.export_snapshot()
-            self._held = weakref.finalize(self, client.close)
+        parallelism = self._spark.sparkContext.defaultParallelism
+        splits = plan_splits(client, plan.table, plan.spec, self._query().sql, parallelism)
+        if splits.has_several and plan.spec.consistent and isinstance(client, SupportsSnapshots):
+            name = client.export_snapshot()
+            self._snapshot = _SharedSnapshot(name, weakref.finalize(self, client.close))
             stack.pop_all()
-        return cut
+        return splits
 
-    def _reading(
-        self, limit: int | None, conditions: Sequence[exp.Expr | None], settings: Settings, how: str, *, small: bool
+    def _read(
+        self,
+        limit: int | None,
+        conditions: Sequence[exp.Expr | None],
+        settings: ConnectionSettings,
+        partitioning: str,
+        *,
+        is_small: bool,
     ) -> DataFrame:
-        """The rows of the statements for some parts of the table, each of them a task."""
-        route = self._plan.carried(small=small)
-        if isinstance(route, JdbcRoute):
-            statements = tuple(route.statement(self._query(limit, part, route.selected).select) for part in conditions)
+        """Return the rows of the partitions with these conditions."""
+        transport = self._plan.transport(is_small=is_small)
+        if isinstance(transport, JdbcTransport):
+            queries = [self._write_query(transport.selected, limit, condition) for condition in conditions]
+            statements = tuple(transport.statement(query.select) for query in queries)
             try:
-                frame = route.frame(statements, self._plan.columns, settings.snapshot)
-                return self._run.carried(frame, statements, f"{how}; over Spark's JDBC source")
+                frame = transport.frame(statements, self._plan.columns, settings.snapshot)
+                return self._execution.jdbc_frame(frame, statements, f"{partitioning}; over Spark's JDBC source")
             except RemoteFailedError as problem:
-                # Drivers differ in how they log in: what was read without a jar is read with one as well.
+                # Drivers log in differently. Adding a driver's jar must not fail a job that worked without it.
                 if self._plan.spec.transport is Transport.JDBC:
                     raise
-                route = str(problem)
-        queries = [self._in_one_piece(limit) if part is None else self._query(limit, part) for part in conditions]
-        return self._by_arrow(queries, settings, f"{how}; as Arrow: {route}" if route else how)
+                transport = str(problem)
+        queries = [
+            self._query(limit) if condition is None else self._write_query(self._plan.table, limit, condition)
+            for condition in conditions
+        ]
+        partitioning = f"{partitioning}; as Arrow: {transport}" if transport else partitioning
+        statements = tuple(query.sql for query in queries)
+        return self._execution.frame(statements, *_fields(self._plan), settings, partitioning)
 
-    def _by_arrow(self, queries: Sequence[RemoteQuery], settings: Settings, how: str) -> DataFrame:
-        return self._run.frame(tuple(query.sql for query in queries), *_fields(self._plan), settings, how)
 
-
-def may_be_gathered(spec: RemoteSourceSpec) -> bool:
-    """Whether the driver may fetch few rows by itself: the user says nothing of how they are to come."""
+def allows_local_fetch(spec: RemoteSourceSpec) -> bool:
+    """Whether the driver may fetch few rows: no option sets the transport or the partitions."""
     return spec.transport is not Transport.JDBC and spec.partition_column is None and spec.num_partitions is None
 
 
-def _fields(plan: RemotePlan) -> tuple[list[pa.Field], t.StructType]:
-    """The columns as they arrive, and as Spark has them."""
-    wanted = set(plan.columns)
-    schema = t.StructType([field for field in plan.table.spark_schema.fields if field.name in wanted])
-    return [wanted_field(field, plan.table) for field in schema.fields], schema
+def _fields(plan: RemoteScanPlan) -> tuple[list[pa.Field], t.StructType]:
+    selected = set(plan.columns)
+    schema = t.StructType([field for field in plan.table.spark_schema.fields if field.name in selected])
+    return arrow_fields(schema, plan.table), schema

@@ -1,4 +1,4 @@
-"""Values of SQLite columns, which may hold any type whatever they are declared as."""
+"""Values of SQLite columns. A column may hold values of any type, whatever its declared type."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases.literals import number
-from pushdown_spark.databases.model import Dialect, RemoteColumn
-from pushdown_spark.databases.render import all_of, any_of, binary, call, cast, is_null, negated, one_of, quoted
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
+from pushdown_spark.databases.sql_builder import all_of, any_of, binary, call, cast, in_list, is_null, negated, quoted
+from pushdown_spark.databases.sql_literals import number
 from pushdown_spark.predicates.constants import UnsupportedError
 from pushdown_spark.predicates.vector import Kind
 
@@ -25,44 +25,44 @@ _AFFINITIES = (
     ("floa", Kind.DOUBLE),
     ("doub", Kind.DOUBLE),
 )
-"""SQLite's own rules, in its order; the first part of a declared type that is found decides."""
+"""SQLite's rules of type affinity, in its order. The first substring of a declared type that matches decides."""
 _EXACT_DIGITS = 15
-"""Decimals of so many digits survive as doubles."""
-_SECONDS = "%Y-%m-%d %H:%M:%S"
+"""Decimals with up to this number of digits are exact as doubles."""
+_SECONDS_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(frozen=True)
-class ValueForm:
-    """`value` makes the tree of the value, `suspect` that of the rows where it may be another."""
+class SqliteValue:
+    """The expression of a value, and the condition of the rows where Spark may read another value."""
 
     value: Callable[[], exp.Expr]
-    suspect: Callable[[], exp.Expr] | None = None
+    guard: Callable[[], exp.Expr] | None = None
 
 
 def affinity(declared: str) -> Kind | None:
-    """The kind that SQLite converts values to where it can; None for numbers of any sort."""
+    """Return the kind to which SQLite converts values if possible. None for NUMERIC affinity."""
     if not declared.strip():
         return Kind.BINARY
     return next((kind for part, kind in _AFFINITIES if part in declared.lower()), None)
 
 
-def value_form(column: RemoteColumn, kind: Kind, numbers: tuple[int, ...]) -> ValueForm:
-    """How a column's values come to Spark: cast by SQLite, or only where they are of the form that is expected.
+def sqlite_value(column: RemoteColumn, kind: Kind, numbers: tuple[int, ...]) -> SqliteValue:
+    """Return the expression of a column's values as Spark reads them.
 
-    Raises UnsupportedError for types whose values SQLite does not keep.
+    Raises UnsupportedError for types whose values SQLite does not preserve.
     """
-    known = affinity(column.remote_type)
-    if known is kind and kind in _STORAGE and (kind is not Kind.INTEGER or column.spark_type == t.LongType()):
-        return ValueForm(lambda: _stored(column, kind))
+    column_affinity = affinity(column.remote_type)
+    if column_affinity is kind and kind in _STORAGE and (kind is not Kind.INTEGER or column.spark_type == t.LongType()):
+        return SqliteValue(lambda: _stored(column, kind))
     declared = column.remote_type.lower()
     if kind is Kind.BOOLEAN and "bool" in declared:
-        return ValueForm(lambda: binary(exp.NEQ, cast(_bare(column), "INTEGER", Dialect.SQLITE), number(0)))
-    if kind is Kind.DECIMAL and known is None:
+        return SqliteValue(lambda: binary(exp.NEQ, cast(_bare(column), "INTEGER", Dialect.SQLITE), number(0)))
+    if kind is Kind.DECIMAL and column_affinity is None:
         return _decimal(column, numbers)
     if kind is Kind.DATE and declared.startswith("date") and "time" not in declared:
-        return ValueForm(lambda: _bare(column), lambda: _is_no_date(column))
+        return SqliteValue(lambda: _bare(column), lambda: _is_not_date(column))
     if kind is Kind.TIMESTAMP_NTZ and ("datetime" in declared or "timestamp" in declared):
-        return ValueForm(lambda: _moment(column), lambda: _is_no_moment(column))
+        return SqliteValue(lambda: _timestamp(column), lambda: _is_not_timestamp(column))
     spark = column.spark_type.simpleString()
     raise UnsupportedError(f"{column.name} is {declared or 'untyped'} in SQLite and {spark} in Spark")
 
@@ -75,35 +75,35 @@ def _stored(column: RemoteColumn, kind: Kind) -> exp.Expr:
     return _bare(column) if column.uniform else cast(_bare(column), _STORAGE[kind], Dialect.SQLITE)
 
 
-def _decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> ValueForm:
-    """Decimals are doubles there; those that are no multiple of the scale are rounded by whoever reads them."""
+def _decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> SqliteValue:
+    """Return the value of a decimal. SQLite stores doubles, and readers round those with more digits than the scale."""
     assert isinstance(column.spark_type, t.DecimalType)
     precision, scale = column.spark_type.precision, column.spark_type.scale
     if precision > _EXACT_DIGITS or numbers not in ((precision, scale), *([(precision,)] if scale == 0 else [])):
-        raise UnsupportedError(f"{column.name} has more digits than SQLite keeps, or is not declared with them")
+        raise UnsupportedError(f"{column.name} has more digits than SQLite preserves, or no declared number of digits")
 
-    def suspect() -> exp.Expr:
-        kinds = [exp.Literal.string(name) for name in ("integer", "real", "null")]
-        odd = negated(one_of(call("TYPEOF", _bare(column)), kinds, Dialect.SQLITE))
+    def guard() -> exp.Expr:
+        number_classes = [exp.Literal.string(name) for name in ("integer", "real", "null")]
+        not_a_number = negated(in_list(call("TYPEOF", _bare(column)), number_classes, Dialect.SQLITE))
         rounded = binary(exp.NEQ, _bare(column), call("ROUND", _bare(column), number(scale)))
-        large = binary(exp.GTE, call("ABS", _bare(column)), number(10 ** (precision - scale)))
-        return any_of([odd, rounded, large])
+        too_large = binary(exp.GTE, call("ABS", _bare(column)), number(10 ** (precision - scale)))
+        return any_of([not_a_number, rounded, too_large])
 
-    return ValueForm(lambda: _bare(column), suspect)
-
-
-def _is_no_date(column: RemoteColumn) -> exp.Expr:
-    """Not null, and not a date as SQLite itself writes it."""
-    written = call("DATE", _bare(column))
-    return all_of([negated(is_null(_bare(column))), negated(_same(written, _bare(column)))])
+    return SqliteValue(lambda: _bare(column), guard)
 
 
-def _same(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+def _is_not_date(column: RemoteColumn) -> exp.Expr:
+    """Return the condition of values that are neither NULL nor dates in SQLite's own format."""
+    normalized = call("DATE", _bare(column))
+    return all_of([negated(is_null(_bare(column))), negated(_equal_bytes(normalized, _bare(column)))])
+
+
+def _equal_bytes(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return binary(exp.NullSafeEQ, left, exp.Collate(this=right, expression=exp.Var(this="BINARY")))
 
 
-def _moment(column: RemoteColumn) -> exp.Expr:
-    """The timestamp with six digits after the point, so that texts compare as times do."""
+def _timestamp(column: RemoteColumn) -> exp.Expr:
+    """Return the timestamp with six fractional digits, so that strings compare as timestamps do."""
     has_fraction = binary(exp.GT, call("LENGTH", _bare(column)), number(19))
     digits = exp.Case(
         ifs=[exp.If(this=has_fraction, true=exp.Literal.string("000000"))], default=exp.Literal.string(".000000")
@@ -112,10 +112,10 @@ def _moment(column: RemoteColumn) -> exp.Expr:
     return call("SUBSTR", padded, number(1), number(26))
 
 
-def _is_no_moment(column: RemoteColumn) -> exp.Expr:
-    """Not null, and not `YYYY-MM-DD HH:MM:SS` with at most six digits behind a point."""
+def _is_not_timestamp(column: RemoteColumn) -> exp.Expr:
+    """Return the condition of values that are neither NULL nor `YYYY-MM-DD HH:MM:SS[.ffffff]`."""
     start = call("SUBSTR", _bare(column), number(1), number(19))
-    whole = _same(call("STRFTIME", exp.Literal.string(_SECONDS), start), start.copy())
+    is_normalized = _equal_bytes(call("STRFTIME", exp.Literal.string(_SECONDS_FORMAT), start), start.copy())
     rest = call("SUBSTR", _bare(column), number(20))
     no_digits = exp.Glob(this=call("SUBSTR", _bare(column), number(21)), expression=exp.Literal.string("*[^0-9]*"))
     fraction = all_of(
@@ -126,5 +126,5 @@ def _is_no_moment(column: RemoteColumn) -> exp.Expr:
         ]
     )
     is_text = binary(exp.EQ, call("TYPEOF", _bare(column)), exp.Literal.string("text"))
-    clean = all_of([is_text, whole, any_of([binary(exp.EQ, rest, exp.Literal.string("")), fraction])])
-    return all_of([negated(is_null(_bare(column))), negated(clean)])
+    is_valid = all_of([is_text, is_normalized, any_of([binary(exp.EQ, rest, exp.Literal.string("")), fraction])])
+    return all_of([negated(is_null(_bare(column))), negated(is_valid)])

@@ -15,7 +15,7 @@ from databases import Server
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.databases.model import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 
 Record = tuple[object, ...]
 INTS = (1, 2, 5, 7, -7, 10, 0, -1, 2147483647, -2147483648, None, 3, 100, -8)

@@ -6,7 +6,7 @@ import pytest
 from databases import Server, wait_until
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.databases import connections
+from pushdown_spark.databases import connection_pool
 from pushdown_spark.session import PushdownSession
 
 OPEN = {
@@ -23,7 +23,7 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-def opened(server: Server) -> int:
+def open_connections(server: Server) -> int:
     return int(server.execute(OPEN[server.kind]).strip())
 
 
@@ -36,15 +36,15 @@ def session_over(server: Server, spark: SparkSession) -> PushdownSession:
 def test_what_is_planned_and_not_run_holds_its_connection_for_a_moment_only(
     server: Server, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert wait_until(lambda: opened(server) == 0)
-    monkeypatch.setattr(connections, "WAITING_SECONDS", 600.0)
+    assert wait_until(lambda: open_connections(server) == 0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 600.0)
     result = session_over(server, spark).scan("few", where="k > 1")
-    assert opened(server) == 1
+    assert open_connections(server) == 1
     assert result.run(DataFrame.count) == 1
-    assert wait_until(lambda: opened(server) == 0)
-    monkeypatch.setattr(connections, "WAITING_SECONDS", 0.01)
+    assert wait_until(lambda: open_connections(server) == 0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0.01)
     result = session_over(server, spark).scan("few", where="k > 1")
-    assert wait_until(lambda: opened(server) == 0)
+    assert wait_until(lambda: open_connections(server) == 0)
     assert result.run(DataFrame.count) == 1
 
 

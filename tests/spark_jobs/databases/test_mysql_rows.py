@@ -11,7 +11,7 @@ import pyarrow.csv as csv
 import pymysql
 import pytest
 
-from pushdown_spark.databases.mysql_rows import TooLongRowError, row_lines
+from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
 
 END = b"\x07\x00\x00\x05\xfe\x00\x00\x02\x00\x00\x00"
 LARGEST = 0xFFFFFF
@@ -106,7 +106,7 @@ def test_rows_of_several_packets_lie_between_small_ones() -> None:
     [
         (b"", pymysql.err.OperationalError),
         (b"\x40\x00\x00\x02\x09too short", pymysql.err.OperationalError),
-        (b"\x01\x00\x00\x02\xfb", TooLongRowError),
+        (b"\x01\x00\x00\x02\xfb", RowTooLongError),
         (b"\x09\x00\x00\x02\xff\x25\x05#70100", pymysql.err.Error),
         (b"\x0a\x00\x00\x02\xfe123456789", pymysql.err.InternalError),
     ],

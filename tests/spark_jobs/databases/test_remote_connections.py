@@ -12,8 +12,8 @@ import pytest
 from databases import HOST, Server
 
 from pushdown_spark.contract import RemoteConnection
-from pushdown_spark.databases.address import Address, Settings, address_of
-from pushdown_spark.databases.tasks import RemoteCount, RemoteReader
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.errors import LostConnectionError
 
 ROWS = 400_000
@@ -81,13 +81,15 @@ def relayed(server: Server, *budgets: int | None) -> Iterator[Address]:
     relay.close()
 
 
-def reading(address: Address, counts: list[RemoteCount]) -> Callable[[], Iterator[pa.RecordBatch]]:
-    reader = RemoteReader(address, (STATEMENT,), FIELDS, Settings(), lambda number, count: counts.append(count))
+def reading(address: Address, counts: list[PartitionMetrics]) -> Callable[[], Iterator[pa.RecordBatch]]:
+    reader = PartitionReader(
+        address, (STATEMENT,), FIELDS, ConnectionSettings(), lambda number, count: counts.append(count)
+    )
     return lambda: reader(iter([pa.RecordBatch.from_pydict({"id": [0]})]))
 
 
 def test_a_connection_that_breaks_before_the_first_row_is_made_again(server: Server) -> None:
-    counts: list[RemoteCount] = []
+    counts: list[PartitionMetrics] = []
     with relayed(server, 1, 60) as address:
         batches = list(reading(address, counts)())
     keys = sorted(key for batch in batches for key in batch.column(0).to_pylist())
@@ -105,7 +107,7 @@ def test_a_connection_that_never_holds_is_given_up(server: Server) -> None:
 
 def test_behind_the_first_row_a_broken_connection_ends_the_task(server: Server) -> None:
     """Rows that were handed on must not come again: Spark reads the partition anew from its beginning."""
-    counts: list[RemoteCount] = []
+    counts: list[PartitionMetrics] = []
     # PostgreSQL's driver asks for the types of the database over a connection of its own.
     before = (None,) if server.kind == "postgresql" else ()
     with relayed(server, *before, 6_000_000) as address:

@@ -118,7 +118,7 @@ def test_no_credential_is_in_plan_or_options(read: DataFrameReader, source: tupl
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"connection": "other"}, "no connection 'other' was registered; there are shop"),
+        ({"connection": "other"}, "'other' is not registered; the registered connections are shop"),
         ({"num_partitions": "many"}, "option num_partitions: "),
         ({"numPartition": "4"}, "option numpartition: "),
         ({"query": "SELECT 1"}, "give either a `table` or a `query`"),

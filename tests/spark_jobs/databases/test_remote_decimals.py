@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ErrorCode
-from pushdown_spark.databases.arrow import spark_batch
+from pushdown_spark.databases.arrow_conversion import spark_batch
 from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.failures import classify
 from pushdown_spark.session import PushdownSession

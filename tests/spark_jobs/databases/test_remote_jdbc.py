@@ -22,16 +22,15 @@ from semantics_rows import GROUPS
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
+from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
-from pushdown_spark.databases import slices
-from pushdown_spark.databases.address import Settings, address_of
-from pushdown_spark.databases.catalog import described
-from pushdown_spark.databases.classify import Classified
-from pushdown_spark.databases.client import connect
-from pushdown_spark.databases.connections import Connections
-from pushdown_spark.databases.jdbc import DRIVERS, JdbcRoute, has_class, jdbc_route
-from pushdown_spark.databases.model import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.scan import RemotePlan, RemoteScan
+from pushdown_spark.databases.client import ConnectionSettings, address_of
+from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, has_class, jdbc_transport
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
 from pushdown_spark.failures import classify
 from pushdown_spark.gateway import java_class
@@ -103,8 +102,8 @@ def drivers(spark: SparkSession) -> None:
 @pytest.fixture
 def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers of some kilobytes are as if they were large: they come over JDBC, in several partitions."""
-    monkeypatch.setattr(slices, "_WORTH_BYTES", 1 << 10)
-    monkeypatch.setattr(slices, "_JDBC_BYTES", 1 << 10)
+    monkeypatch.setattr(partition_splits, "_MIN_PARTITIONED_BYTES", 1 << 10)
+    monkeypatch.setattr(partition_splits, "_MIN_JDBC_BYTES", 1 << 10)
 
 
 @pytest.fixture
@@ -159,10 +158,10 @@ def test_statements_hold_no_name_that_spark_would_have_to_quote(spark: SparkSess
     """Spark puts the names that it finds between quotes without looking for quotes inside."""
     table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
     address = address_of(RemoteConnection(kind=DatabaseKind.POSTGRESQL, host="db", database="shop", password="hush-1"))
-    route = JdbcRoute(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
+    jdbc = JdbcTransport(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
     select = exp.select(exp.column(exp.to_identifier(ODD, quoted=True))).from_("t")
-    assert route.statement(select) == 'SELECT "select ""x"" -- `y`" AS "c0" FROM t'
-    assert "hush-1" not in repr(route)
+    assert jdbc.statement(select) == 'SELECT "select ""x"" -- `y`" AS "c0" FROM t'
+    assert "hush-1" not in repr(jdbc)
 
 
 class TestOverJdbc:
@@ -278,13 +277,14 @@ class TestOverJdbc:
         postgresql_server.execute(*MANY)
         address = address_of(RemoteConnection.model_validate(postgresql_server.connection()))
         spec = RemoteSourceSpec(table="many", transport=transport)
-        client = connect(address, Settings())
-        table = described(client, DatabaseKind.POSTGRESQL, spec)
-        route = jdbc_route(spark, client, replace(address, password="hush-2"), spec, table)
+        client = connect(address, ConnectionSettings())
+        table = describe_table(client, DatabaseKind.POSTGRESQL, spec)
+        jdbc = jdbc_transport(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
-        everything = Classified(table.dialect, ())
+        everything = PushedPredicate(table.dialect, ())
         scan = RemoteScan(
-            spark, RemotePlan(table, ("k",), everything, (), True, spec, Connections(address, spec), "", route=route)
+            spark,
+            RemoteScanPlan(table, ("k",), everything, (), True, spec, ConnectionPool(address, spec), "", jdbc=jdbc),
         )
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
@@ -475,7 +475,7 @@ class TestEncryption:
         for transport in ("jdbc", "auto"):
             session.add_remote(transport, connection, query="SELECT 1 AS one", transport=transport)
         assert collected(session.scan("auto")) == [{"one": 1}]
-        with pytest.raises(BadSpecError, match=r"transport: 'jdbc' is not possible: .* reads no "):
+        with pytest.raises(BadSpecError, match=r"transport: 'jdbc' is not possible: .* does not support the given "):
             session.scan("jdbc")
 
 
@@ -492,7 +492,7 @@ def test_mariadbs_keys_are_found_first_over_jdbc_too(
         f"INSERT INTO keyed SELECT seq % 7, seq, seq % 1009, {values} FROM seq_1_to_30000",
         "ANALYZE TABLE keyed",
     )
-    monkeypatch.setattr(scan_of_table, "_MOST_FOUND", 10)
+    monkeypatch.setattr(scan_of_table, "_MAX_SAMPLED_ROWS", 10)
     read = {
         way: scanned(spark, mariadb_server, way, table="keyed")(where="found & 511 = 7") for way in ("auto", "jdbc")
     }

@@ -15,10 +15,9 @@ from databases import Server, wait_until
 from every_type import sqlite_file
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.address import Address, Settings, address_of
-from pushdown_spark.databases.catalog import described
-from pushdown_spark.databases.client import connect
-from pushdown_spark.databases.slices import MOST_CONNECTIONS, slices
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.partition_splits import MAX_CONNECTIONS, plan_splits
 
 ROWS, WIDTH = 30_000, 1000
 FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
@@ -35,11 +34,11 @@ OPEN = {
 WORKER = """
 import json, sys
 import pyarrow as pa
-from pushdown_spark.databases.address import Address, Settings
-from pushdown_spark.databases.client import connect
+from pushdown_spark.databases.client import Address, ConnectionSettings
+from pushdown_spark.databases.dialects import connect
 address, statement = json.load(sys.stdin)
 fields = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
-for _ in connect(Address(**address), Settings()).batches(statement, fields):
+for _ in connect(Address(**address), ConnectionSettings()).batches(statement, fields):
     pass
 """
 
@@ -60,7 +59,7 @@ def opened(server: Server) -> int:
     return int(server.execute(OPEN[server.kind]).strip())
 
 
-def batches_of(address: Address, settings: Settings) -> list[tuple[int, int]]:
+def batches_of(address: Address, settings: ConnectionSettings) -> list[tuple[int, int]]:
     client = connect(address, settings)
     try:
         return [(batch.num_rows, batch.nbytes) for batch in client.batches(STATEMENT, FIELDS)]
@@ -80,8 +79,8 @@ def test_servers_answers_come_in_bounded_batches(server: Server) -> None:
         f"INSERT INTO heavy SELECT seq, repeat('x', {WIDTH}) FROM {server.numbers(ROWS)}",
     )
     address = reached(server.connection())
-    assert_bounded(batches_of(address, Settings()), 8 << 20)
-    assert_bounded(batches_of(address, Settings(few=True, fetch_size=1000)), 8 << 20)
+    assert_bounded(batches_of(address, ConnectionSettings()), 8 << 20)
+    assert_bounded(batches_of(address, ConnectionSettings(few=True, fetch_size=1000)), 8 << 20)
 
 
 def test_answers_of_sqlite_come_in_bounded_batches(tmp_path: Path) -> None:
@@ -91,19 +90,19 @@ def test_answers_of_sqlite_come_in_bounded_batches(tmp_path: Path) -> None:
         f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) "
         f"INSERT INTO heavy SELECT i, hex(zeroblob({WIDTH // 2})) FROM n",
     )
-    assert_bounded(batches_of(reached(connection), Settings(fetch_size=1000)), 2 << 20)
+    assert_bounded(batches_of(reached(connection), ConnectionSettings(fetch_size=1000)), 2 << 20)
 
 
 def test_connections_stay_few_where_nothing_says_how_many(postgresql_server: Server) -> None:
     postgresql_server.execute(
         "DROP TABLE IF EXISTS keyed", "CREATE TABLE keyed AS SELECT i AS k FROM generate_series(1, 1000) i"
     )
-    client = connect(reached(postgresql_server.connection()), Settings())
+    client = connect(reached(postgresql_server.connection()), ConnectionSettings())
     try:
-        for number, wanted in ((None, MOST_CONNECTIONS), (20, 20)):
+        for number, wanted in ((None, MAX_CONNECTIONS), (20, 20)):
             spec = RemoteSourceSpec(table="keyed", partition_column="k", num_partitions=number)
-            table = described(client, DatabaseKind.POSTGRESQL, spec)
-            assert len(slices(client, table, spec, "SELECT k FROM keyed", 100).conditions) == wanted
+            table = describe_table(client, DatabaseKind.POSTGRESQL, spec)
+            assert len(plan_splits(client, table, spec, "SELECT k FROM keyed", 100).conditions) == wanted
     finally:
         client.close()
 

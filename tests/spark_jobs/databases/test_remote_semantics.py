@@ -16,9 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.databases.classify import Classified, classify
-from pushdown_spark.databases.query import remote_query
-from pushdown_spark.databases.rules import SparkRules
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_query import row_query
 from pushdown_spark.predicates.parse import parse_predicate
 
 Tables = list[tuple[int, NastyTable]]
@@ -72,16 +71,16 @@ def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException
         return problem
 
 
-def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> Classified:
+def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> PushedPredicate:
     tree = parse_predicate(predicate)
-    return classify(tree, table.table, SparkRules(fold=fold))
+    return push_predicate(tree, table.table, SparkRules(fold=fold))
 
 
 def _named(table: NastyTable) -> str:
     return f"{table.table.name} of {table.table.dialect}"
 
 
-def _letter(classified: Classified) -> str:
+def _letter(classified: PushedPredicate) -> str:
     if classified.where is None and classified.conjuncts:
         return "U"
     return "E" if classified.is_exact else "I"
@@ -91,11 +90,11 @@ def _problem(
     frame: DataFrame,
     table: NastyTable,
     predicate: str,
-    classified: Classified,
+    classified: PushedPredicate,
     expected: frozenset[int] | PySparkException,
 ) -> str | None:
     """What is wrong with the rows that the database keeps; None where nothing is."""
-    sql = remote_query(table.table, ["id"], classified).sql
+    sql = row_query(table.table, ["id"], classified).sql
     kept = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):
         left = frame.where(f.col("id").isin(*kept)) if kept else frame.limit(0)

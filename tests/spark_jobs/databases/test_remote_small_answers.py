@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.databases import run
-from pushdown_spark.databases.stand_in import StandIn
+from pushdown_spark.databases import transport
 from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.relations.databases import AnalysisScan
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
@@ -184,7 +184,7 @@ def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
 def test_more_rows_than_were_expected_are_left_to_tasks(
     over: Callable[..., PushdownSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MOST_ROWS", 20)
+    monkeypatch.setattr(transport, "MAX_LOCAL_ROWS", 20)
     result = over(fetch_size=7).scan("t")
     assert len(rows_of(result)) == ROWS == result.rows
     assert not fetched(result)
@@ -220,16 +220,16 @@ def test_what_fails_amid_the_rows_is_told_as_the_server_does(spark: SparkSession
 
 def test_what_stands_for_a_table_cannot_be_read(spark: SparkSession) -> None:
     schema = t.StructType([t.StructField("a`b", t.LongType()), t.StructField("c", t.ArrayType(t.DecimalType(38, 18)))])
-    stand_in = StandIn(spark, "the table 'x'", schema)
-    assert stand_in.frame().schema.simpleString() == schema.simpleString()
+    analysis_scan = AnalysisScan(spark, "the table 'x'", schema)
+    assert analysis_scan.frame().schema.simpleString() == schema.simpleString()
     for action in (DataFrame.collect, DataFrame.count, lambda frame: frame.limit(1).collect()):
-        with pytest.raises(PySparkException, match=r"the stand-in for table [0-9a-f]+ was read"):
-            action(stand_in.frame())
+        with pytest.raises(PySparkException, match=r"the analysis placeholder for table [0-9a-f]+ was read"):
+            action(analysis_scan.frame())
 
 
-def test_stand_ins_of_two_tables_are_not_the_same_query(spark: SparkSession) -> None:
+def test_analysis_scans_of_two_tables_are_different_queries(spark: SparkSession) -> None:
     schema = t.StructType([t.StructField("a", t.LongType())])
-    one, two = (StandIn(spark, name, schema).frame() for name in ("one", "two"))
+    one, two = (AnalysisScan(spark, name, schema).frame() for name in ("one", "two"))
     assert one.sameSemantics(one.select("a"))
     assert not one.sameSemantics(two)
 
@@ -253,8 +253,8 @@ def test_sparks_parser_has_the_last_word_where_the_database_evaluates_all(
         sqlite_session.scan("t", where=where)
 
 
-def test_no_stand_in_is_analysed_for_what_the_database_evaluates(
+def test_no_analysis_scan_is_analyzed_for_what_the_database_evaluates(
     sqlite_session: PushdownSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StandIn, "frame", lambda _: pytest.fail("Spark analyses what the database takes over"))
+    monkeypatch.setattr(AnalysisScan, "frame", lambda _: pytest.fail("Spark analyses what the database takes over"))
     assert sqlite_session.scan("t", where="k IN (3, 4)").run(DataFrame.collect) == [(3,), (4,)]

@@ -503,7 +503,7 @@ def test_columns_of_files_are_refused(tmp_path: Path, spark: SparkSession) -> No
         ({"table": "a", "query": "SELECT 1"}, "give either a `table` or a `query`"),
         ({"table": "a", "lower_bound": 1}, "lower_bound"),
         ({"query": "SELECT 1; DROP TABLE numbers"}, "one statement"),
-        ({"table": "a.b.c.d"}, "no name"),
+        ({"table": "a.b.c.d"}, "not a valid name"),
     ],
 )
 def test_what_is_no_source_is_refused(table: dict[str, object], said: str, tmp_path: Path, spark: SparkSession) -> None:

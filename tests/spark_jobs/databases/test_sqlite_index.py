@@ -10,10 +10,9 @@ import pytest
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.databases.classify import classify
-from pushdown_spark.databases.model import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.render import to_sql
-from pushdown_spark.databases.rules import SparkRules
+from pushdown_spark.databases.predicate_pushdown import SparkRules, push_predicate
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.sql_builder import to_sql
 from pushdown_spark.predicates.parse import parse_predicate
 
 HELD = [
@@ -43,7 +42,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 def sent(predicate: str) -> str:
     tree = parse_predicate(predicate)
-    (conjunct, *rest) = classify(tree, TABLE, SparkRules()).conjuncts
+    (conjunct, *rest) = push_predicate(tree, TABLE, SparkRules()).conjuncts
     assert conjunct.remote is not None, conjunct.reason
     assert {each.exactness for each in (conjunct, *rest)} == {Exactness.EXACT}
     return " AND ".join(f"({to_sql(each.remote, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.remote)
@@ -70,7 +69,7 @@ def test_an_index_is_used(predicate: str, database: sqlite3.Connection) -> None:
 
 def test_columns_that_hold_nothing_else_need_no_more(database: sqlite3.Connection) -> None:
     column = RemoteColumn("n", "integer", t.LongType(), uniform=True)
-    (conjunct,) = classify(
+    (conjunct,) = push_predicate(
         parse_predicate("n = 3"), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules()
     ).conjuncts
     assert conjunct.remote is not None
