@@ -41,7 +41,7 @@ S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundl
 MYSQL := .cache/mysql/.unpacked
 
 # Spark's JDBC source with the drivers of the servers that the tests start.
-JDBC_TESTS := tests/spark_jobs/readers/remote/test_remote_jdbc.py
+JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 

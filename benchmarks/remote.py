@@ -32,8 +32,8 @@ from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
-from pushdown_spark.readers.remote.jdbc import DRIVERS
-from pushdown_spark.readers.remote.model import Dialect
+from pushdown_spark.databases.jdbc import DRIVERS
+from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

@@ -27,6 +27,8 @@ _RENAMED = {
     "readers.avro.data_source": "formats.avro.data_source",
     "readers.orc": "formats.orc",
     "readers.orc.data_source": "formats.orc.data_source",
+    "readers.remote": "databases",
+    "readers.remote.data_source": "databases.data_source",
     "remote_spec": "contract",
     "report": "contract.report_text",
     "run": "job",

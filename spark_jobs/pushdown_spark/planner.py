@@ -72,7 +72,7 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, not
 
     assert isinstance(relation, DatabaseRelation)
     scan = relation.scan(request, notes)
-    return PlannedScan(scan, lambda _: relation.stand_in, can_fall_back=False, is_understood=scan.is_exact)
+    return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_understood=scan.is_exact)
 
 
 def plan_full_pushdown(

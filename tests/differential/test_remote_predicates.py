@@ -40,12 +40,11 @@ from test_vector_filters import BATCHES, SEEDS, settings_of
 from typed_rows import ROW, random_predicate
 
 from pushdown_spark.contract import Exactness
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_query import row_query
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
-from pushdown_spark.readers.remote.classify import Classified, classify
-from pushdown_spark.readers.remote.model import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.readers.remote.query import remote_query
-from pushdown_spark.readers.remote.rules import SparkRules
 
 ROWS = 50
 PREDICATES = 60
@@ -168,11 +167,11 @@ def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException
 def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: Folder, tally: Tally) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
-    classified = classify(conjuncts(tree), loaded.table, SparkRules(fold=fold))
+    classified = push_predicate(conjuncts(tree), loaded.table, SparkRules(fold=fold))
     tally.classes.update(conjunct.exactness for conjunct in classified.conjuncts)
     if classified.where is None:
         return
-    sql = remote_query(loaded.table, [ROW], classified).sql
+    sql = row_query(loaded.table, [ROW], classified).sql
     kept = frozenset(int(str(row[0])) for row in loaded.query(sql))
     expected = _kept(frame, predicate)
     if isinstance(expected, PySparkException):
@@ -186,7 +185,12 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
 
 
 def _check_raises(
-    frame: DataFrame, predicate: str, problem: PySparkException, kept: frozenset[int], classified: Classified, sql: str
+    frame: DataFrame,
+    predicate: str,
+    problem: PySparkException,
+    kept: frozenset[int],
+    classified: PushedPredicate,
+    sql: str,
 ) -> None:
     """What Spark raises for, it must raise for again on what came back, unless what it is ANDed with drops it."""
     if isinstance(problem, AnalysisException) or len(classified.conjuncts) > 1:

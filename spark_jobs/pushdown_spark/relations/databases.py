@@ -5,31 +5,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from pushdown_spark.contract import ConjunctReport
+from pushdown_spark.contract import ConjunctReport, SourceReport
+from pushdown_spark.databases.client import address_of
+from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.database_statistics import table_statistics
+from pushdown_spark.databases.dialects import describe_table
+from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
+from pushdown_spark.databases.jdbc import JdbcTransport, jdbc_transport
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.readers.predicate_settings import misread
-from pushdown_spark.readers.remote.address import Address, address_of
-from pushdown_spark.readers.remote.catalog import described
-from pushdown_spark.readers.remote.classify import Classified, classify
-from pushdown_spark.readers.remote.connections import Connections
-from pushdown_spark.readers.remote.jdbc import JdbcRoute, jdbc_route
-from pushdown_spark.readers.remote.model import RemoteTable
-from pushdown_spark.readers.remote.rules import SparkRules
-from pushdown_spark.readers.remote.scan import RemotePlan, RemoteScan, may_be_gathered
-from pushdown_spark.readers.remote.stand_in import StandIn
-from pushdown_spark.readers.remote.statistics import statistics
-from pushdown_spark.readers.remote.whole import Answered, AnswerScan, answered
 from pushdown_spark.relations.base import Relation, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.scan.base import Scan
 
 
 class DatabaseRelation(Relation):
@@ -39,36 +41,36 @@ class DatabaseRelation(Relation):
         self,
         spark: SparkSession,
         source: RemoteSource,
-        connections: Connections,
+        connections: ConnectionPool,
         table: RemoteTable,
-        route: JdbcRoute | str,
+        jdbc: JdbcTransport | str,
     ) -> None:
-        """`route` is the way over JDBC, or why there is none."""
+        """`jdbc` is the JDBC transport, or the reason why it is not available."""
         declaration = source.as_files
         super().__init__(spark, declaration.catalog)
         self.source = declaration
         self._remote = source
         self._connections = connections
         self._table = table
-        self._route = route
-        place = address_of(source.connection).place
-        self.stand_in = StandIn(spark, f"{place}: {_full_name(table)}", table.spark_schema)
-        """A scan with the columns of the table and without its rows."""
+        self._jdbc = jdbc
+        database = address_of(source.connection).display_name
+        self.analysis_scan = AnalysisScan(spark, f"{database}: {_full_name(table)}", table.spark_schema)
+        """A scan with the columns of the table, for Spark to analyze queries over."""
 
     @classmethod
     def open(cls, spark: SparkSession, source: RemoteSource) -> DatabaseRelation:
         """Ask the database for the columns. Raises RemoteRefusedError and RemoteFailedError."""
-        address: Address = address_of(source.connection)
-        connections = Connections(address, source.spec)
-        with connections.lent() as client:
-            table = described(client, source.connection.kind, source.spec)
-            route = jdbc_route(spark, client, address, source.spec, table)
-        return cls(spark, source, connections, table, route)
+        address = address_of(source.connection)
+        connections = ConnectionPool(address, source.spec)
+        with connections.lease() as client:
+            table = describe_table(client, source.connection.kind, source.spec)
+            jdbc = jdbc_transport(spark, client, address, source.spec, table)
+        return cls(spark, source, connections, table, jdbc)
 
     @property
     def native(self) -> DataFrame:
         """A DataFrame with the columns of the table. Reading a row of it is an error."""
-        return self.stand_in.frame()
+        return self.analysis_scan.frame()
 
     @property
     def schema(self) -> StructType:
@@ -83,13 +85,13 @@ class DatabaseRelation(Relation):
         if projection.implicit:
             raise UnknownColumnError(
                 f"source {self._remote.name!r} is a remote table and has no file columns such as "
-                f"{', '.join(projection.implicit)}; remove them"
+                f"{', '.join(projection.implicit)}; leave them out"
             )
         return projection
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
-        return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
+        return f"so it is in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what must be read for a projection and a predicate."""
@@ -99,37 +101,37 @@ class DatabaseRelation(Relation):
             tree = predicate.tree
             columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
         selected = tuple(name for name in self.schema.fieldNames() if name in columns)
-        return ScanRequest(self.source, self.stand_in.frame, self.schema, selected, (), predicate)
+        return ScanRequest(self.source, self.analysis_scan.frame, self.schema, selected, (), predicate)
 
     def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, None if it has none. Reads no row."""
-        classified = self._classify(self.request(self.projection(list(columns)), where))
+        predicate = self._push_predicate(self.request(self.projection(list(columns)), where))
         try:
-            with self._connections.lent() as client:
-                estimates = statistics(client, self._table, columns or self.schema.fieldNames()[:1], classified)
+            with self._connections.lease() as client:
+                estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], predicate)
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
             return None
-        may_fetch_local = may_be_gathered(self._remote.spec)
+        may_fetch_local = allows_local_fetch(self._remote.spec)
         return estimates if estimates is None or may_fetch_local else replace(estimates, few=False)
 
     def scan(self, request: ScanRequest, notes: tuple[str, ...]) -> RemoteScan:
         """Return the scan with every conjunct pushed down that the database evaluates as Spark does."""
-        classified = self._classify(request)
-        # A statement without columns returns batches without rows.
+        predicate = self._push_predicate(request)
+        # Without columns, the batches of a statement would have no rows.
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
-        is_exact = request.predicate is None or (bool(classified.conjuncts) and classified.is_exact)
-        reports = classified.reports or _unsupported_conjuncts(request)
-        reason = "the table is in a database, which evaluates what means the same there"
-        plan = RemotePlan(
-            *(self._table, columns, classified, reports, is_exact, self._remote.spec, self._connections, reason, notes),
-            route=self._route,
+        is_exact = request.predicate is None or (bool(predicate.conjuncts) and predicate.is_exact)
+        reports = predicate.reports or _unsupported_conjuncts(request)
+        reason = "the table is in a database, which evaluates conjuncts with identical semantics"
+        plan = RemoteScanPlan(
+            *(self._table, columns, predicate, reports, is_exact, self._remote.spec, self._connections, reason, notes),
+            jdbc=self._jdbc,
         )
         return RemoteScan(self._spark, plan)
 
     def full_pushdown(
         self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]
-    ) -> tuple[AnswerScan, Answered] | None:
+    ) -> tuple[FullPushdownScan, PushedQuery] | None:
         """Return the scan of a whole query: the first rows of an order, counts, extremes and groups.
 
         None if the database cannot run the query as Spark does; the predicate must be exact.
@@ -137,23 +139,48 @@ class DatabaseRelation(Relation):
         spec, has_where = self._remote.spec, query.args.get("where") is not None
         if not spec.filter_pushdown or (has_where and request.predicate is None):
             return None
-        classified = self._classify(request)
-        if has_where and not classified.conjuncts:
+        predicate = self._push_predicate(request)
+        if has_where and not predicate.conjuncts:
             return None
-        answer = answered(query, self._table, classified, case_sensitive=self._case_sensitive)
-        if answer is None:
+        pushed = push_query(query, self._table, predicate, case_sensitive=self._case_sensitive)
+        if pushed is None:
             return None
-        scan = AnswerScan(self._spark, answer, self._table, spec, self._connections).planned(classified, notes)
-        return scan, answer
+        scan = FullPushdownScan(self._spark, pushed, self._table, spec, self._connections)
+        return scan.with_report(predicate, notes), pushed
 
-    def _classify(self, request: ScanRequest) -> Classified:
+    def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
         if predicate is None or not self._remote.spec.filter_pushdown or undivided(predicate):
-            return Classified(self._table.dialect, ())
+            return PushedPredicate(self._table.dialect, ())
         is_trusted = misread(self._spark, predicate.sql) is None
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
-        return classify(predicate.conjuncts, self._table, rules)
+        return push_predicate(predicate.conjuncts, self._table, rules)
+
+
+class AnalysisScan(Scan):
+    """A scan that has the columns of a table and no rows. Reading it is an error, and it needs no connection."""
+
+    def __init__(self, spark: SparkSession, table_name: str, schema: StructType) -> None:
+        """`table_name` identifies the table, so that Spark never takes the frames of two tables for the same query."""
+        # A digest, because a name may hold any character.
+        self._message = f"the analysis placeholder for table {sha256(table_name.encode()).hexdigest()} was read"
+        self._spark = spark
+        self._schema = schema
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        """The DataFrame. It is created on demand, because that takes Spark 10 ms."""
+        columns = [f"CAST(NULL AS {sql_type(field.dataType)}) AS {quote_name(field.name)}" for field in self._schema]
+        return self._spark.sql(f"SELECT {', '.join(columns)} WHERE raise_error('{self._message}') IS NULL")
+
+    def frame(self) -> DataFrame:
+        """Return the columns."""
+        return self._frame
+
+    def report(self) -> SourceReport:
+        """Return a report without a plan."""
+        return SourceReport(reader="remote", reason=self._message)
 
 
 def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:

@@ -78,7 +78,7 @@ def test_the_password_is_masked_and_confidential() -> None:
         (server("postgres", {"iam": True}), "unknown extras: iam"),
         (server("postgres", {"sslmode": "maybe"}), "sslmode 'maybe' must be one of"),
         (connection("postgres", host="db"), "set the name of the database as schema"),
-        (connection("postgres", schema="shop"), "host: a database server needs one"),
+        (connection("postgres", schema="shop"), "host: required for a database server"),
         (server("mysql", {"unix_socket": "/run/mysqld.sock"}), "unknown extras: unix_socket"),
         (server("mysql", {"ssl_mode": "perhaps"}), "ssl_mode 'perhaps' must be one of DISABLED"),
         (server("mysql", {"ssl": {"cipher": "x"}}), "ssl must be JSON with the keys"),

@@ -1,0 +1,235 @@
+"""The data source `spark.read.format("pushdown_remote")` for tables of databases.
+
+Plans and pages show the options of a data source, so credentials are not options: `register` receives the connections
+once, and the option `connection` names one of them.
+
+>>> register(spark, {"shop": {"kind": "sqlite", "database": "shop.db"}})                          # doctest: +SKIP
+>>> spark.read.format("pushdown_remote").option("connection", "shop").load("orders")              # doctest: +SKIP
+
+Spark does not pass the required columns, the LIMIT and most predicates to a Python data source. The columns are
+therefore those of the given schema, and a predicate can be given as an option. PushdownSession derives all of them from
+the query. Only PushdownSession shares one snapshot among partitions. Here, several partitions need `consistent=false`.
+
+With the option `push_filters=true`, conjuncts of `.where(...)` reach the data source. It is off by default, because
+Spark 4.3 keeps the filters of one query with the loaded DataFrame. Load a new DataFrame for each query if it is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import ClassVar
+
+import pyarrow as pa
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from sqlglot import exp
+
+from pushdown_spark.contract import DatabaseKind, Exactness, RemoteConnection, RemoteSourceSpec
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
+from pushdown_spark.databases.partition_splits import (
+    PartitionSplits,
+    plan_splits,
+    single_partition,
+    single_partition_reason,
+)
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_query import row_query
+from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.databases.transport import arrow_fields
+from pushdown_spark.errors import BadSpecError, UnknownColumnError
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.formats.data_source_base import TaskPartition, expression
+
+FORMAT = "pushdown_remote"
+_PARALLELISM = 4
+"""The default number of partitions. Spark does not pass its own default to a data source."""
+_OTHER_OPTIONS = frozenset({"connection", "path", "where", "push_filters"})
+
+
+def register(spark: SparkSession, connections: Mapping[str, Mapping[str, object]]) -> None:
+    """Register the format with a session. The option `connection` takes the names of `connections`.
+
+    A connection has the fields of `RemoteConnection`. Raises BadSpecError, without its values, if it is invalid.
+    """
+    by_name = {name: address_of(_connection(name, fields)) for name, fields in connections.items()}
+
+    class RegisteredRemoteSource(PushdownRemoteSource):
+        """The format with the connections of this session. Spark sends the class to its workers only."""
+
+        addresses: ClassVar[Mapping[str, Address]] = by_name
+
+    spark.dataSource.register(RegisteredRemoteSource)
+
+
+class PushdownRemoteSource(DataSource):
+    """A table of a database.
+
+    Options, in addition to the other fields of `RemoteSourceSpec`:
+
+    - `connection`: the name of a registered connection.
+    - `table` (or the argument of `load`), or `query`.
+    - `where`: a predicate that the database evaluates as Spark does. Other rows are not returned.
+    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
+
+    Only the columns of the given schema are read.
+    """
+
+    addresses: ClassVar[Mapping[str, Address]] = {}
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> t.StructType:
+        """The table's columns."""
+        return self._table().spark_schema
+
+    def reader(self, schema: t.StructType) -> DataSourceReader:
+        """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
+        push_filters = self.options.get("push_filters", "false").lower() == "true"
+        reader = FilterableRemoteReader if push_filters else RemoteTableReader
+        return reader(self._table(), schema, _spec(self.options), self._address(), self.options.get("where"))
+
+    def _table(self) -> RemoteTable:
+        address, spec = self._address(), _spec(self.options)
+        with closing(connect(address, ConnectionSettings(statement_timeout=spec.statement_timeout))) as client:
+            return describe_table(client, DatabaseKind(address.kind), spec)
+
+    def _address(self) -> Address:
+        name = self.options.get("connection", "")
+        if name not in self.addresses:
+            names = ", ".join(sorted(self.addresses)) or "none"
+            raise BadSpecError(f"option connection: {name!r} is not registered; the registered connections are {names}")
+        return self.addresses[name]
+
+
+class RemoteTableReader(DataSourceReader):
+    """A reader of the table for one scan."""
+
+    def __init__(
+        self, table: RemoteTable, schema: t.StructType, spec: RemoteSourceSpec, address: Address, where: str | None
+    ) -> None:
+        _check_columns(table, schema)
+        self._table = table
+        self._schema = schema
+        self._spec = spec
+        self._address = address
+        self._conjuncts: tuple[Pushdown[exp.Expr], ...] = () if where is None else _exact(where, table).conjuncts
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return a partition for each statement."""
+        conditions = self._splits().conditions
+        return [_StatementPartition(number, self._statement(bounds)) for number, bounds in enumerate(conditions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition."""
+        assert isinstance(partition, _StatementPartition)
+        spec = self._spec
+        settings = ConnectionSettings(fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
+        fields = tuple(arrow_fields(self._schema, self._table))
+        reader = PartitionReader(self._address, (partition.statement,), fields, settings, _ignore_metrics)
+        yield from reader(iter([pa.RecordBatch.from_pydict({"task": [0]})]))
+
+    def _splits(self) -> PartitionSplits:
+        spec = self._spec
+        if spec.consistent:
+            return single_partition("a consistent read needs one partition")
+        reason = single_partition_reason(self._table, spec)
+        if reason is not None:
+            return single_partition(reason)
+        with closing(connect(self._address, ConnectionSettings(statement_timeout=spec.statement_timeout))) as client:
+            return plan_splits(client, self._table, spec, self._statement(None), _PARALLELISM)
+
+    def _statement(self, bounds: exp.Expr | None) -> str:
+        # Without columns, the batches of a statement would have no rows.
+        names = self._schema.fieldNames() or [self._table.columns[0].name]
+        predicate = PushedPredicate(self._table.dialect, self._conjuncts)
+        return row_query(self._table, names, predicate, bounds=bounds).sql
+
+
+class FilterableRemoteReader(RemoteTableReader):
+    """A reader of the table for one query, whose conjuncts Spark passes to `pushFilters`."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
+        """Keep the conjuncts that the database evaluates, and return the filters that Spark must evaluate."""
+        residual = []
+        for pushed_filter in filters:
+            node = expression(pushed_filter)
+            pushed = () if node is None else _push(node, self._table).conjuncts
+            self._conjuncts += pushed
+            if not pushed or any(conjunct.exactness is not Exactness.EXACT for conjunct in pushed):
+                residual.append(pushed_filter)
+        return residual
+
+
+class _StatementPartition(TaskPartition):
+    """A partition with its statement."""
+
+    def __init__(self, number: int, statement: str) -> None:
+        super().__init__(number)
+        self.statement = statement
+
+
+def _connection(name: str, fields: Mapping[str, object]) -> RemoteConnection:
+    try:
+        return RemoteConnection.model_validate(dict(fields))
+    except ValidationError as problem:
+        raise BadSpecError(f"connection {name!r}: {_first_error(problem)}") from None
+
+
+def _first_error(problem: ValidationError) -> str:
+    """Return the field and the message of the first error, without its value."""
+    first = problem.errors(include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+
+
+def _spec(options: Mapping[str, str]) -> RemoteSourceSpec:
+    """Return the source that the options declare."""
+    fields: dict[str, object] = {key.lower(): value for key, value in options.items()}
+    if fields.get("path") and "table" not in fields and "query" not in fields:
+        fields["table"] = fields["path"]
+    try:
+        return RemoteSourceSpec.model_validate({key: fields[key] for key in fields if key not in _OTHER_OPTIONS})
+    except ValidationError as problem:
+        raise BadSpecError(f"option {_first_error(problem)}") from None
+
+
+def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
+    """Raise UnknownColumnError or BadSpecError unless the table has all fields of the schema."""
+    types = {field.name: field.dataType for field in table.spark_schema.fields}
+    for field in schema.fields:
+        if field.name not in types:
+            raise UnknownColumnError(f"the table has no column {field.name!r}; its columns are {', '.join(types)}")
+        if field.dataType != types[field.name]:
+            raise BadSpecError(
+                f"column {field.name} is read as {types[field.name].simpleString()}, not as "
+                f"{field.dataType.simpleString()}; cast it after reading"
+            )
+
+
+def _push(node: exp.Expr, table: RemoteTable) -> PushedPredicate:
+    return push_predicate(conjuncts(node), table, SparkRules(case_sensitive=True))
+
+
+def _exact(where: str, table: RemoteTable) -> PushedPredicate:
+    """Push a predicate. Raises BadSpecError if it is not exact, because Spark does not evaluate it again."""
+    predicate = parse_predicate(where)
+    pushed = None if predicate is None else _push(predicate, table)
+    if pushed is not None and pushed.conjuncts and pushed.is_exact:
+        return pushed
+    reports = () if pushed is None else pushed.reports
+    reasons = [f"{conjunct.sql}: {conjunct.reason}" for conjunct in reports if conjunct.reason]
+    reason = "; ".join(reasons) or "it does not parse"
+    raise BadSpecError(f"option where: the database cannot evaluate {where!r}: {reason}; use .where(...) instead")
+
+
+def _ignore_metrics(number: int, metrics: PartitionMetrics) -> None:
+    """Ignore the metrics. Spark has no use for those of a Python data source."""

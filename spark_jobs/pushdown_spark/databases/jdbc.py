@@ -1,0 +1,267 @@
+"""The transport of statements over Spark's JDBC source, if the jar of a driver is on Spark's class path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from pushdown_spark.contract import RemoteSourceSpec, Transport
+from pushdown_spark.databases.client import Address, Client
+from pushdown_spark.databases.jdbc_columns import JdbcColumn, decode_sql, jdbc_columns, jdbc_table
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
+from pushdown_spark.databases.sql_builder import quoted, to_sql
+from pushdown_spark.errors import BadSpecError, RemoteFailedError
+from pushdown_spark.runtime.error_classification import root_message
+from pushdown_spark.runtime.jvm_gateway import java_class
+
+_POSTGRESQL_DRIVER = "org.postgresql.Driver"
+_MARIADB_DRIVER = "org.mariadb.jdbc.Driver"
+_MYSQL_DRIVER = "com.mysql.cj.jdbc.Driver"
+DRIVERS = {
+    Dialect.POSTGRES: (_POSTGRESQL_DRIVER,),
+    Dialect.MARIADB: (_MARIADB_DRIVER,),
+    # MariaDB's driver streams rows. MySQL's driver makes the server buffer the whole result, so it is used on request.
+    Dialect.MYSQL: (_MARIADB_DRIVER, _MYSQL_DRIVER),
+}
+"""The tested drivers, the preferred one first."""
+_PEM_KEY_CLASS = "org.postgresql.ssl.PEMKeyManager"
+"""A class of the drivers that read client keys in libpq's format: PostgreSQL's since 42.7.9."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+"""Names of hosts and databases without a special meaning in a JDBC URL."""
+_ALL_ROWS = ["1 = 1"]
+_SET_UTC = "SET TIME ZONE 'UTC'"
+"""The driver sets the time zone of its JVM, which overrides the connection options."""
+_MARIADB_TLS = {"disable": "disable", "require": "trust", "verify-ca": "verify-ca", "verify-full": "verify-full"}
+_ALLOW_KEY_RETRIEVAL = {"allowPublicKeyRetrieval": "true"}
+"""PyMySQL allows this too: without TLS, MySQL 8 sends the public key that encrypts the password."""
+_MYSQL_TLS = {"disable": "DISABLED", "prefer": "PREFERRED", "require": "REQUIRED"}
+
+
+@dataclass(frozen=True)
+class JdbcTransport:
+    """The parameters with which Spark's JDBC source connects to a database.
+
+    `properties` are those of the driver and of Spark, and include the password. Spark sends them to tasks inside the
+    relation. Plans, pages and events show only the statement. `init_sql` runs when a connection opens.
+    """
+
+    spark: SparkSession
+    table: RemoteTable
+    url: str
+    properties: dict[str, str] = field(repr=False)
+    init_sql: str
+    address: Address
+
+    @cached_property
+    def selected(self) -> RemoteTable:
+        """The table with the SELECT expressions that JDBC needs."""
+        return jdbc_table(self.table, self._columns)
+
+    @cached_property
+    def _columns(self) -> dict[str, JdbcColumn]:
+        return jdbc_columns(self.table)
+
+    def unsupported_reason(self, columns: Sequence[str]) -> str | None:
+        """Return why a column cannot be read over JDBC, None if all can."""
+        for name in columns:
+            column = self.table.column(name, case_sensitive=True)
+            if column is not None and name not in self._columns:
+                return f"column {name} ({column.remote_type}) can only be read as Arrow"
+        return None
+
+    def statement(self, select: exp.Select) -> str:
+        """Return the statement with generated column names, because Spark does not escape quotes in names."""
+        renamed = select.copy()
+        outputs = [node.this if isinstance(node, exp.Alias) else node for node in renamed.expressions]
+        names = self._generated_names(len(outputs))
+        renamed.set("expressions", [_alias(node, name) for node, name in zip(outputs, names, strict=True)])
+        return to_sql(renamed, self.table.dialect)
+
+    def frame(self, statements: Sequence[str], columns: Sequence[str], snapshot: str | None) -> DataFrame:
+        """Return the rows of some statements, each read by a task, with the values that Arrow would deliver.
+
+        Raises RemoteFailedError if Spark's JDBC source cannot read the columns of a statement.
+        """
+        try:
+            frames = [self._relation(statement, snapshot) for statement in statements]
+        except (PySparkException, Py4JJavaError) as problem:
+            text = self.address.without_secrets(root_message(problem).partition("\n")[0])
+            raise RemoteFailedError(
+                f"{self.address.display_name}: Spark's JDBC source cannot open it: {text}"
+            ) from None
+        return reduce(DataFrame.unionAll, frames).selectExpr(*self._outputs(columns)).toDF(*columns)
+
+    def _relation(self, statement: str, snapshot: str | None) -> DataFrame:
+        init_sql = self.init_sql
+        if snapshot is not None:
+            isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            init_sql = f"{isolation}; SET TRANSACTION SNAPSHOT '{snapshot}'; {init_sql}"
+        properties = {**self.properties, "sessionInitStatement": init_sql}
+        # `load` would show its options, which include the password, in explain(). `jdbc` does not.
+        return self.spark.read.jdbc(
+            self.url, f"({statement}) airflow_pushdown", predicates=_ALL_ROWS, properties=properties
+        )
+
+    def _outputs(self, columns: Sequence[str]) -> list[str]:
+        by_name = {column.name: column for column in self.table.columns}
+        return [
+            decode_sql(generated, by_name[name], self._columns[name])
+            for name, generated in zip(columns, self._generated_names(len(columns)), strict=True)
+        ]
+
+    def _generated_names(self, count: int) -> list[str]:
+        """Return names that are not columns of the table, so that names in ORDER BY keep their meaning."""
+        prefix = "c"
+        while any(column.name.lower().startswith(prefix) for column in self.table.columns):
+            prefix += "_"
+        return [f"{prefix}{index}" for index in range(count)]
+
+
+def jdbc_transport(
+    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
+) -> JdbcTransport | str:
+    """Return the JDBC transport, or the reason why it is not available. The reason is empty if nobody expects JDBC.
+
+    Raises BadSpecError if the source requires JDBC.
+    """
+    if spec.transport is Transport.ARROW:
+        return ""
+    driver = next((name for name in DRIVERS.get(table.dialect, ()) if has_class(spark, name)), None)
+    reason = _missing_driver(table.dialect) if driver is None else _unsupported_reason(spark, driver, address)
+    if driver == _MYSQL_DRIVER and spec.transport is Transport.AUTO:
+        return reason or f"{driver} makes the server buffer the whole result"
+    if driver is not None and reason is None:
+        return _create(spark, client, address, spec, table, driver)
+    if spec.transport is Transport.JDBC:
+        raise BadSpecError(f"transport: 'jdbc' is not possible: {reason}")
+    return "" if driver is None else reason or ""
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether a class is on Spark's class path, including the jars of packages."""
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    try:
+        return loader.loadClass(name) is not None
+    except Py4JJavaError:
+        return False
+
+
+def _missing_driver(dialect: Dialect) -> str:
+    """Return what the session lacks for JDBC."""
+    drivers = DRIVERS.get(dialect)
+    if drivers is None:
+        return f"{dialect} is read as Arrow"
+    return f"Spark has no class {' or '.join(drivers)}; submit the job with the driver's jar or package"
+
+
+def _unsupported_reason(spark: SparkSession, driver: str, address: Address) -> str | None:
+    """Return why a driver cannot connect as the Arrow clients do, None if it can."""
+    if not _PLAIN_NAME.fullmatch(address.host) or not _PLAIN_NAME.fullmatch(address.database):
+        return "the name of the host or of the database has characters with a meaning in JDBC URLs"
+    if address.cert_file and (driver != _POSTGRESQL_DRIVER or not has_class(spark, _PEM_KEY_CLASS)):
+        hint = "; use version 42.7.9 or later" if driver == _POSTGRESQL_DRIVER else ""
+        return f"{driver} does not support the given client certificate files{hint}"
+    if driver == _MYSQL_DRIVER and address.tls_mode not in _MYSQL_TLS:
+        return f"{driver} does not support the given file of CA certificates"
+    return None
+
+
+def _create(
+    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable, driver: str
+) -> JdbcTransport:
+    port = f":{address.port}" if address.port else ""
+    target = f"{address.host}{port}/{address.database}"
+    common = {
+        "driver": driver,
+        "fetchsize": str(spec.fetch_size),
+        # Spark would push filters whose meaning differs in the database.
+        "pushDownPredicate": "false",
+        **({} if address.user is None else {"user": address.user}),
+        **({} if address.password is None else {"password": address.password}),
+    }
+    if table.dialect is Dialect.POSTGRES:
+        url = _url(f"jdbc:postgresql://{target}", _postgresql(address, spec))
+        return JdbcTransport(spark, table, url, common, _SET_UTC, address)
+    limit = spec.statement_timeout
+    is_mariadb = table.dialect is Dialect.MARIADB
+    timeout = [] if limit is None else [f"SESSION {mysql_timeout(limit, is_mariadb=is_mariadb)}"]
+    read_only = "tx_read_only" if is_mariadb else "transaction_read_only"
+    init_sql = ", ".join([MYSQL_SESSION, f"SESSION {read_only} = 1", *timeout])
+    if driver == _MYSQL_DRIVER:
+        return JdbcTransport(spark, table, _url(f"jdbc:mysql://{target}", _mysql(address)), common, init_sql, address)
+    # Spark uses its MySQL dialect for MariaDB by the scheme. This driver accepts properties in lower case, and does not
+    # decode the parameters of a URL.
+    url = f"jdbc:mysql://{target}?permitMysqlScheme"
+    return JdbcTransport(spark, table, url, {**common, **_mariadb(address, client)}, init_sql, address)
+
+
+def _url(base: str, properties: Mapping[str, str]) -> str:
+    """Return a URL with the driver's properties. Spark would convert the names of properties to lower case."""
+    return f"{base}?{urlencode(properties, quote_via=quote)}"
+
+
+def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
+    # libpq verifies the server if it has a CA certificate, even in the mode "require".
+    mode = "verify-ca" if address.tls_mode == "require" and address.ca_file else address.tls_mode
+    return {
+        "sslmode": mode,
+        **({"sslrootcert": address.ca_file} if address.ca_file else {}),
+        **_client_certificate(address),
+        "options": postgresql_options(address.options, spec.statement_timeout),
+        "ApplicationName": "airflow_pushdown",
+        "connectTimeout": str(address.connect_timeout),
+    }
+
+
+def _client_certificate(address: Address) -> dict[str, str]:
+    """Return the properties for a client certificate. PostgreSQL's driver assumes an RSA key by default."""
+    if not address.cert_file or not address.key_file:
+        return {}
+    with suppress(OSError, ValueError, TypeError):
+        key = load_pem_private_key(Path(address.key_file).read_bytes(), password=None)
+        algorithm = "EC" if isinstance(key, EllipticCurvePrivateKey) else "RSA"
+        return {"sslcert": address.cert_file, "sslkey": address.key_file, "pemKeyAlgorithm": algorithm}
+    # The driver may support keys in other formats.
+    return {"sslcert": address.cert_file, "sslkey": address.key_file}
+
+
+def _mysql(address: Address) -> dict[str, str]:
+    return {
+        "sslMode": _MYSQL_TLS[address.tls_mode],
+        # Without a server-side cursor, the driver would hold the whole result in memory.
+        "useCursorFetch": "true",
+        **_ALLOW_KEY_RETRIEVAL,
+        "connectTimeout": str(address.connect_timeout * 1000),
+    }
+
+
+def _mariadb(address: Address, client: Client) -> dict[str, str]:
+    mode = _MARIADB_TLS.get(address.tls_mode) or ("trust" if _is_encrypted(client) else "disable")
+    return {
+        "sslMode": mode,
+        **_ALLOW_KEY_RETRIEVAL,
+        **({"serverSslCert": address.ca_file} if address.ca_file and mode.startswith("verify") else {}),
+        "connectTimeout": str(address.connect_timeout * 1000),
+    }
+
+
+def _is_encrypted(client: Client) -> bool:
+    """Whether the server offers TLS. The client uses it if so, while this driver needs a fixed mode."""
+    return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
+
+
+def _alias(node: exp.Expr, name: str) -> exp.Alias:
+    return exp.Alias(this=node, alias=quoted(name))

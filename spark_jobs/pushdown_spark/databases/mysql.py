@@ -1,0 +1,170 @@
+"""The client of MySQL and MariaDB. The server sends each row as one CSV line, which pyarrow parses."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import SSCursor
+
+from pushdown_spark.databases.arrow_conversion import CsvRows
+from pushdown_spark.databases.client import Address, ConnectionSettings, Row
+from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
+from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout
+from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
+
+_LOST = frozenset(
+    {1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2055}
+)
+"""Temporary errors: too many connections, shutdown, network, locks."""
+_TIMEOUTS = frozenset({1969, 3024})
+_TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """A column of a result. Type, flags and collation are codes of the protocol."""
+
+    name: str
+    type_code: int
+    flags: int
+    length: int
+    scale: int
+    collation: int
+
+
+class MysqlClient:
+    """A read-only connection."""
+
+    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+        self._address = address
+        self._settings = settings
+        try:
+            self._connection = self._connect()
+            self._prepare()
+        except (pymysql.Error, OSError, ValueError) as problem:
+            raise self._error(problem) from None
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Return all rows of a small query. Its parameters are `%s`."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql, values or None)
+                return list(cursor.fetchall())
+        except (pymysql.Error, OSError) as problem:
+            raise self._error(problem) from None
+
+    def describe(self, query: str) -> list[ResultColumn]:
+        """Return the columns of a query as the server describes them."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"SELECT * FROM ({query}\n) AS `described` LIMIT 0")  # noqa: S608 -- the user's own
+                fields = cursor._result.fields  # type: ignore[attr-defined]
+        except (pymysql.Error, OSError) as problem:
+            raise self._error(problem) from None
+        return [
+            ResultColumn(field.name, field.type_code, field.flags, field.length, field.scale, field.charsetnr)
+            for field in fields
+        ]
+
+    def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query. Strings, dates and decimals arrive as strings, the rest in the requested types."""
+        rows = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("1", "0"), begins_empty=True)
+        try:
+            cursor = SSCursor(self._connection)
+            cursor.execute(_as_csv(sql, columns))
+            # The rows are read from the driver's socket, because the driver reads row by row and has no public method
+            # that reads many. It must not look for more rows when the cursor closes.
+            cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
+            for lines in row_lines(self._connection._rfile):  # type: ignore[attr-defined]
+                yield from rows.batches(lines)
+        except RowTooLongError:
+            raise RemoteRefusedError(
+                f"{self._address.display_name}: a row is longer than the server's max_allowed_packet; increase the "
+                "setting, or leave the long column out"
+            ) from None
+        except (pymysql.Error, OSError, pa.ArrowException) as problem:
+            raise self._error(problem) from None
+
+    def close(self) -> None:
+        """Close the socket at once, without waiting for what the server still sends."""
+        self._connection._force_close()  # type: ignore[attr-defined]
+
+    def _connect(self) -> Connection[SSCursor]:
+        address = self._address
+        return pymysql.connect(
+            host=address.host,
+            port=address.port or 3306,
+            user=address.user,
+            password=address.password or "",
+            database=address.database or None,
+            charset="utf8mb4",
+            connect_timeout=address.connect_timeout,
+            ssl_disabled=address.tls_mode == "disable",
+            ssl=_tls(address),
+            autocommit=True,
+        )
+
+    def _prepare(self) -> None:
+        self.rows(MYSQL_SESSION)
+        self.rows("SET SESSION TRANSACTION READ ONLY")
+        limit = self._settings.statement_timeout
+        if limit is not None:
+            ((version,),) = self.rows("SELECT version()")
+            setting = mysql_timeout(limit, is_mariadb="mariadb" in str(version).lower())
+            self.rows(f"SET SESSION {setting}")
+
+    def _error(self, problem: BaseException) -> PushdownError:
+        number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0
+        message = problem.args[1] if len(problem.args) > 1 and isinstance(problem.args[1], str) else str(problem)
+        text = self._address.without_secrets(message)
+        return _error_class(number, text, problem)(f"{self._address.display_name}: {text}")
+
+
+def _error_class(number: int, text: str, problem: BaseException) -> type[PushdownError]:
+    """Return the class that says whether a retry can help."""
+    if any(message in text for message in _TLS_MESSAGES) or isinstance(problem, ValueError):
+        return RemoteRefusedError
+    if number in _TIMEOUTS:
+        return RemoteFailedError
+    lost = number in _LOST or isinstance(problem, OSError | pymysql.err.InterfaceError)
+    return LostConnectionError if lost else RemoteRefusedError
+
+
+def _tls(address: Address) -> ssl.SSLContext | None:
+    """Return the TLS settings, None to use TLS if the server offers it."""
+    if address.tls_mode in ("disable", "prefer") and not (address.ca_file or address.cert_file):
+        return None
+    context = ssl.create_default_context(cafile=address.ca_file)
+    context.check_hostname = address.tls_mode == "verify-full"
+    if address.tls_mode in ("prefer", "require"):
+        context.verify_mode = ssl.CERT_NONE
+    if address.cert_file:
+        context.load_cert_chain(address.cert_file, address.key_file)
+    return context
+
+
+def _as_csv(sql: str, columns: Sequence[pa.Field]) -> str:
+    """Return the query with each row as one CSV line. NULL is empty, and strings and bytes are in quotes."""
+    parts = ", ',', ".join(_csv_field(field) for field in columns)
+    return f"SELECT CAST(CONCAT({parts}) AS BINARY) FROM ({sql}) AS `delivered`"  # noqa: S608 -- built as a tree
+
+
+def _csv_field(field: pa.Field) -> str:
+    name = "`" + field.name.replace("`", "``") + "`"
+    if pa.types.is_binary(field.type) or pa.types.is_string(field.type):
+        # REPLACE is faster on bytes than on characters.
+        text = name if pa.types.is_binary(field.type) else f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
+        return f"""IFNULL(CONCAT('"', REPLACE({text}, '"', '""'), '"'), '')"""
+    return f"IFNULL({name}, '')"
+
+
+def _csv_type(target: pa.DataType) -> pa.DataType:
+    """Return the type to parse a CSV field as. Dates and decimals are converted later, where errors name the value."""
+    is_number = pa.types.is_integer(target) or pa.types.is_floating(target)
+    is_parsed = is_number or pa.types.is_boolean(target) or pa.types.is_binary(target)
+    return target if is_parsed else pa.string()

@@ -1,0 +1,218 @@
+"""The client of PostgreSQL: psycopg queries the catalog and copies few rows as CSV, ADBC copies many in binary form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import cast
+
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+import pyarrow as pa
+from adbc_driver_manager import Error
+from psycopg import capabilities
+from psycopg.conninfo import make_conninfo
+
+from pushdown_spark.databases.arrow_conversion import CsvRows
+from pushdown_spark.databases.client import Address, ConnectionSettings, Row
+from pushdown_spark.databases.session_settings import postgresql_options
+from pushdown_spark.errors import (
+    LostConnectionError,
+    PushdownError,
+    RemoteFailedError,
+    RemoteRefusedError,
+    SchemaConflictError,
+)
+
+_REFUSED = ("28", "3D", "3F", "42", "0A", "0L", "0P")
+"""SQLSTATE classes of permanent errors: privileges, names, syntax."""
+_LOST = ("08", "53", "57P", "40", "25P03")
+"""SQLSTATE classes of temporary errors: connections, resources, shutdowns, serialization."""
+_VALUES = ("22003", "22007", "22008", "22P02")
+"""SQLSTATEs of values that do not fit a type."""
+_REFUSED_MESSAGES = (
+    "authentication failed",
+    "pg_hba.conf",
+    "SSL",
+    "certificate",
+    "no password supplied",
+    "does not exist",
+)
+_LOST_SNAPSHOT = "invalid snapshot identifier"
+_BATCH_BYTES = 4 << 20
+_CSV_BYTES = 1 << 20
+LONG_DIGITS = 18
+"""Decimals with up to this number of digits fit 64 bits. They are selected as unscaled integers."""
+_CHUNK_ROWS = 1_000
+"""Rows per chunk of libpq. Larger chunks make Python wait for the server instead of decoding rows."""
+_PREFIX = re.compile(
+    r"^(?:[A-Z_]+: (?=\[|Failed))?(?:\[libpq\] )?(?:(?:Failed to|could not) [\w ]+: |Execution error \[\w+\]: )*"
+)
+"""What ADBC adds before a message of the server or of libpq."""
+_STATE = re.compile(r"SQLSTATE: (\w{5})")
+"""Where ADBC reports the SQLSTATE of an error that occurs while rows arrive."""
+_SUFFIX = re.compile(r"\n(?:LINE \d+:|\nQuery was|connection to server at|\. SQLSTATE|Query was).*", re.DOTALL)
+"""What follows the first message: the statement, or the second attempt to connect."""
+
+
+class PostgresqlClient:
+    """A read-only connection. It reads the snapshot that the settings name, if any."""
+
+    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+        self._address = address
+        self._settings = settings
+        self._control: psycopg.Connection[Row] | None = None
+        self._reader: adbc.Connection | None = None
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Return all rows of a small query. Its parameters are `%s`."""
+        try:
+            with self._control_connection().cursor() as cursor:
+                cursor.execute(sql, values or None)
+                return cursor.fetchall() if cursor.description else []
+        except psycopg.Error as problem:
+            raise self._error(problem, problem.sqlstate) from None
+
+    def describe(self, query: str) -> list[tuple[str, int, int]]:
+        """Return name, type OID and type modifier of the columns of a query, without running it."""
+        try:
+            with self._control_connection().cursor() as cursor:
+                cursor.execute(f"SELECT * FROM ({query}\n) AS described LIMIT 0")  # noqa: S608 -- the user's own
+                result = cursor.pgresult
+                assert result is not None
+                return [
+                    ((result.fname(index) or b"").decode(), result.ftype(index), result.fmod(index))
+                    for index in range(result.nfields)
+                ]
+        except psycopg.Error as problem:
+            raise self._error(problem, problem.sqlstate) from None
+
+    def export_snapshot(self) -> str:
+        """Return the name of a snapshot that other connections can read until this one closes."""
+        self.rows("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.rows("SET LOCAL idle_in_transaction_session_timeout = 0")
+        ((name,),) = self.rows("SELECT pg_export_snapshot()")
+        return str(name)
+
+    def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query: with ADBC, or with psycopg if few are expected, which connects sooner."""
+        read_few = self._copy_csv if all(_has_csv_form(field.type) for field in columns) else self._fetch_values
+        try:
+            yield from read_few(sql, columns) if self._settings.few else self._copy_binary(sql)
+        except (Error, psycopg.Error, OSError, pa.ArrowException) as problem:
+            raise self._error(problem, getattr(problem, "sqlstate", None)) from None
+
+    def _copy_binary(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a binary COPY. ADBC connects slowly, because it reads all types of the database first."""
+        self._reader = adbc.connect(self._conninfo, autocommit=True)
+        with self._reader.cursor() as cursor:
+            if self._settings.snapshot is not None:
+                cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._settings.snapshot}'")
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+            cursor.execute(sql)
+            yield from cursor.fetch_record_batch()
+
+    def _copy_csv(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a CSV COPY, which is faster than Python values, in small batches."""
+        rows, lines = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("t", "f")), bytearray()
+        # psycopg takes a statement without parameters as bytes.
+        statement = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
+        with self._control_connection().cursor() as cursor, cursor.copy(statement) as blocks:
+            for line in blocks:
+                lines += line
+                if len(lines) >= _CSV_BYTES:
+                    yield from rows.batches(bytes(lines))
+                    lines.clear()
+        if lines:
+            yield from rows.batches(bytes(lines))
+
+    def _fetch_values(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+        """Yield rows that psycopg decodes as they arrive. A server-side cursor would disable parallel query."""
+        names = [field.name for field in columns]
+        size = self._settings.fetch_size
+        chunk = min(size, _CHUNK_ROWS) if capabilities.has_stream_chunked() else 1
+        with self._control_connection().cursor() as cursor:
+            streamed = cursor.stream(sql, binary=True, size=chunk)
+            with closing(cast("Generator[Row]", streamed)) as rows:
+                while block := self._next_rows(rows, size):
+                    yield pa.RecordBatch.from_arrays([pa.array(values) for values in zip(*block, strict=True)], names)
+
+    def _next_rows(self, rows: Generator[Row], size: int) -> list[Row]:
+        """Return up to `size` rows. Raises SchemaConflictError for dates that neither Python nor Spark can hold."""
+        try:
+            return list(islice(rows, size))
+        except psycopg.DataError as problem:
+            if problem.sqlstate is not None:
+                raise
+            raise SchemaConflictError(
+                f"{self._address.display_name}: {problem}; Spark's dates are finite and in the years 1 to 9999. Leave "
+                "the column out, or give a `query` that converts it"
+            ) from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in (self._control, self._reader):
+            if connection is not None:
+                connection.close()
+        self._control = self._reader = None
+
+    @property
+    def _conninfo(self) -> str:
+        """The connection string with keywords. Error messages would show a URI with its password."""
+        address, settings = self._address, self._settings
+        parts = {
+            "host": address.host,
+            "port": address.port,
+            "dbname": address.database,
+            "user": address.user,
+            "password": address.password,
+            "sslmode": address.tls_mode,
+            "sslrootcert": address.ca_file,
+            "sslcert": address.cert_file,
+            "sslkey": address.key_file,
+            "connect_timeout": address.connect_timeout,
+            "client_encoding": "UTF8",
+            "application_name": "airflow_pushdown",
+            "options": postgresql_options(address.options, settings.statement_timeout),
+        }
+        return make_conninfo("", **{key: value for key, value in parts.items() if value is not None})
+
+    def _control_connection(self) -> psycopg.Connection[Row]:
+        if self._control is None:
+            self._control = psycopg.connect(self._conninfo, autocommit=True)
+        return self._control
+
+    def _error(self, problem: BaseException, state: str | None) -> PushdownError:
+        state_in_text = _STATE.search(str(problem))
+        state = state or (state_in_text.group(1) if state_in_text else None)
+        text = self._address.without_secrets(_PREFIX.sub("", _SUFFIX.sub("", str(problem))))
+        if _LOST_SNAPSHOT in text:
+            text = f"{text}; the exporting connection is closed: keep the result of the query while its frame is used"
+        return _error_class(text, state)(f"{self._address.display_name}: {text}")
+
+
+def _has_csv_form(arrow_type: pa.DataType) -> bool:
+    """Whether Arrow can parse the values of a type from the text that PostgreSQL writes for them."""
+    return not (pa.types.is_binary(arrow_type) or pa.types.is_list(arrow_type))
+
+
+def _csv_type(target: pa.DataType) -> pa.DataType:
+    """Return the type to parse a CSV field as. Dates and long decimals are converted later, with better errors."""
+    if pa.types.is_decimal(target):
+        return pa.int64() if target.precision <= LONG_DIGITS else pa.string()
+    is_number = pa.types.is_integer(target) or pa.types.is_floating(target)
+    return target if is_number or pa.types.is_boolean(target) else pa.string()
+
+
+def _error_class(text: str, state: str | None) -> type[PushdownError]:
+    """Return the class that says whether a retry can help. libpq has no SQLSTATE for connections that failed."""
+    if state is None or state == "00000":
+        return RemoteRefusedError if any(message in text for message in _REFUSED_MESSAGES) else LostConnectionError
+    if state.startswith(_LOST):
+        return LostConnectionError
+    if state in _VALUES or "NaN" in text or "infinity" in text:
+        return SchemaConflictError
+    return RemoteRefusedError if state.startswith(_REFUSED) else RemoteFailedError

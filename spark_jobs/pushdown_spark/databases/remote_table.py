@@ -1,0 +1,131 @@
+"""Remote tables: the columns as the database declares them and as Spark receives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.names import by_name_key
+
+_NAME_PART = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))(?:\.|$)')
+
+
+class Dialect(StrEnum):
+    """SQL dialects of databases."""
+
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
+    SQLITE = "sqlite"
+
+    @property
+    def is_mysql(self) -> bool:
+        """Whether the database is MySQL or MariaDB. Both accept all the SQL that is written for them here."""
+        return self in (Dialect.MYSQL, Dialect.MARIADB)
+
+
+@dataclass(frozen=True)
+class RemoteColumn:
+    """A column of a remote table.
+
+    - `remote_type` is in lower case as the catalog shows it ("numeric(10,2)", "int(10) unsigned").
+    - `spark_type` is the type that the transport delivers.
+    - `charset` is the column's in MySQL, the database's encoding in PostgreSQL, and `PRAGMA encoding` in SQLite.
+    - `collation` is None for the default collation.
+    - `deterministic` is a property of PostgreSQL's collations: strings are equal only if their bytes are.
+    - `uniform` is set if SQLite stores one storage class only: the table is STRICT, or the column is the row id.
+    - `special_dates_are_null` is set if MySQL's zero dates and PostgreSQL's infinite dates arrive as NULL. Otherwise
+      reading such a date raises.
+    - `rendering` replaces the column in the SELECT list.
+    """
+
+    name: str
+    remote_type: str
+    spark_type: t.DataType
+    nullable: bool = True
+    charset: str | None = None
+    collation: str | None = None
+    deterministic: bool = True
+    uniform: bool = True
+    is_enum: bool = False
+    special_dates_are_null: bool = False
+    rendering: exp.Expr | None = None
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether PostgreSQL or SQLite stores the strings in UTF-8, as Spark does."""
+        return (self.charset or "UTF8").upper() in ("UTF8", "UTF-8")
+
+
+@dataclass(frozen=True)
+class RemoteTable:
+    """A table, or a user's query (`subquery`, in the dialect of the database).
+
+    `name`, `schema` and `catalog` are not quoted.
+    """
+
+    dialect: Dialect
+    name: str
+    columns: tuple[RemoteColumn, ...]
+    schema: str | None = None
+    catalog: str | None = None
+    subquery: str | None = None
+
+    def column(self, name: str, case_sensitive: bool = False) -> RemoteColumn | None:
+        """Return the column of that name. None if there is none, or if several names differ in case only."""
+        index = self._by_exact_name if case_sensitive else self._by_lower_name
+        columns = index.get(name if case_sensitive else name.lower(), ())
+        return columns[0] if len(columns) == 1 else None
+
+    @cached_property
+    def _by_exact_name(self) -> Mapping[str, Sequence[RemoteColumn]]:
+        return by_name_key(self.columns, lambda column: column.name, case_sensitive=True)
+
+    @cached_property
+    def _by_lower_name(self) -> Mapping[str, Sequence[RemoteColumn]]:
+        return by_name_key(self.columns, lambda column: column.name, case_sensitive=False)
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether all columns store strings in UTF-8."""
+        return all(column.is_utf8 for column in self.columns)
+
+    @property
+    def spark_schema(self) -> t.StructType:
+        """The columns with their Spark types."""
+        return t.StructType([t.StructField(column.name, column.spark_type) for column in self.columns])
+
+
+def parse_table_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a table name, the table last. Dots separate parts, and double quotes may enclose a part.
+
+    A name without a dot that does not start with a quote is one part. Raises BadSpecError for an invalid name.
+
+    >>> parse_table_name('shop."order.items"')
+    ('shop', 'order.items')
+    """
+    if "." not in text and not text.startswith('"'):
+        parts = [text]
+    else:
+        parts, position = [], 0
+        while position < len(text):
+            match = _NAME_PART.match(text, position)
+            if match is None:
+                raise BadSpecError(
+                    f"table: {text!r} is not a valid name at character {position + 1}; quote parts that have dots or "
+                    "quotes"
+                )
+            parts.append(match.group(2) or match.group(1).replace('""', '"'))
+            position = match.end()
+        if text.endswith("."):
+            raise BadSpecError(f"table: {text!r} ends with a dot; add the name of the table")
+    if not all(part.strip() for part in parts) or len(parts) > 3:
+        raise BadSpecError(f"table: {text!r} is not a valid name; give table, schema.table or catalog.schema.table")
+    return tuple(parts)

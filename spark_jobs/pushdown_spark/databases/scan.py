@@ -1,0 +1,264 @@
+"""The scan of a remote table."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from sqlglot import exp
+
+from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
+from pushdown_spark.databases.client import Client, ConnectionSettings, SupportsSnapshots
+from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
+from pushdown_spark.databases.jdbc import JdbcTransport
+from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
+from pushdown_spark.databases.partition_splits import (
+    MAX_CSV_ROWS,
+    PartitionSplits,
+    plan_splits,
+    single_partition,
+    single_partition_reason,
+)
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate
+from pushdown_spark.databases.remote_query import RemoteQuery, row_query
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.transport import QueryExecution, arrow_fields
+from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError
+from pushdown_spark.scan.base import IncrementalScan, Scan
+from pushdown_spark.scan.incremental import OnePiece
+
+_MAX_SAMPLED_ROWS = 20_000
+"""The driver fetches the rows if a sample estimates at most this number, its error included."""
+
+
+@dataclass(frozen=True)
+class RemoteScanPlan:
+    """A planned scan: the columns of a table, and the predicate that its database evaluates.
+
+    `jdbc` is the JDBC transport, or the reason why it is not available (empty if nobody expects it).
+    """
+
+    table: RemoteTable
+    columns: tuple[str, ...]
+    predicate: PushedPredicate
+    conjuncts: tuple[ConjunctReport, ...]
+    is_exact: bool
+    spec: RemoteSourceSpec
+    connections: ConnectionPool
+    reason: str
+    notes: tuple[str, ...] = ()
+    jdbc: JdbcTransport | str = ""
+
+    def transport(self, *, is_small: bool) -> JdbcTransport | str:
+        """Return the JDBC transport, or why the rows arrive as Arrow. Arrow is faster for small results."""
+        if isinstance(self.jdbc, str):
+            return self.jdbc
+        reason = self.jdbc.unsupported_reason(self.columns)
+        if self.spec.transport is Transport.JDBC:
+            if reason is not None:
+                raise BadSpecError(f"transport: 'jdbc' is not possible: {reason}; leave the column out")
+            return self.jdbc
+        return reason or ("it is faster for a small result" if is_small else self.jdbc)
+
+
+@dataclass(frozen=True)
+class _SharedSnapshot:
+    """A snapshot that all partitions read. `release` closes the connection that exports it."""
+
+    name: str
+    release: weakref.finalize[[], RemoteScan]
+
+
+class RemoteScan(Scan):
+    """A scan whose rows arrive as Arrow through Python workers, or over Spark's JDBC source."""
+
+    def __init__(self, spark: SparkSession, plan: RemoteScanPlan) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._execution = QueryExecution(spark, plan.connections, plan.spec)
+        self._snapshot: _SharedSnapshot | None = None
+        self._splits: PartitionSplits | None = None
+        """Splits that `fetch_local` planned, for the next call of `frame`."""
+        self._queries: dict[int | None, RemoteQuery] = {}
+        """Queries of the whole table by their limit. Writing thousands of constants takes 0.1 s."""
+        self._lookup_key: tuple[str, ...] = ()
+        """Columns of the primary key, if the rows are to be looked up by it."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the database evaluates the whole predicate as Spark would."""
+        return self._plan.is_exact
+
+    def frame(self) -> DataFrame:
+        """Return the rows. All partitions read one snapshot if the database can share one."""
+        splits = self._take_splits()
+        snapshot = None if self._snapshot is None else self._snapshot.name
+        settings = ConnectionSettings(snapshot=snapshot, few=splits.few or splits.light)
+        return self._read(None, splits.conditions, settings, splits.reason, is_small=splits.few or splits.small)
+
+    def counts_result_rows(self, *, has_predicate: bool) -> bool:
+        """Return whether the rows that the scan counts are the rows of the result."""
+        return not has_predicate or self.is_exact
+
+    def incremental(self, limit: int) -> IncrementalScan | None:
+        """Return the rows of a statement with a LIMIT, or None if Spark has to drop rows."""
+        frame = self.limited_frame(limit)
+        return None if frame is None else OnePiece(frame)
+
+    def limited_frame(self, limit: int) -> DataFrame | None:
+        """Return at most `limit` rows, or None if Spark has to drop rows.
+
+        The statement has the LIMIT. Spark's LIMIT would end the Python worker early, which takes seconds.
+        """
+        if not self.is_exact or not self._query(limit).is_limited:
+            return None
+        settings = ConnectionSettings(few=limit <= MAX_CSV_ROWS)
+        reason = "a limited result is one partition"
+        return self._read(limit, (None,), settings, reason, is_small=limit <= MAX_FEW_ROWS)
+
+    def fetch_local(self, limit: int | None) -> DataFrame | None:
+        """Fetch the rows in the driver if the database expects few. None if not, or if options set the transport."""
+        plan, query = self._plan, self._query(limit)
+        if not allows_local_fetch(plan.spec):
+            return None
+        if limit is not None and (limit > MAX_FEW_ROWS or not self.is_exact or not query.is_limited):
+            return None
+        # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
+        # filtered scan fast, so SQLite's query plan decides.
+        is_server = plan.table.dialect is not Dialect.SQLITE
+        is_small = limit is not None and (is_server or not plan.predicate.conjuncts)
+        with suppress(LostConnectionError):
+            return self._fetch_if_few(query.sql, is_small=is_small)
+        return None
+
+    def _fetch_if_few(self, statement: str, *, is_small: bool) -> DataFrame | None:
+        """Fetch the rows if they are few, or if the database expects few. Splits planned on the way serve `frame`."""
+        plan = self._plan
+        client = plan.connections.open()
+        with ExitStack() as stack:
+            stack.callback(client.close)
+            can_split = single_partition_reason(plan.table, plan.spec) is None
+            if not is_small and plan.table.dialect is Dialect.POSTGRES and can_split:
+                splits = self._plan_splits(client, stack)
+                if not splits.few:
+                    self._splits = splits
+                    return None
+            elif not is_small and not expects_few_rows(client, plan.table, statement):
+                if not self._sample_is_small(client):
+                    return None
+                statement = self._query().sql
+            return self._execution.fetch_local(client, statement, *_fields(plan))
+
+    def _sample_is_small(self, client: Client) -> bool:
+        """Whether a sample estimates that few rows pass. MySQL does not estimate conditions without an index itself."""
+        plan, condition = self._plan, self._plan.predicate.where
+        if not plan.table.dialect.is_mysql or plan.table.subquery is not None or condition is None:
+            return False
+        sample = sample_selectivity(client, plan.table, condition)
+        if sample is None:
+            return False
+        if is_key_lookup_faster(sample.share, plan.columns, sample.key, condition):
+            self._lookup_key = sample.key
+            self._queries.pop(None, None)
+        return sample.rows <= _MAX_SAMPLED_ROWS
+
+    def close(self) -> None:
+        """Release the shared snapshot and the planned splits."""
+        self._splits = None
+        if self._snapshot is not None:
+            self._snapshot.release()
+        self._snapshot = None
+
+    def report(self) -> SourceReport:
+        """Return the plan, with metrics after a run."""
+        plan = self._plan
+        planned = SourceReport(
+            reader="remote", reason=plan.reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
+        )
+        return self._execution.report(planned, self._query().sql)
+
+    def _query(self, limit: int | None = None) -> RemoteQuery:
+        """Return the query of the whole table."""
+        if limit not in self._queries:
+            self._queries[limit] = self._write_query(self._plan.table, limit)
+        return self._queries[limit]
+
+    def _write_query(self, table: RemoteTable, limit: int | None, bounds: exp.Expr | None = None) -> RemoteQuery:
+        plan = self._plan
+        query = row_query(table, plan.columns, plan.predicate, limit=limit, bounds=bounds)
+        if self._lookup_key and limit is None and bounds is None:
+            return key_lookup_query(query, table, self._lookup_key)
+        return query
+
+    def _take_splits(self) -> PartitionSplits:
+        """Return the splits that `fetch_local` planned, or plan them."""
+        plan = self._plan
+        splits, self._splits = self._splits, None
+        if splits is not None:
+            return splits
+        reason = single_partition_reason(plan.table, plan.spec)
+        if reason is not None:
+            return single_partition(reason)
+        client = plan.connections.open()
+        with ExitStack() as stack:
+            stack.callback(client.close)
+            return self._plan_splits(client, stack)
+
+    def _plan_splits(self, client: Client, stack: ExitStack) -> PartitionSplits:
+        """Plan the splits. `stack` closes the client, unless the client exports the snapshot of several partitions."""
+        plan = self._plan
+        self.close()
+        parallelism = self._spark.sparkContext.defaultParallelism
+        splits = plan_splits(client, plan.table, plan.spec, self._query().sql, parallelism)
+        if splits.has_several and plan.spec.consistent and isinstance(client, SupportsSnapshots):
+            name = client.export_snapshot()
+            self._snapshot = _SharedSnapshot(name, weakref.finalize(self, client.close))
+            stack.pop_all()
+        return splits
+
+    def _read(
+        self,
+        limit: int | None,
+        conditions: Sequence[exp.Expr | None],
+        settings: ConnectionSettings,
+        partitioning: str,
+        *,
+        is_small: bool,
+    ) -> DataFrame:
+        """Return the rows of the partitions with these conditions."""
+        transport = self._plan.transport(is_small=is_small)
+        if isinstance(transport, JdbcTransport):
+            queries = [self._write_query(transport.selected, limit, condition) for condition in conditions]
+            statements = tuple(transport.statement(query.select) for query in queries)
+            try:
+                frame = transport.frame(statements, self._plan.columns, settings.snapshot)
+                return self._execution.jdbc_frame(frame, statements, f"{partitioning}; over Spark's JDBC source")
+            except RemoteFailedError as problem:
+                # Drivers log in differently. Adding a driver's jar must not fail a job that worked without it.
+                if self._plan.spec.transport is Transport.JDBC:
+                    raise
+                transport = str(problem)
+        queries = [
+            self._query(limit) if condition is None else self._write_query(self._plan.table, limit, condition)
+            for condition in conditions
+        ]
+        partitioning = f"{partitioning}; as Arrow: {transport}" if transport else partitioning
+        statements = tuple(query.sql for query in queries)
+        return self._execution.frame(statements, *_fields(self._plan), settings, partitioning)
+
+
+def allows_local_fetch(spec: RemoteSourceSpec) -> bool:
+    """Whether the driver may fetch few rows: no option sets the transport or the partitions."""
+    return spec.transport is not Transport.JDBC and spec.partition_column is None and spec.num_partitions is None
+
+
+def _fields(plan: RemoteScanPlan) -> tuple[list[pa.Field], t.StructType]:
+    selected = set(plan.columns)
+    schema = t.StructType([field for field in plan.table.spark_schema.fields if field.name in selected])
+    return arrow_fields(schema, plan.table), schema

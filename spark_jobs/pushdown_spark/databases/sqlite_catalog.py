@@ -1,0 +1,144 @@
+"""Columns of SQLite tables. Spark types follow SQLite's rules of type affinity."""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from pyspark.sql import types as t
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from pushdown_spark.databases.client import Client
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
+from pushdown_spark.databases.sql_builder import cast
+from pushdown_spark.errors import BadSpecError, RemoteRefusedError
+
+_DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_TIMESTAMP_TYPES = ("datetime", "timestamp")
+_DEFAULT_DECIMAL = t.DecimalType(38, 18)
+_UNKNOWN_COLLATION = "UNKNOWN"
+_VIEW = "airflow_pushdown_query"
+
+
+def sqlite_table(client: Client, table: str | None, query: str | None) -> RemoteTable:
+    """Return the columns of a table, a view or a query. Raises RemoteRefusedError if there is no such table."""
+    if query is not None:
+        # SQLite reports declared types of a query's columns for views only. A temporary view changes no file.
+        client.rows(f"CREATE TEMP VIEW {_VIEW} AS {query}")
+        columns = _columns(client, "temp", _VIEW)
+        client.rows(f"DROP VIEW temp.{_VIEW}")
+        return RemoteTable(Dialect.SQLITE, "query", columns, subquery=query)
+    *schema, name = parse_table_name(table or "")
+    if len(schema) > 1:
+        raise BadSpecError(f"table: {table!r} has too many parts for SQLite; give table or schema.table")
+    columns = _columns(client, schema[0] if schema else "main", name)
+    if not columns:
+        raise RemoteRefusedError(f"there is no table {table} in the SQLite file; check `table`")
+    return RemoteTable(Dialect.SQLITE, name, columns, schema=schema[0] if schema else None)
+
+
+def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]:
+    column_rows = client.rows(
+        'SELECT name, lower(type), "notnull", pk, (SELECT count(*) FROM pragma_table_xinfo(?1, ?2) WHERE pk > 0) '
+        "FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1",
+        name,
+        schema,
+    )
+    table_rows = client.rows(
+        'SELECT type, wr, strict FROM pragma_table_list WHERE "schema" = ?1 AND name = ?2', schema, name
+    )
+    kind, without_rowid, strict = table_rows[0] if table_rows else ("view", 0, 0)
+    collations = _collations(client, schema, name, kind == "table")
+    ((encoding,),) = client.rows("PRAGMA encoding")
+    return tuple(
+        _column(
+            str(column),
+            str(declared),
+            nullable=not not_null,
+            uniform=bool(strict) or (declared == "integer" and bool(pk) and keys == 1 and not without_rowid),
+            collation=collations.get(str(column).lower(), collations.get("")),
+            charset=str(encoding),
+        )
+        for column, declared, not_null, pk, keys in column_rows
+    )
+
+
+def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[str, str]:
+    """Return the declared collations by column in lower case. The empty name stands for all other columns."""
+    definitions = [str(text) for (text,) in client.rows("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")]
+    if not any("collate" in text.lower() for text in definitions):
+        return {}
+    if not is_table:
+        return {"": _UNKNOWN_COLLATION}
+    table_definitions = [
+        str(text) for (text,) in client.rows("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1", name)
+    ]
+    try:
+        tree = (
+            sqlglot.parse_one(table_definitions[0], dialect="sqlite")
+            if table_definitions and schema == "main"
+            else None
+        )
+    except SqlglotError:
+        tree = None
+    if tree is None or tree.find(exp.ColumnDef) is None:
+        return {"": _UNKNOWN_COLLATION}
+    return {
+        column.name.lower(): constraint.this.name.upper() or _UNKNOWN_COLLATION
+        for column in tree.find_all(exp.ColumnDef)
+        for constraint in column.find_all(exp.CollateColumnConstraint)
+    }
+
+
+def _column(
+    name: str, declared: str, *, nullable: bool, uniform: bool, collation: str | None, charset: str
+) -> RemoteColumn:
+    spark_type, storage = _spark_type(declared)
+    reference = exp.Column(this=exp.to_identifier(name, quoted=True))
+    converted = cast(reference, storage, Dialect.SQLITE)
+    rendering: exp.Expr | None = converted
+    if isinstance(spark_type, t.BooleanType):
+        rendering = exp.NEQ(this=converted, expression=exp.Literal.number(0))
+    elif uniform and not isinstance(spark_type, t.DecimalType):
+        rendering = None
+    return RemoteColumn(
+        name,
+        declared,
+        spark_type,
+        nullable=nullable,
+        charset=charset,
+        collation=collation,
+        uniform=uniform,
+        rendering=rendering,
+    )
+
+
+def _spark_type(declared: str) -> tuple[t.DataType, str]:
+    """Return the Spark type for a declared type, and the storage class to which values are cast."""
+    if "bool" in declared:
+        return t.BooleanType(), "INTEGER"
+    if declared == "date":
+        return t.DateType(), "TEXT"
+    if declared.startswith(_TIMESTAMP_TYPES):
+        return t.TimestampNTZType(), "TEXT"
+    if "int" in declared:
+        return t.LongType(), "INTEGER"
+    if any(word in declared for word in ("char", "clob", "text")):
+        return t.StringType(), "TEXT"
+    if "blob" in declared:
+        return t.BinaryType(), "BLOB"
+    if any(word in declared for word in ("real", "floa", "doub")):
+        return t.DoubleType(), "REAL"
+    if declared.startswith(("decimal", "numeric")):
+        return _decimal(declared), "TEXT"
+    return t.StringType(), "TEXT"
+
+
+def _decimal(declared: str) -> t.DecimalType:
+    match = _DECIMAL.match(declared)
+    if match is None:
+        return _DEFAULT_DECIMAL
+    precision, scale = int(match.group(1)), int(match.group(2) or 0)
+    is_valid = precision > 0 and scale <= precision
+    return t.DecimalType(min(precision, 38), min(scale, 38)) if is_valid else _DEFAULT_DECIMAL

@@ -1,0 +1,135 @@
+"""The execution of statements: as Arrow batches in tasks, in the driver, or over JDBC, and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from pushdown_spark.contract import RemoteSourceSpec, SourceReport
+from pushdown_spark.databases.arrow_conversion import REMOTE_TYPE, spark_batch
+from pushdown_spark.databases.client import Client, ConnectionSettings
+from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
+from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.runtime.jvm_gateway import arrow_dataframe
+from pushdown_spark.scan.metrics import TaskCounts
+
+_MAX_SHOWN_STATEMENTS = 3
+_MAX_SHOWN_CHARACTERS = 2_000
+"""Characters of a statement in a report."""
+MAX_LOCAL_ROWS = 50_000
+_MAX_LOCAL_BYTES = 16 << 20
+"""Limits of a local fetch. If more arrives than the database estimated, tasks read everything instead."""
+
+
+class QueryExecution:
+    """The execution of one query: its statements, and the metrics of the tasks that ran them."""
+
+    def __init__(self, spark: SparkSession, connections: ConnectionPool, spec: RemoteSourceSpec) -> None:
+        self._spark = spark
+        self._connections = connections
+        self._spec = spec
+        self._metrics = spark.sparkContext.accumulator({}, TaskCounts[PartitionMetrics]())
+        self._runs = 0
+        self._statements: tuple[str, ...] = ()
+        self._partitioning = ""
+        self._has_metrics = True
+
+    def frame(
+        self,
+        statements: tuple[str, ...],
+        fields: Sequence[pa.Field],
+        schema: t.StructType,
+        settings: ConnectionSettings,
+        partitioning: str,
+    ) -> DataFrame:
+        """Return the rows of some statements, one per task. `partitioning` explains their number in the report."""
+        metrics, run = self._metrics, self._runs
+        self._runs += 1
+        self._statements, self._partitioning, self._has_metrics = statements, partitioning, True
+
+        def report(number: int, partition: PartitionMetrics) -> None:
+            metrics.add({(run, number): partition})
+
+        spec = self._spec
+        settings = replace(settings, fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
+        reader = PartitionReader(self._connections.address, statements, tuple(fields), settings, report)
+        numbers = self._spark.range(0, len(statements), 1, len(statements))
+        return numbers.mapInArrow(reader, schema)
+
+    def fetch_local(
+        self, client: Client, statement: str, fields: Sequence[pa.Field], schema: t.StructType
+    ) -> DataFrame | None:
+        """Fetch the rows of a statement. None if they exceed the limits. Raises what the client raises."""
+        batches = _within_limits(client.batches(statement, fields))
+        if batches is None:
+            return None
+        fetched = PartitionMetrics(sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches))
+        self._metrics.add({(self._runs, 0): fetched})
+        self._runs += 1
+        self._statements, self._partitioning = (statement,), "the driver fetched the few rows"
+        self._has_metrics = True
+        arrow_schema = pa.schema([field.remove_metadata() for field in fields])
+        rows = pa.Table.from_batches([spark_batch(batch, fields) for batch in batches], arrow_schema)
+        return arrow_dataframe(self._spark, rows, schema)
+
+    def jdbc_frame(self, frame: DataFrame, statements: tuple[str, ...], partitioning: str) -> DataFrame:
+        """Return a DataFrame of Spark's JDBC source, which reports no metrics of its statements."""
+        self._statements, self._partitioning, self._has_metrics = statements, partitioning, False
+        return frame
+
+    def report(self, plan: SourceReport, statement: str) -> SourceReport:
+        """Return the plan with the statements and the metrics of the last run. `statement` stands in before a run."""
+        last_run = max((run for run, _ in self._metrics.value), default=0)
+        partitions = [partition for (run, _), partition in self._metrics.value.items() if run == last_run]
+        report = plan.model_copy(update={"statements": _shown(self._statements or (statement,))})
+        if not self._has_metrics:
+            return report.model_copy(update={"notes": (*plan.notes, f"partitions: {self._partitioning}")})
+        if not partitions:
+            return report
+        outcomes = {"read": len(partitions), "begun again": sum(partition.retries for partition in partitions)}
+        return report.model_copy(
+            update={
+                "bytes_read": sum(partition.bytes for partition in partitions),
+                "rows_decoded": sum(partition.rows for partition in partitions),
+                "units": {"partitions": outcomes},
+                "notes": (*plan.notes, f"partitions: {self._partitioning}") if self._partitioning else plan.notes,
+            }
+        )
+
+
+def arrow_fields(schema: t.StructType, table: RemoteTable) -> list[pa.Field]:
+    """Return the fields that Spark expects, with the type in the database as metadata for error messages."""
+    return [_arrow_field(field, table) for field in schema.fields]
+
+
+def _arrow_field(field: t.StructField, table: RemoteTable) -> pa.Field:
+    column = table.column(field.name, case_sensitive=True)
+    remote_type = "" if column is None else column.remote_type
+    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata={REMOTE_TYPE: remote_type})
+
+
+def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+    """Return all batches. None as soon as they exceed the limits of a local fetch."""
+    fetched: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > MAX_LOCAL_ROWS or size > _MAX_LOCAL_BYTES:
+            return None
+        fetched.append(batch)
+    return fetched
+
+
+def _shown(statements: Sequence[str]) -> tuple[str, ...]:
+    more = len(statements) - _MAX_SHOWN_STATEMENTS
+    shown = [
+        statement if len(statement) <= _MAX_SHOWN_CHARACTERS else f"{statement[:_MAX_SHOWN_CHARACTERS]}..."
+        for statement in statements[:_MAX_SHOWN_STATEMENTS]
+    ]
+    return (*shown, *([f"... and {more} similar statements"] if more > 0 else []))

@@ -1,0 +1,61 @@
+"""The driver plans and reads over one connection, and holds none for whoever does not read."""
+
+from __future__ import annotations
+
+import pytest
+from databases import Server, wait_until
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.databases import connection_pool
+from pushdown_spark.session import PushdownSession
+
+OPEN = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE user = 'reader' AND command = 'Sleep'",
+}
+
+
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each server in turn, with a table of few rows."""
+    found: Server = request.getfixturevalue(request.param)
+    found.execute("DROP TABLE IF EXISTS few", "CREATE TABLE few (k int PRIMARY KEY)", "INSERT INTO few VALUES (1), (2)")
+    return found
+
+
+def open_connections(server: Server) -> int:
+    return int(server.execute(OPEN[server.kind]).strip())
+
+
+def session_over(server: Server, spark: SparkSession) -> PushdownSession:
+    session = PushdownSession(spark)
+    session.add_remote("few", server.connection(), table="few")
+    return session
+
+
+def test_what_is_planned_and_not_run_holds_its_connection_for_a_moment_only(
+    server: Server, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wait_until(lambda: open_connections(server) == 0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 600.0)
+    result = session_over(server, spark).scan("few", where="k > 1")
+    assert open_connections(server) == 1
+    assert result.run(DataFrame.count) == 1
+    assert wait_until(lambda: open_connections(server) == 0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0.01)
+    result = session_over(server, spark).scan("few", where="k > 1")
+    assert wait_until(lambda: open_connections(server) == 0)
+    assert result.run(DataFrame.count) == 1
+
+
+def test_a_connection_that_the_server_ended_meanwhile_is_made_anew(server: Server, spark: SparkSession) -> None:
+    result = session_over(server, spark).scan("few")
+    if server.kind == "postgresql":
+        ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
+        server.execute(ends)
+    else:
+        waiting = "SELECT id FROM information_schema.processlist WHERE user = 'reader' AND command = 'Sleep'"
+        server.execute(*(f"KILL {number}" for number in server.execute(waiting).split()))
+    assert result.run(DataFrame.count) == 2
+    assert result.report()["few"].units["partitions"]["read"] == 1
+    assert any("the driver fetched" in note for note in result.report()["few"].notes)

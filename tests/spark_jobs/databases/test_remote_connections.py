@@ -1,0 +1,118 @@
+"""Connections that break: begun again before the first row, given up after it; a real relay does the breaking."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+import pytest
+from databases import HOST, Server
+
+from pushdown_spark.contract import RemoteConnection
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
+from pushdown_spark.errors import LostConnectionError
+
+ROWS = 400_000
+FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
+STATEMENT = "SELECT k, s FROM relayed"
+
+
+class Relay:
+    """Hands connections on to a server; of those that `budgets` has, only so many bytes of the answer."""
+
+    def __init__(self, port: int, budgets: list[int | None]) -> None:
+        self._port = port
+        self._budgets = budgets
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            budget = self._budgets.pop(0) if self._budgets else None
+            server = socket.create_connection((HOST, self._port))
+            threading.Thread(target=_pump, args=(client, server, None), daemon=True).start()
+            threading.Thread(target=_pump, args=(server, client, budget), daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket, budget: int | None) -> None:
+    """Hand bytes on until either end closes, or there were as many as may be; then close both."""
+    with suppress(OSError):
+        while (budget is None or budget > 0) and (data := source.recv(1 << 16)):
+            target.sendall(data if budget is None else data[:budget])
+            budget = None if budget is None else budget - len(data)
+    for end in (source, target):
+        # Closing alone does not wake the other thread that waits at this end.
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
+
+
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """A server with a table of many rows."""
+    found: Server = request.getfixturevalue(request.param)
+    found.execute(
+        "DROP TABLE IF EXISTS relayed",
+        "CREATE TABLE relayed (k bigint, s text)",
+        f"INSERT INTO relayed SELECT seq, concat('row ', seq) FROM {found.numbers(ROWS)}",
+    )
+    return found
+
+
+@contextmanager
+def relayed(server: Server, *budgets: int | None) -> Iterator[Address]:
+    relay = Relay(server.port, list(budgets))
+    yield address_of(
+        RemoteConnection.model_validate(server.connection(port=relay.port, tls={"mode": "disable"}, connect_timeout=5))
+    )
+    relay.close()
+
+
+def reading(address: Address, counts: list[PartitionMetrics]) -> Callable[[], Iterator[pa.RecordBatch]]:
+    reader = PartitionReader(
+        address, (STATEMENT,), FIELDS, ConnectionSettings(), lambda number, count: counts.append(count)
+    )
+    return lambda: reader(iter([pa.RecordBatch.from_pydict({"id": [0]})]))
+
+
+def test_a_connection_that_breaks_before_the_first_row_is_made_again(server: Server) -> None:
+    counts: list[PartitionMetrics] = []
+    with relayed(server, 1, 60) as address:
+        batches = list(reading(address, counts)())
+    keys = sorted(key for batch in batches for key in batch.column(0).to_pylist())
+    assert keys == list(range(1, ROWS + 1))
+    (count,) = counts
+    assert (count.rows, count.retries) == (ROWS, 2)
+
+
+def test_a_connection_that_never_holds_is_given_up(server: Server) -> None:
+    with relayed(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as caught:
+        list(reading(address, [])())
+    assert "\n" not in str(caught.value)
+    assert server.password not in str(caught.value)
+
+
+def test_behind_the_first_row_a_broken_connection_ends_the_task(server: Server) -> None:
+    """Rows that were handed on must not come again: Spark reads the partition anew from its beginning."""
+    counts: list[PartitionMetrics] = []
+    # PostgreSQL's driver asks for the types of the database over a connection of its own.
+    before = (None,) if server.kind == "postgresql" else ()
+    with relayed(server, *before, 6_000_000) as address:
+        batches = reading(address, counts)()
+        assert next(batches).num_rows
+        with pytest.raises(LostConnectionError):
+            list(batches)
+    assert counts == []

@@ -1,0 +1,505 @@
+"""Rows over Spark's JDBC source are those that come as Arrow; without the driver's jar they come as Arrow.
+
+The nightly tests need the drivers, which `make nightly` gives to Spark; without them they are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from databases import CERTIFIED, Server
+from every_type import EveryType, loaded, sqlite_file
+from nasty_tables import mysql_table, postgres_table
+from pyspark.sql import SparkSession
+from semantics_rows import GROUPS
+from sqlglot import exp
+
+from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
+from pushdown_spark.databases import partition_splits
+from pushdown_spark.databases import scan as scan_of_table
+from pushdown_spark.databases.client import ConnectionSettings, address_of
+from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, has_class, jdbc_transport
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan
+from pushdown_spark.errors import BadSpecError, RemoteFailedError
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.session import PushdownSession
+
+KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")
+MYSQLS = KINDS[1:]
+ODD = 'select "x" -- `y`'
+NEEDS_DRIVERS = [pytest.mark.nightly, pytest.mark.usefixtures("drivers")]
+SLOW = {
+    "postgresql": "SELECT seq AS i, pg_sleep(0.02)::text AS slept FROM {numbers}",
+    "mysql": "SELECT seq AS i, sleep(0.02) AS slept FROM {numbers}",
+}
+MANY = (
+    "DROP TABLE IF EXISTS many",
+    "CREATE TABLE many AS SELECT i AS k, ARRAY[i] AS a FROM generate_series(1, 20000) i",
+    "ANALYZE many",
+)
+OWN_DRIVER = DRIVERS[Dialect.MYSQL][-1]
+WITH_TLS = {"mysql": {"sslMode": "trust"}}
+"""Without it MySQL 8 has no way for a password that MariaDB's driver takes unasked."""
+OTHER_IN_SPARK = {"postgresql": {"b4", "tm", "ts"}, "mysql": {"b", "b9", "c", "tm", "ts", "tz", "yr"}}
+"""Columns that Spark's own source makes another type of, or pads."""
+ENCRYPTED = {
+    "postgresql": "SELECT ssl AS used FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+    "mariadb": "SELECT variable_value > '' AS used FROM information_schema.session_status "
+    "WHERE variable_name = 'ssl_cipher'",
+    "mysql": "SELECT variable_value > '' AS used FROM performance_schema.session_status "
+    "WHERE variable_name = 'Ssl_cipher'",
+}
+SHOWING = """
+import json, sys, time, urllib.request
+from pyspark.sql import SparkSession
+from pushdown_spark.session import PushdownSession
+given = json.load(sys.stdin)
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
+for key, value in given["conf"].items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+session = PushdownSession(spark)
+session.add_remote("source", given["connection"], table="shown", transport="jdbc")
+result = session.scan("source", where="k > 7 AND upper(s) = 'S9'")
+print("rows", result.run(lambda frame: frame.count()), result.report())
+for frame in (result.df, result.df.where("k > 8")):
+    frame.explain("extended")
+    frame.explain("formatted")
+    plans = frame._jdf.queryExecution()
+    print(plans.logical().toJSON(), plans.analyzed().toJSON(), plans.executedPlan().toJSON())
+place = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
+for page in ("environment", "jobs", "stages?details=true", "sql?details=true&planDescription=true", "executors"):
+    print(urllib.request.urlopen(f"{place}/{page}").read().decode())
+try:
+    broken = session.sql("SELECT assert_true(k < 0) FROM source")
+    broken.run(lambda frame: frame.collect())
+except Exception as problem:
+    print("raised", problem)
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def drivers(spark: SparkSession) -> None:
+    """The drivers on Spark's class path."""
+    if missing := [name for names in DRIVERS.values() for name in names if not has_class(spark, name)]:
+        pytest.skip(f"{', '.join(missing)} not on Spark's class path: make nightly submits the drivers")
+
+
+@pytest.fixture
+def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of some kilobytes are as if they were large: they come over JDBC, in several partitions."""
+    monkeypatch.setattr(partition_splits, "_MIN_PARTITIONED_BYTES", 1 << 10)
+    monkeypatch.setattr(partition_splits, "_MIN_JDBC_BYTES", 1 << 10)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The server of the database that a test is about, with the driver that it is to be read by."""
+    kind = str(request.node.callspec.params["kind"])
+    if kind == KINDS[-1]:
+        monkeypatch.setitem(DRIVERS, Dialect.MYSQL, (OWN_DRIVER,))
+    found: Server = request.getfixturevalue(f"{kind.partition(' ')[0]}_server")
+    return found
+
+
+def scanned(spark: SparkSession, server: Server, transport: str, **table: object) -> Callable[..., PushdownResult]:
+    session = PushdownSession(spark)
+    session.add_remote("source", server.connection(), transport=transport, **table)
+    return lambda **query: session.scan("source", **query)
+
+
+def collected(result: PushdownResult) -> list[dict[str, object]]:
+    return result.run(lambda frame: frame.toArrow().to_pylist())
+
+
+def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of an executor's error is not ours
+        read()
+    error = classify(caught.value)
+    return error.code, error.message
+
+
+def told(row: dict[str, object]) -> list[str]:
+    """The values of a row, NaN equal to NaN and zones with the same offset to each other."""
+    zoned = (value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value for value in row.values())
+    return list(map(repr, zoned))
+
+
+def outcome(scan: Callable[..., PushdownResult], predicate: str | None) -> list[str]:
+    """The rows that a predicate keeps, or the class of what is raised for one of them."""
+    try:
+        return sorted(map(repr, collected(scan(where=predicate))))
+    except Exception as problem:
+        return [classify(problem).code]
+
+
+def test_without_a_driver_jdbc_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("s", sqlite_file(tmp_path, "CREATE TABLE t (k int)"), table="t", transport="jdbc")
+    with pytest.raises(BadSpecError, match="transport: 'jdbc' is not possible: sqlite is read as Arrow"):
+        session.scan("s")
+
+
+def test_statements_hold_no_name_that_spark_would_have_to_quote(spark: SparkSession) -> None:
+    """Spark puts the names that it finds between quotes without looking for quotes inside."""
+    table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
+    address = address_of(RemoteConnection(kind=DatabaseKind.POSTGRESQL, host="db", database="shop", password="hush-1"))
+    jdbc = JdbcTransport(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
+    select = exp.select(exp.column(exp.to_identifier(ODD, quoted=True))).from_("t")
+    assert jdbc.statement(select) == 'SELECT "select ""x"" -- `y`" AS "c0" FROM t'
+    assert "hush-1" not in repr(jdbc)
+
+
+class TestOverJdbc:
+    """What needs the drivers."""
+
+    pytestmark = NEEDS_DRIVERS
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_type_arrives(self, kind: str, server: Server, tmp_path: Path, spark: SparkSession) -> None:
+        expected, _ = loaded(server, tmp_path)
+        columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
+        result = scanned(spark, server, "jdbc", table="every_type")(columns=columns)
+        types = {field.name: field.dataType.simpleString() for field in result.df.schema}
+        assert types == {name: expected.types[name] for name in columns}
+        wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
+        assert list(map(told, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
+            map(told, wanted)
+        )
+        report = result.report()["source"]
+        assert any("Spark's JDBC source" in note for note in report.notes)
+        assert (report.rows_decoded, result.rows) == (len(wanted), len(wanted))
+
+    @pytest.mark.parametrize("kind", KINDS[:-1])
+    def test_values_are_those_of_sparks_own_source(
+        self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        """But for the columns to which Spark itself gives another type or value."""
+        expected, connection = loaded(server, tmp_path)
+        columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
+        scheme, more = ("mysql", "?permitMysqlScheme") if kind in ("mariadb", "mysql") else (server.kind, "")
+        driver = DRIVERS[Dialect(server.product) if server.kind == "mysql" else Dialect.POSTGRES][0]
+        login = {
+            "user": str(connection["user"]),
+            "password": server.password,
+            "driver": driver,
+            **WITH_TLS.get(kind, {}),
+        }
+        url = f"jdbc:{scheme}://{connection['host']}:{connection['port']}/{connection['database']}{more}"
+        theirs = spark.read.jdbc(url, "every_type", properties=login).select(*columns).toArrow().to_pylist()
+        ours = collected(scanned(spark, server, "jdbc", table="every_type")(columns=columns))
+        by_column = (
+            {name: {row["id"]: told({"": row[name]}) for row in rows} for name in columns} for rows in (ours, theirs)
+        )
+        one, other = by_column
+        assert {name for name in columns if one[name] != other[name]} == OTHER_IN_SPARK[server.kind]
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_rows_are_those_that_come_as_arrow(self, kind: str, server: Server, spark: SparkSession) -> None:
+        """The whole of a table of hard values, and what predicates of every kind keep of it."""
+        make = postgres_table if kind == "postgresql" else lambda found: mysql_table(found, "utf8mb4_bin")
+        nasty = make(server)
+        scans = [scanned(spark, server, way, table=nasty.table.name) for way in ("jdbc", "arrow")]
+        predicates = [
+            None,
+            *(group.rows[0].predicate for group in GROUPS),
+            *(row.predicate for row in GROUPS[0].rows[::5]),
+        ]
+        different = []
+        for predicate in predicates:
+            over_jdbc, as_arrow = (outcome(scan, predicate) for scan in scans)
+            if over_jdbc != as_arrow:
+                different.append(predicate)
+        nasty.close()
+        assert not different
+
+    @pytest.mark.parametrize(
+        ("kind", "query"),
+        [
+            (
+                "postgresql",
+                "SELECT 'ab  '::bpchar AS p, CAST(NULL AS bpchar) AS n, current_setting('TimeZone') AS z, "
+                "tstzrange('2024-05-15 12:00:00+02', NULL) AS r, 'x'::char(3) AS c, 0.5::real AS f",
+            ),
+            *((kind, "SELECT c, e, t, b, y, n, i4, yr, tz, @@time_zone AS z FROM every_type") for kind in MYSQLS),
+        ],
+    )
+    def test_queries_have_the_session_and_values_that_they_have_as_arrow(
+        self, kind: str, query: str, server: Server, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        """In a JVM that is elsewhere, which drivers tell the server."""
+        loaded(server, tmp_path)
+        zones = java_class(spark, "java.util.TimeZone")
+        before = zones.getDefault()
+        zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
+        try:
+            results = [scanned(spark, server, way, query=query)() for way in ("jdbc", "arrow")]
+            over_jdbc, as_arrow = (sorted(map(told, collected(result))) for result in results)
+        finally:
+            zones.setDefault(before)
+        assert over_jdbc == as_arrow
+        assert any("UTC" in value or "+00:00" in value for value in as_arrow[0])
+
+    @pytest.mark.usefixtures("little_is_much")
+    def test_auto_is_jdbc_for_many_rows_only_and_tells_why_not(
+        self, postgresql_server: Server, spark: SparkSession
+    ) -> None:
+        postgresql_server.execute(*MANY)
+        for query, rows, note in (
+            ({"columns": ["k"]}, 20_000, "over Spark's JDBC source"),
+            ({"columns": ["a"]}, 20_000, "as Arrow: column a (integer[]) crosses"),
+            ({"columns": ["k"], "limit": 3}, 3, "the driver fetched the few rows"),
+        ):
+            result = scanned(spark, postgresql_server, "auto", table="many")(**query)
+            assert len(collected(result)) == rows
+            notes = result.report()["source"].notes
+            assert any(note in each for each in notes), notes
+
+    @pytest.mark.usefixtures("little_is_much")
+    @pytest.mark.parametrize("transport", [Transport.AUTO, Transport.JDBC])
+    def test_where_the_driver_does_not_get_in_auto_is_arrow(
+        self, transport: Transport, postgresql_server: Server, spark: SparkSession
+    ) -> None:
+        postgresql_server.execute(*MANY)
+        address = address_of(RemoteConnection.model_validate(postgresql_server.connection()))
+        spec = RemoteSourceSpec(table="many", transport=transport)
+        client = connect(address, ConnectionSettings())
+        table = describe_table(client, DatabaseKind.POSTGRESQL, spec)
+        jdbc = jdbc_transport(spark, client, replace(address, password="hush-2"), spec, table)
+        client.close()
+        everything = PushedPredicate(table.dialect, ())
+        scan = RemoteScan(
+            spark,
+            RemoteScanPlan(table, ("k",), everything, (), True, spec, ConnectionPool(address, spec), "", jdbc=jdbc),
+        )
+        if transport is Transport.JDBC:
+            with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
+                scan.frame()
+            said = str(caught.value)
+        else:
+            assert scan.frame().count() == 20_000
+            (said,) = scan.report().notes
+            assert "as Arrow: " in said
+        assert "password authentication failed" in said
+        assert "hush-2" not in said
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_names_limits_and_filters_are_ours(self, kind: str, server: Server, spark: SparkSession) -> None:
+        quote = "`" if server.kind == "mysql" else '"'
+        name = quote + ODD.replace(quote, quote * 2) + quote
+        server.execute(
+            f"DROP TABLE IF EXISTS {name}",
+            f"CREATE TABLE {name} ({name} int, c0 varchar(40))",
+            f"INSERT INTO {name} VALUES (1, 'B'), (2, 'a'), (3, 'c'), (4, NULL)",
+        )
+        scan = scanned(spark, server, "jdbc", table='"' + ODD.replace('"', '""') + '"')
+        column = f"`{ODD.replace('`', '``')}`"
+        assert sorted(map(repr, collected(scan(where=f"{column} > 1 AND lower(c0) <> 'c'")))) == [
+            repr({ODD: 2, "c0": "a"})
+        ]
+        limited = scan(where=f"{column} > 1", columns=[column], limit=2)
+        assert len(collected(limited)) == 2
+        assert limited.report()["source"].statements[0].endswith("LIMIT 2")
+
+    @pytest.mark.parametrize(
+        ("kind", "declared", "values"),
+        [
+            ("postgresql", "d date", "('infinity')"),
+            ("postgresql", "d date", "('0044-03-15 BC')"),
+            ("postgresql", "d timestamp", "('10000-01-01 00:00:00')"),
+            ("postgresql", "d numeric", "('NaN')"),
+            ("postgresql", "d numeric(10,2)", "('NaN')"),
+            *((kind, "d date", "('2024-00-00')") for kind in MYSQLS),
+            *((kind, "d datetime", "('0000-00-00 00:00:00')") for kind in MYSQLS),
+        ],
+    )
+    def test_values_that_spark_has_not_are_an_error(
+        self, kind: str, declared: str, values: str, server: Server, spark: SparkSession
+    ) -> None:
+        before = ["SET sql_mode = ''"] if server.kind == "mysql" else []
+        server.execute(
+            "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad ({declared})", *before, f"INSERT INTO bad VALUES {values}"
+        )
+        scan = scanned(spark, server, "jdbc", table="bad")
+        code, message = error_of(lambda: collected(scan()))
+        assert code is ErrorCode.SCHEMA_CONFLICT, message
+        # Of a number that the driver refuses it names no column.
+        assert message.startswith(("column d (", "the database or its driver ended the read: "))
+        assert values[2:5] in message
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_statement_that_takes_too_long_is_ended(self, kind: str, server: Server, spark: SparkSession) -> None:
+        slow = SLOW[server.kind].format(numbers=server.numbers(1000))
+        scan = scanned(spark, server, "jdbc", query=slow, statement_timeout=0.5)
+        code, message = error_of(lambda: collected(scan()))
+        assert code is ErrorCode.REMOTE_FAILED, message
+        assert server.password not in message
+
+    def test_all_partitions_see_the_state_of_one_moment(self, postgresql_server: Server, spark: SparkSession) -> None:
+        postgresql_server.execute(
+            "DROP TABLE IF EXISTS moments",
+            "CREATE TABLE moments AS SELECT i AS k, repeat('x', 500) AS s FROM generate_series(1, 1000) i",
+        )
+        result = scanned(spark, postgresql_server, "jdbc", table="moments", num_partitions=4)()
+        frame = result.df
+        postgresql_server.execute("DELETE FROM moments WHERE k > 10")
+        assert frame.rdd.getNumPartitions() == 4
+        assert frame.count() == 1000
+
+    @pytest.mark.parametrize("kind", KINDS[:-1])
+    def test_no_password_is_in_plans_pages_events_or_logs(
+        self, kind: str, server: Server, spark: SparkSession, project: Path, tmp_path: Path
+    ) -> None:
+        server.execute(
+            "DROP TABLE IF EXISTS shown",
+            "CREATE TABLE shown (k int, s varchar(9))",
+            "INSERT INTO shown VALUES (9, 's9')",
+        )
+        jars = ",".join(str(name) for name in _jars(spark))
+        conf = {
+            "spark.jars": jars,
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": tmp_path.as_uri(),
+            "spark.log.level": "INFO",
+            "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        }
+        run = subprocess.run(
+            [sys.executable, "-c", SHOWING],
+            input=json.dumps({"conf": conf, "connection": server.connection()}),
+            capture_output=True,
+            text=True,
+            cwd=project,
+            check=False,
+        )
+        said = run.stdout + run.stderr
+        events = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
+        assert run.returncode == 0, said.replace(server.password, "***")[-3000:]
+        assert "rows 1" in said
+        assert "JDBCRelation" in said
+        assert "raised" in said
+        assert "SparkListenerSQLExecutionStart" in events
+        assert not [name for name, text in (("output", said), ("events", events)) if server.password in text]
+
+
+def _jars(spark: SparkSession) -> list[str]:
+    """The jars that the session was given, as files."""
+    return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
+
+
+class TestEncryption:
+    """TLS over JDBC."""
+
+    pytestmark = NEEDS_DRIVERS
+
+    @pytest.mark.parametrize(
+        ("kind", "mode"),
+        [
+            *((kind, mode) for kind in KINDS for mode in ("disable", "prefer", "require")),
+            *((kind, mode) for kind in KINDS[:-1] for mode in ("verify-ca", "verify-full")),
+        ],
+    )
+    def test_tls_is_over_jdbc_what_it_is_as_arrow(
+        self, kind: str, mode: str, server: Server, spark: SparkSession
+    ) -> None:
+        tls = {"mode": mode, **({"ca_file": str(server.ca_file)} if mode.startswith("verify") else {})}
+        used = []
+        for transport in ("jdbc", "arrow"):
+            session = PushdownSession(spark)
+            session.add_remote(
+                "source", server.connection(tls=tls), query=ENCRYPTED[server.product], transport=transport
+            )
+            (row,) = collected(session.scan("source"))
+            used.append(bool(row["used"]))
+        assert used == [mode != "disable"] * 2
+
+    @pytest.mark.parametrize("kind", KINDS[:-1])
+    @pytest.mark.parametrize("transport", ["jdbc", "arrow"])
+    def test_a_server_that_nobody_vouches_for_is_refused(
+        self, kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other.crt"
+        new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "2"]
+        subprocess.run([*new, "-keyout", tmp_path / "other.key", "-out", other], check=True, capture_output=True)
+        session = PushdownSession(spark)
+        tls = {"mode": "verify-ca", "ca_file": str(other)}
+        code, message = error_of(
+            lambda: (
+                session.add_remote("source", server.connection(tls=tls), query="SELECT 1 AS one", transport=transport),
+                collected(session.scan("source")),
+            )
+        )
+        assert code is ErrorCode.REMOTE_REFUSED
+        assert "\n" not in message
+
+    @pytest.mark.parametrize("curve", [False, True])
+    def test_a_client_may_have_a_certificate(
+        self, curve: bool, postgresql_server: Server, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        certificate, key = postgresql_server.client_certificate(tmp_path, curve=curve)
+        tls = {"mode": "require", "cert_file": str(certificate), "key_file": str(key)}
+        session = PushdownSession(spark)
+        connection = postgresql_server.connection(user=CERTIFIED, password=None, tls=tls)
+        session.add_remote("source", connection, query="SELECT session_user::text AS me", transport="jdbc")
+        assert collected(session.scan("source")) == [{"me": CERTIFIED}]
+
+    @pytest.mark.parametrize(
+        ("kind", "tls"),
+        [
+            ("mariadb", {"mode": "require", "cert_file": "given"}),
+            ("mysql", {"mode": "require", "cert_file": "given"}),
+            (KINDS[-1], {"mode": "verify-ca"}),
+        ],
+    )
+    def test_files_that_a_driver_does_not_read_are_arrows(
+        self, kind: str, tls: dict[str, str], server: Server, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        certificate, key = server.client_certificate(tmp_path)
+        files = {"cert_file": str(certificate), "key_file": str(key)} if "cert_file" in tls else {}
+        connection = server.connection(tls={**tls, **files, "ca_file": str(server.ca_file)})
+        session = PushdownSession(spark)
+        for transport in ("jdbc", "auto"):
+            session.add_remote(transport, connection, query="SELECT 1 AS one", transport=transport)
+        assert collected(session.scan("auto")) == [{"one": 1}]
+        with pytest.raises(BadSpecError, match=r"transport: 'jdbc' is not possible: .* does not support the given "):
+            session.scan("jdbc")
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("drivers")
+def test_mariadbs_keys_are_found_first_over_jdbc_too(
+    spark: SparkSession, mariadb_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ", ".join(f"c{place} datetime" for place in range(8))
+    values = ", ".join(f"'2024-01-0{place + 1}' + INTERVAL seq SECOND" for place in range(8))
+    mariadb_server.execute(
+        "DROP TABLE IF EXISTS keyed",
+        f"CREATE TABLE keyed (c int, k int, found int, {columns}, PRIMARY KEY (c, k))",
+        f"INSERT INTO keyed SELECT seq % 7, seq, seq % 1009, {values} FROM seq_1_to_30000",
+        "ANALYZE TABLE keyed",
+    )
+    monkeypatch.setattr(scan_of_table, "_MAX_SAMPLED_ROWS", 10)
+    read = {
+        way: scanned(spark, mariadb_server, way, table="keyed")(where="found & 511 = 7") for way in ("auto", "jdbc")
+    }
+    rows = {way: sorted(map(repr, collected(result))) for way, result in read.items()}
+    assert rows["auto"] == rows["jdbc"]
+    assert len(rows["auto"]) == 60
+    statements = {way: result.report()["source"].statements[0] for way, result in read.items()}
+    assert "STRAIGHT_JOIN" in statements["auto"]
+    assert "STRAIGHT_JOIN" not in statements["jdbc"]
+    assert any("over Spark's JDBC source" in note for note in read["auto"].report()["source"].notes)

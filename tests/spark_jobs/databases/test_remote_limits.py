@@ -1,0 +1,121 @@
+"""What a scan holds of a database: bounded batches, few connections, and none once its worker is gone."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from databases import Server, wait_until
+from every_type import sqlite_file
+
+from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.partition_splits import MAX_CONNECTIONS, plan_splits
+
+ROWS, WIDTH = 30_000, 1000
+FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
+STATEMENT = "SELECT k, s FROM heavy"
+SLOW = {
+    "postgresql": "SELECT seq AS k, repeat('x', 4000) || pg_sleep(0.01)::text AS s FROM {numbers}",
+    "mysql": "SELECT seq AS k, concat(repeat('x', 4000), sleep(0.01)) AS s FROM {numbers}",
+}
+OPEN = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%sleep(0.01)%' "
+    "AND id <> connection_id()",
+}
+WORKER = """
+import json, sys
+import pyarrow as pa
+from pushdown_spark.databases.client import Address, ConnectionSettings
+from pushdown_spark.databases.dialects import connect
+address, statement = json.load(sys.stdin)
+fields = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
+for _ in connect(Address(**address), ConnectionSettings()).batches(statement, fields):
+    pass
+"""
+
+
+@pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each server in turn."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+def reached(connection: dict[str, object]) -> Address:
+    return address_of(RemoteConnection.model_validate(connection))
+
+
+def opened(server: Server) -> int:
+    """Connections that read, as the server itself knows them."""
+    return int(server.execute(OPEN[server.kind]).strip())
+
+
+def batches_of(address: Address, settings: ConnectionSettings) -> list[tuple[int, int]]:
+    client = connect(address, settings)
+    try:
+        return [(batch.num_rows, batch.nbytes) for batch in client.batches(STATEMENT, FIELDS)]
+    finally:
+        client.close()
+
+
+def assert_bounded(batches: list[tuple[int, int]], most_bytes: int) -> None:
+    assert sum(rows for rows, _ in batches) == ROWS
+    assert max(size for _, size in batches) <= most_bytes < ROWS * WIDTH / 2
+
+
+def test_servers_answers_come_in_bounded_batches(server: Server) -> None:
+    server.execute(
+        "DROP TABLE IF EXISTS heavy",
+        "CREATE TABLE heavy (k bigint, s text)",
+        f"INSERT INTO heavy SELECT seq, repeat('x', {WIDTH}) FROM {server.numbers(ROWS)}",
+    )
+    address = reached(server.connection())
+    assert_bounded(batches_of(address, ConnectionSettings()), 8 << 20)
+    assert_bounded(batches_of(address, ConnectionSettings(few=True, fetch_size=1000)), 8 << 20)
+
+
+def test_answers_of_sqlite_come_in_bounded_batches(tmp_path: Path) -> None:
+    connection = sqlite_file(
+        tmp_path,
+        "CREATE TABLE heavy (k integer, s text)",
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) "
+        f"INSERT INTO heavy SELECT i, hex(zeroblob({WIDTH // 2})) FROM n",
+    )
+    assert_bounded(batches_of(reached(connection), ConnectionSettings(fetch_size=1000)), 2 << 20)
+
+
+def test_connections_stay_few_where_nothing_says_how_many(postgresql_server: Server) -> None:
+    postgresql_server.execute(
+        "DROP TABLE IF EXISTS keyed", "CREATE TABLE keyed AS SELECT i AS k FROM generate_series(1, 1000) i"
+    )
+    client = connect(reached(postgresql_server.connection()), ConnectionSettings())
+    try:
+        for number, wanted in ((None, MAX_CONNECTIONS), (20, 20)):
+            spec = RemoteSourceSpec(table="keyed", partition_column="k", num_partitions=number)
+            table = describe_table(client, DatabaseKind.POSTGRESQL, spec)
+            assert len(plan_splits(client, table, spec, "SELECT k FROM keyed", 100).conditions) == wanted
+    finally:
+        client.close()
+
+
+def test_a_worker_that_is_killed_leaves_no_connection(server: Server, project: Path) -> None:
+    worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, cwd=project, text=True)
+    assert worker.stdin is not None
+    with worker.stdin:
+        json.dump(
+            [asdict(reached(server.connection())), SLOW[server.kind].format(numbers=server.numbers(100_000))],
+            worker.stdin,
+        )
+    assert wait_until(lambda: opened(server) > 0)
+    worker.send_signal(signal.SIGKILL)
+    assert worker.wait() == -signal.SIGKILL
+    assert wait_until(lambda: opened(server) == 0)

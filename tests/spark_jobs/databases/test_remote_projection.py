@@ -1,0 +1,126 @@
+"""Remote tables follow the rules of projection that files follow, and say so where one cannot apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from databases import Server
+from every_type import sqlite_file
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.errors import BadSpecError, KindMismatchError, PushdownError, UnknownColumnError
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
+
+Scan = Callable[..., PushdownResult]
+TABLE = (
+    'CREATE TABLE goods (id int, "full name" text, "a.b" text, filename text, price real)',
+    "INSERT INTO goods VALUES (1, 'pen', 'x', 'f1', 0.5), (2, NULL, 'y', NULL, NULL)",
+)
+LISTS = (
+    "DROP TABLE IF EXISTS lists",
+    'CREATE TABLE lists (id int, "ID" int, ia integer[], ta text[], j jsonb)',
+    """INSERT INTO lists VALUES (1, 10, '{1,NULL,3}', '{a,b}', '{"a": 1}'), (2, 20, NULL, '{}', NULL)""",
+)
+
+
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=str)
+
+
+def scanning(spark: SparkSession, connection: dict[str, object], table: str) -> Scan:
+    session = PushdownSession(spark)
+    session.add_remote("source", connection, table=table)
+    return lambda **query: session.scan("source", **query)
+
+
+@pytest.fixture
+def goods(spark: SparkSession, tmp_path: Path) -> Scan:
+    """A table with names that must be quoted, and a column called like one of files."""
+    return scanning(spark, sqlite_file(tmp_path, *TABLE), "goods")
+
+
+@pytest.fixture
+def lists(spark: SparkSession, postgresql_server: Server) -> Scan:
+    """A table with arrays, a document, and two names that differ by case alone."""
+    postgresql_server.execute(*LISTS)
+    return scanning(spark, postgresql_server.connection(), "lists")
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "expected", "read"),
+    [
+        (("price", "id"), ["price", "id"], [(0.5, 1), (None, 2)], ("id", "price")),
+        (("ID", "id", "id AS again"), ["ID", "again"], [(1, 1), (2, 2)], ("id",)),
+        (("`full name`", "`A.B` AS ab"), ["full name", "ab"], [("pen", "x"), (None, "y")], ("full name", "a.b")),
+        (("*", "id AS n"), ["id", "full name", "a.b", "filename", "price", "n"],
+         [(1, "pen", "x", "f1", 0.5, 1), (2, None, "y", None, None, 2)],
+         ("id", "full name", "a.b", "filename", "price")),
+        (("filename",), ["filename"], [("f1",), (None,)], ("filename",)),
+    ],
+)  # fmt: skip
+def test_the_columns_asked_for_come_in_their_order(
+    goods: Scan, columns: tuple[str, ...], names: list[str], expected: list[tuple[object, ...]], read: tuple[str, ...]
+) -> None:
+    found = goods(columns=columns)
+    assert found.df.columns == names
+    assert found.run(rows) == sorted(expected, key=str)
+    assert found.report()["source"].columns == read
+
+
+def test_a_column_of_the_table_wins_and_the_report_says_so(goods: Scan) -> None:
+    notes = goods(columns=["filename"]).report()["source"].notes
+    assert "filename is a column of the table, so it is not the implicit column of that name" in notes
+
+
+def test_a_filter_may_use_what_is_not_returned(goods: Scan) -> None:
+    assert goods(columns=["`full name`"], where="price > 0.25").run(rows) == [("pen",)]
+
+
+@pytest.mark.parametrize(
+    ("column", "error", "parts"),
+    [
+        ("fqn", UnknownColumnError, ["remote table", "fqn"]),
+        ("dir0", UnknownColumnError, ["remote table", "dir0"]),
+        ("pric", UnknownColumnError, ["'pric'", "did you mean price"]),
+        ("price[0]", KindMismatchError, ["'price[0]'", "of a double", "so it is in the table of 'source'"]),
+        ("filename.x", KindMismatchError, ["'filename.x'", "member 'x' of a string"]),
+        ("columns[0]", UnknownColumnError, ["'columns'"]),
+        ("id AS price; price", BadSpecError, ["would both be named 'price'"]),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(
+    goods: Scan, column: str, error: type[PushdownError], parts: list[str]
+) -> None:
+    with pytest.raises(error) as caught:
+        goods(columns=column.split("; "))
+    assert all(part in str(caught.value) for part in parts), caught.value
+
+
+def test_a_filter_on_a_file_column_is_refused(goods: Scan) -> None:
+    with pytest.raises(PushdownError, match="dir0"):
+        goods(columns=["id"], where="dir0 = 'x'").run(rows)
+
+
+def test_arrays_have_positions_and_documents_are_text(lists: Scan, spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        found = lists(columns=["ia[2]", "ia[0, 1]", "ta[0] AS first", "ta[9]"])
+        assert found.df.columns == ["ia[2]", "ia[0,1]", "first", "ta[9]"]
+        assert found.run(rows) == [(3, [1, None], "a", None), (None, None, None, None)]
+        with pytest.raises(KindMismatchError, match=r"'j\.a' asks for member 'a' of a string \(so it is in the table"):
+            lists(columns=["j.a"])
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_two_spellings_are_two_columns_where_spark_tells_them_apart(lists: Scan, spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert lists(columns=["ID", "id"], where="ID = 20").run(rows) == [(20, 2)]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(PushdownError, match="id"):
+        lists(columns=["id"])

@@ -1,0 +1,164 @@
+"""What each database answers of a predicate, on real ones: the same rows as Spark, more, or nothing is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from databases import Server
+from nasty_tables import NastyTable, mysql_tables, postgres_table, sqlite_table
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
+
+from pushdown_spark.contract import Exactness
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_query import row_query
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.parser import parse_predicate
+
+Tables = list[tuple[int, NastyTable]]
+Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]
+
+
+@pytest.fixture(scope="module")
+def tables(
+    postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tables]:
+    """Each with the column of the documented table that is about it."""
+    mysql = [*mysql_tables(mariadb_server, COLLATIONS), *mysql_tables(mysql_server, COLLATIONS)]
+    made = [(0, postgres_table(postgresql_server)), *mysql, (4, sqlite_table(tmp_path_factory.mktemp("sqlite")))]
+    assert {place for place, _ in made} == set(range(5))
+    yield made
+    for _, table in made:
+        table.close()
+
+
+@pytest.fixture(scope="module")
+def fold(spark: SparkSession) -> Callable[[str], object]:
+    """Spark's value of a constant expression."""
+
+    def folded(sql: str) -> object:
+        try:
+            row = spark.sql(f"SELECT {sql}").head()
+        except (PySparkException, ValueError, OverflowError):
+            return None
+        return None if row is None else row[0]
+
+    return folded
+
+
+@pytest.fixture(scope="module")
+def asked() -> Asked:
+    """What Spark said before: tables of one content are asked once."""
+    return {}
+
+
+def _frame(spark: SparkSession, table: NastyTable) -> DataFrame:
+    """The rows as a local relation, which Spark filters without a job."""
+    schema = to_arrow_schema(table.table.spark_schema)
+    arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+    try:
+        return frozenset(row[0] for row in frame.where(predicate).select("id").collect())
+    except PySparkException as problem:
+        return problem
+
+
+def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> PushedPredicate:
+    tree = parse_predicate(predicate)
+    return push_predicate(conjuncts(tree), table.table, SparkRules(fold=fold))
+
+
+def _named(table: NastyTable) -> str:
+    return f"{table.table.name} of {table.table.dialect}"
+
+
+def _letter(classified: PushedPredicate) -> str:
+    if classified.where is None and classified.conjuncts:
+        return "U"
+    return "E" if classified.is_exact else "I"
+
+
+def _problem(
+    frame: DataFrame,
+    table: NastyTable,
+    predicate: str,
+    classified: PushedPredicate,
+    expected: frozenset[int] | PySparkException,
+) -> str | None:
+    """What is wrong with the rows that the database keeps; None where nothing is."""
+    sql = row_query(table.table, ["id"], classified).sql
+    kept = frozenset(int(str(row[0])) for row in table.query(sql))
+    if isinstance(expected, PySparkException):
+        left = frame.where(f.col("id").isin(*kept)) if kept else frame.limit(0)
+        hidden = classified.is_exact or not isinstance(_kept(left, predicate), PySparkException)
+        return f"{predicate}: Spark raises, which {sql} hides" if hidden else None
+    if expected - kept:
+        return f"{predicate}: {sql} loses {sorted(expected - kept)}"
+    return f"{predicate}: {sql} adds {sorted(kept - expected)}" if classified.is_exact and kept != expected else None
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
+def test_rows_are_those_of_spark(
+    group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], asked: Asked
+) -> None:
+    problems = []
+    for place, table in tables:
+        frame = _frame(spark, table)
+        for row in group.rows:
+            classified = _classified(table, row.predicate, fold)
+            if _letter(classified) != row.classes[place]:
+                reasons = [conjunct.reason for conjunct in classified.conjuncts]
+                problems.append(f"{row.predicate}: {_letter(classified)} in {_named(table)}, {reasons}")
+            if classified.where is None:
+                continue
+            key = (hash(table.rows), row.predicate)
+            expected = asked[key] if key in asked else asked.setdefault(key, _kept(frame, row.predicate))
+            if problem := _problem(frame, table, row.predicate, classified, expected):
+                problems.append(problem)
+    assert not problems
+
+
+def test_rows_are_those_of_spark_without_ansi_mode(
+    spark: SparkSession, tables: Tables, fold: Callable[[str], object]
+) -> None:
+    """Where ANSI mode raises, the older rules wrap or give NULL: such rows have to come back as well."""
+    problems = []
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for _, table in tables:
+            frame = _frame(spark, table)
+            for group in GROUPS:
+                if group.title not in ("Arithmetic", "Division", "Bits", "Casts", "Choices", "Decimals"):
+                    continue
+                for row in group.rows:
+                    classified = _classified(table, row.predicate, fold)
+                    if classified.where is not None:
+                        expected = _kept(frame, row.predicate)
+                        problems.append(_problem(frame, table, row.predicate, classified, expected))
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+    assert not list(filter(None, problems))
+
+
+@pytest.mark.parametrize(("places", "predicate"), TRANSLATED_WRONGLY, ids=[row[1] for row in TRANSLATED_WRONGLY])
+def test_what_translators_get_wrong_is_not_sent(
+    places: str, predicate: str, tables: Tables, fold: Callable[[str], object]
+) -> None:
+    for place, table in tables:
+        if places[place] == "x":
+            classes = {conjunct.exactness for conjunct in _classified(table, predicate, fold).conjuncts}
+            assert classes == {Exactness.UNSUPPORTED}, _named(table)
+
+
+def test_the_documentation_contains_the_tables(project: Path) -> None:
+    assert as_markdown() in (project / "docs" / "remote-reference.md").read_text()
