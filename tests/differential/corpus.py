@@ -228,7 +228,10 @@ class Comparison:
         session = self._session("pushdown")
         results = {}
         try:
-            for text in asked:
+            for number, text in enumerate(asked):
+                if number == _FEW and not results:
+                    # Most likely our reader takes no predicate over this file.
+                    break
                 result = session.scan("t", columns=self._columns, where=text)
                 report = result.report()["t"]
                 self._tally.reasons[re.sub(r"[/\d][\w/.,%]*", "#", report.reason)[:110]] += 1
