@@ -2,6 +2,7 @@
 
 `PUSHDOWN_CORPUS` names a directory of ORC, Avro, JSON and CSV files by anybody, in any sub-directories.
 `PUSHDOWN_CORPUS_COMPARISONS` is how many comparisons a format needs in which our reader ran, 10,000 without it.
+`PUSHDOWN_CORPUS_SEED` is the first seed of the generated files, and of the settings and predicates.
 """
 
 from __future__ import annotations
@@ -18,14 +19,22 @@ import pytest
 from corpus import Comparison, CorpusFile, Setting, Tally, corpus_files
 from corpus_files import write_corpus
 from pyspark.sql import SparkSession
+from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
 
+_WITHOUT_COMPILER = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Every plan is new and has few rows: compiling it takes longer than running it."""
 FORMATS = (SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.JSON, SourceFormat.CSV)
 PREDICATES = 40
 """Predicates of a file under one setting."""
 WANTED = int(os.environ.get("PUSHDOWN_CORPUS_COMPARISONS", "10000"))
 CORPUS = os.environ.get("PUSHDOWN_CORPUS")
+SEED = int(os.environ.get("PUSHDOWN_CORPUS_SEED", "0"))
 SECONDS = float(os.environ.get("PUSHDOWN_CORPUS_SECONDS", "inf"))
 """A run ends after that time, short of comparisons; its counts are printed all the same."""
 
@@ -48,10 +57,11 @@ def _given(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
 
 
 def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, wanted: int) -> Tally:
-    rng = random.Random(f"{source_format.value} {wanted}")
+    rng = random.Random(f"{source_format.value} {wanted} {SEED}")
     tally, began = Tally(), time.monotonic()
     for tried, file in enumerate(files, 1):
-        Comparison(spark, file, Setting.drawn(rng, file), tally).check(rng, PREDICATES)
+        with session_settings(spark, _WITHOUT_COMPILER):
+            Comparison(spark, file, Setting.drawn(rng, file), tally).check(rng, PREDICATES)
         # A corpus of files that only Spark reads ends as well.
         is_idle = tried * PREDICATES > 20 * wanted
         if tally.ours(source_format) >= wanted or time.monotonic() - began > SECONDS or is_idle:
@@ -86,7 +96,7 @@ def test_a_corpus_of_others(spark: SparkSession, show: Callable[[Tally], None], 
 def test_a_generated_corpus(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
-    tally = _run(spark, _generated(spark, source_format, 0), source_format, WANTED)
+    tally = _run(spark, _generated(spark, source_format, SEED), source_format, WANTED)
     show(tally)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
