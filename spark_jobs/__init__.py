@@ -23,6 +23,7 @@ _RENAMED = {
     "joins.helper": "optimizer.dataframe_helper",
     "message": "contract.message",
     "projection.catalog": "projection.metadata_columns",
+    "readers": "formats",
     "readers.avro": "formats.avro",
     "readers.avro.data_source": "formats.avro.data_source",
     "readers.orc": "formats.orc",

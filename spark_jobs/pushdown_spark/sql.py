@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
+from pushdown_spark.expressions.predicate_settings import hides_names
 from pushdown_spark.optimizer.catalyst import PrivateViews, SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.passthrough import PassthroughPlanner
@@ -19,7 +20,6 @@ from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_er
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
-from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relation

@@ -69,8 +69,7 @@ FILTER = ArrowFilter(
             Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.GE, 100_200),
             Comparison(Column(("a",), LogicalType.INTEGER, pa.int32()), Op.EQ, 5),
         )
-    ),
-    (),
+    )
 )
 NEEDLE = ArrowFilter(Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.EQ, 100_100))
 Rows = tuple[str, ...]

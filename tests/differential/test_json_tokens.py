@@ -65,4 +65,4 @@ def test_such_a_line_is_left_to_spark(spark: SparkSession, tmp_path: Path, reade
     expected = spark.read.schema(SCHEMA).json(str(path)).where("b = 7").select("id").collect()
     assert sorted(rows) == sorted(expected)
     assert result.report()["data"].reader == "spark"
-    assert "no JSON" in result.report()["data"].reason
+    assert "not JSON" in result.report()["data"].reason

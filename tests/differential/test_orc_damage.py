@@ -60,8 +60,7 @@ FILTER = ArrowFilter(
             Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.GE, 150),
             Comparison(Column(("a",), LogicalType.INTEGER, pa.int32()), Op.EQ, 5),
         )
-    ),
-    (),
+    )
 )
 Rows = tuple[str, ...]
 

@@ -12,13 +12,11 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.pushdown import UnsupportedError
-from pushdown_spark.expressions.types import LogicalType, Path
+from pushdown_spark.expressions.types import DECLARED_TYPE, LogicalType, Path
 
 Fold = Callable[[str], object]
 """Evaluates a constant Spark SQL expression. Returns None where Spark finds no value."""
 
-DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key in a field's metadata under which Spark stores a declared char(n) or varchar(n); the field is a string."""
 _TYPES: dict[type[t.DataType], LogicalType] = {
     t.BooleanType: LogicalType.BOOLEAN,
     t.ByteType: LogicalType.INTEGER,

@@ -11,9 +11,9 @@ from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node, conjunction
+from pushdown_spark.expressions.predicate_settings import misread
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold, Scope
-from pushdown_spark.readers.predicate_settings import misread
 from pushdown_spark.relations.listing import InputFile, input_files
 from pushdown_spark.relations.partition_directories import in_directories
 from pushdown_spark.relations.request import ScanRequest

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sqlglot import exp
 
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.predicate_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
 from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
 from pushdown_spark.projection.required_columns import words_outside_names
-from pushdown_spark.readers.predicate_settings import hides_names
 from pushdown_spark.relations.declaration import Source
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from pushdown_spark.expressions.predicate_settings import misread
 from pushdown_spark.optimizer.infer_predicates import IsExactEquality, infer_predicates, with_implied
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,
@@ -23,7 +24,6 @@ from pushdown_spark.optimizer.logical_plan import (
 )
 from pushdown_spark.optimizer.query_context import QueryContext, remove_qualifier
 from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.readers.predicate_settings import misread
 
 # Kinds of joins below which a predicate from above, or from the ON clause, may go to the left or to the right.
 _ABOVE_TO_LEFT = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})

@@ -16,7 +16,7 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
-from pushdown_spark.expressions.scope import DECLARED_TYPE
+from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import PrivateViews
 from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables

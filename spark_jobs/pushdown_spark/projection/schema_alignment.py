@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
-from pushdown_spark.expressions.scope import DECLARED_TYPE
+from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type

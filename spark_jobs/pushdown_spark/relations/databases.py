@@ -25,9 +25,9 @@ from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_loc
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.predicate_settings import misread
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.resolver import Projection, resolve
-from pushdown_spark.readers.predicate_settings import misread
 from pushdown_spark.relations.base import Relation, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, undivided, unsupported

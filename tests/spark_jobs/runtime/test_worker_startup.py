@@ -77,10 +77,10 @@ def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
     "module",
     [
         "scan.metrics",
-        "readers.candidates",
+        "formats.text.line_filter",
         "formats.orc.file_reader",
         "formats.avro.file_reader",
-        "readers.worker",
+        "runtime.worker",
     ],
 )
 def test_workers_load_no_more_than_reading_takes(module: str) -> None:

@@ -14,7 +14,8 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import DECLARED_TYPE, Fold
+from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason

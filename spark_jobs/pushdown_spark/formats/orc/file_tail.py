@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError, UnsafeInputError
-from pushdown_spark.expressions.scope import DECLARED_TYPE
+from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.orc.compression import LARGEST_BLOCK, Codec, Compression
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pushdown_spark.readers.predicate_settings import misread
+from pushdown_spark.expressions.predicate_settings import misread
 from pushdown_spark.relations.request import ScanRequest
 
 

@@ -217,6 +217,6 @@ def test_only_our_reader_reads_names_with_a_backtick(spark: SparkSession, tmp_pa
     result = session.scan("ours", columns=["`tick``s`"], where="id = 2")
     assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [("t2",)]
     session.add_source("spark", path=path, format="orc", schema=schema, reader="spark")
-    with pytest.raises(BadSpecError, match="has a backtick; give reader='pushdown'"):
+    with pytest.raises(BadSpecError, match="has a backtick; set reader='pushdown'"):
         session.scan("spark", where="id = 2")
     assert session.scan("spark", columns=["id"], where="id = 2").df.count() == 1
