@@ -1,0 +1,95 @@
+"""Imports go one way: a layer imports itself and the layers before it. ARCHITECTURE.md shows the same order."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPARK = ROOT / "spark_jobs" / "pushdown_spark"
+LAYERS = (
+    {"errors"},
+    {"contract"},
+    {"expressions"},
+    {"projection"},
+    {"runtime"},
+    {"relations", "scan", "formats", "databases"},
+    {"planner"},
+    {"result"},
+    {"optimizer"},
+    {"sql"},
+    {"session"},
+    {"output"},
+    {"job"},
+    {"class_loading", "__main__"},
+)
+"""Packages and modules of pushdown_spark. Relations know their formats, whose scans read files of relations."""
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each import in a file, except those for type checkers."""
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def package(module: str, name: str = "") -> str | None:
+    """The package or top-level module of pushdown_spark that an import reads. None for everything else."""
+    first, *rest = module.split(".")
+    if first != "pushdown_spark":
+        return None
+    return rest[0] if rest else name
+
+
+def test_each_package_has_one_layer() -> None:
+    found = {path.stem for path in SPARK.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    named = [name for layer in LAYERS for name in layer]
+    assert sorted(named) == sorted(found - {"__init__"})
+
+
+def test_layers_import_earlier_layers_only() -> None:
+    number = {name: place for place, layer in enumerate(LAYERS) for name in layer}
+    later = []
+    for path in sorted(SPARK.rglob("*.py")):
+        own = path.relative_to(SPARK).with_suffix("").parts[0]
+        for module, name in imported(path):
+            other = package(module, name)
+            if other in number and own in number and number[other] > number[own]:
+                later.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert later == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "libraries"),
+    [
+        ("spark_jobs/pushdown_spark", "airflow"),
+        ("spark_jobs/pushdown_spark/contract", "airflow|pyspark|py4j"),
+        ("airflow_pushdown", "pyspark|py4j"),
+    ],
+)
+def test_each_side_imports_its_own_libraries(folder: str, libraries: str) -> None:
+    forbidden = re.compile(rf"({libraries})(\.|$)")
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    assert paths
+    assert [str(path) for path in paths for module, _ in imported(path) if forbidden.match(module)] == []
+
+
+def test_packages_import_no_private_names_of_others() -> None:
+    private = []
+    for path in sorted(SPARK.rglob("*.py")):
+        own = path.relative_to(SPARK).with_suffix("").parts[0]
+        for module, name in imported(path):
+            if package(module) not in (None, own) and name.startswith("_") and not name.startswith("__"):
+                private.append(f"{path.relative_to(ROOT)} imports {name} of {module}")
+    assert private == []
