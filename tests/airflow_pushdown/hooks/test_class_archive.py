@@ -120,7 +120,7 @@ def test_files_that_have_to_stay_on_the_class_path_are_named_as_the_reason(
         caplog.clear()
         with caplog.at_level(logging.INFO):
             assert class_archive(str(tmp_path / "a"), installation, {**environment, name: str(tmp_path)}) is None
-        assert f"as {tmp_path / 'log4j2.properties'} is" in caplog.text
+        assert f"does not allow {tmp_path / 'log4j2.properties'} on the class path" in caplog.text
 
 
 def test_two_tasks_do_not_make_the_same_archive(
