@@ -130,7 +130,7 @@ def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_pa
     binary = put(tmp_path / "bin" / "spark-submit")
     with pytest.raises(
         ConfigError,
-        match=r"packages: format 'avro' with reader='spark', or as output_format.*give it in packages or jars",
+        match=r"packages: format 'avro' with reader='spark', or as output_format.*set it in packages or jars",
     ):
         packages_for(spec(), NOTHING, SparkInstallation(str(binary), None, None))
 
