@@ -94,8 +94,8 @@ def test_a_python_of_another_release_imports_the_source(
 def test_a_traceback_shows_the_lines_of_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
     code = (
         f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
-        "from pushdown_spark import run\n"
-        "try: run.read_spec(run.Path('nowhere'))\n"
+        "from pushdown_spark import job\n"
+        "try: job.read_spec(job.Path('nowhere'))\n"
         "except Exception: print(traceback.format_exc())"
     )
     ended = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

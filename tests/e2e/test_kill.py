@@ -54,7 +54,7 @@ def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
 
     assert wait_for_end(session, KILL_BUDGET_SECONDS), session_members(session)
     assert process.wait() != 0
-    assert "the task was killed, and the Spark job with it" in airflow.log()
+    assert "the task was killed, and all processes of its Spark job were ended" in airflow.log()
     assert not (airflow.data / "stalled").exists()
 
 
