@@ -168,7 +168,7 @@ def test_a_python_environment_without_the_libraries_is_final(
     hook = make_hook(
         python=str(tmp_path / "bare" / "bin" / "python"), spark_binary=f"{packages}/pyspark/bin/spark-submit"
     )
-    with pytest.raises(ConfigError, match=r"spark_python: .*No module named 'pydantic'.*requirements\.txt"):
+    with pytest.raises(ConfigError, match=r"spark_python: .*No module named 'pydantic'.*pushdown-spark\[spark\]"):
         hook.submit()
 
 
