@@ -61,7 +61,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
     call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(saved(spec, tmp_path))]
-    return subprocess.run(call, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run(call, env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'spark_jobs'}"), cwd=tmp_path, capture_output=True, text=True)
 
 
 def visible(directory: Path) -> list[str]:
@@ -160,7 +160,7 @@ def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[
     call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(saved(job, tmp_path))]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = subprocess.Popen(
-        call, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, start_new_session=True, **quiet
+        call, env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'spark_jobs'}"), cwd=tmp_path, start_new_session=True, **quiet
     )
     try:
         deadline = time.monotonic() + 180

@@ -122,7 +122,7 @@ class _TextQuery:
         self._frames: dict[str, DataFrame] = {}
 
     def reorder(self) -> ReorderedJoins:
-        """Reorder the joins. Raises typed_error errors for mistakes that Spark finds in the query."""
+        """Reorder the joins. Raises typed errors for mistakes that Spark finds in the query."""
         analyze = cache(self._spark.sql)
         try:
             analyze(self._query.sql).schema  # noqa: B018 - Spark Connect only analyzes on access

@@ -46,7 +46,7 @@ from pushdown_spark.runtime.error_classification import typed_error
 def verify_reading(context: QueryContext) -> None:
     """Withdraw all predicates if Spark does not read the query as sqlglot does.
 
-    This has Spark analyze the query. Raises typed_error errors for mistakes that Spark finds in it.
+    This has Spark analyze the query. Raises typed errors for mistakes that Spark finds in it.
     """
     try:
         original = context.analyze(context.query.sql)

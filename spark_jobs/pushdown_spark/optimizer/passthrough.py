@@ -31,7 +31,7 @@ class PassthroughPlanner:
     def plan(self, sql: str, reason: str) -> QueryResult | None:
         """Plan a query with a reason for the reports, or return None if Spark cannot run it as written either.
 
-        Raises BadSpecError if it reads a table that is not a declared source, and typed_error errors for mistakes that
+        Raises BadSpecError if it reads a table that is not a declared source, and typed errors for mistakes that
         Spark finds.
         """
         sources = self._referenced_sources(sql)

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import CheckReport, OutputChecks
@@ -53,10 +53,10 @@ class RowObserver:
 def require_columns(frame: DataFrame, checks: OutputChecks) -> None:
     """Raise a typed error that names the check if a DataFrame lacks one of its columns."""
     for name in checks.not_null:
-        _column(frame, name, "not_null")
+        _require_column(frame, name, "not_null")
     for key in checks.unique:
         for name in key:
-            _column(frame, name, "unique")
+            _require_column(frame, name, "unique")
 
 
 def check_rows(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -> tuple[CheckReport, ...]:
@@ -104,10 +104,8 @@ def _duplicates(staged: DataFrame, key: Sequence[str]) -> int:
     return int(total[0] or 0) if total is not None else 0
 
 
-def _column(frame: DataFrame, name: str, check: str) -> Column:
-    column = f.col(name)
+def _require_column(frame: DataFrame, name: str, check: str) -> None:
     try:
-        frame.select(column)
+        frame.select(f.col(name))
     except AnalysisException as problem:
         raise typed_error(problem, about=f"checks.{check}") from problem
-    return column

@@ -2,8 +2,8 @@
 
 The lock is a file `NUMBER.lock` that only one process can create. Other processes wait until it is deleted. The holder
 rewrites a heartbeat every few seconds. The holder counts as dead if all locks and heartbeats are unchanged for
-`patience` seconds on the clock of the startup_cost process, or if the lock belongs to an earlier attempt of the same
-run. The startup_cost process then creates the lock with the next number, which names the attempt that it follows. If
+`patience` seconds on the clock of the waiting process, or if the lock belongs to an earlier attempt of the same
+run. The waiting process then creates the lock with the next number, which names the attempt that it follows. If
 that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the dead commit (or completes
 it, if all moves were made) and deletes the lower numbers. If this process is killed too, the next one repeats the
 procedure.

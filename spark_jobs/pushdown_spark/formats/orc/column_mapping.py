@@ -142,7 +142,7 @@ def _positions_of(names: Sequence[str], name: str, case_sensitive: bool) -> list
 
 @dataclass(frozen=True)
 class _Rules:
-    """How a top-level column's members are match_columns, and whether texts of fixed length stay padded."""
+    """How the members of a top-level column are matched, and whether strings of fixed length stay padded."""
 
     case_sensitive: bool
     padded: bool

@@ -38,7 +38,7 @@ def collected(spark: SparkSession, path: Path, **options: str) -> list[Row]:
 
 
 def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) -> None:
-    """The reason why use_selected is refused for Spark's reader; it fails on the day that Spark mends it."""
+    """The reason why use_selected is refused for Spark's reader; it fails once Spark has fixed it."""
     left = table / "left"
     assert [row.k for row in collected(spark, left)] == [4321]
     assert [row.k for row in collected(spark, left, orc_sarg_to_filter="true")] == [4321]
@@ -47,7 +47,7 @@ def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) ->
 
 
 def test_lists_with_null_use_our_reader(spark: SparkSession, table: Path) -> None:
-    """Spark 4.3.0 fails at them, whatever the rows; this fails on the day that Spark mends it."""
+    """Spark 4.3.0 fails at them, whatever the rows; this fails once Spark has fixed it."""
     where = "k IN (4321, NULL)"
     with pytest.raises((PySparkException, Py4JJavaError)):
         spark.read.orc(str(table / "left")).where(where).collect()
