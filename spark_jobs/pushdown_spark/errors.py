@@ -91,7 +91,7 @@ class UnknownColumnError(PushdownError):
 
 
 class KindMismatchError(PushdownError):
-    """A path step does not fit the column's kind (a member of something that is no struct, an index into no array)."""
+    """A path step does not fit the column's type: a member of a number, an index into a struct."""
 
     code = ErrorCode.KIND_MISMATCH
 
@@ -115,13 +115,13 @@ class MissingPathError(PushdownError):
 
 
 class OutputExistsError(PushdownError):
-    """The output exists and the mode forbids touching it."""
+    """The output exists and the mode forbids changing it."""
 
     code = ErrorCode.OUTPUT_EXISTS
 
 
 class OutputTakenError(OutputExistsError):
-    """Another try of the same run has begun to write the output; this one gives way."""
+    """A later attempt of the same run has begun to write the output, so this attempt cannot commit."""
 
 
 class OutputConflictError(PushdownError):
@@ -131,7 +131,7 @@ class OutputConflictError(PushdownError):
 
 
 class CheckFailedError(PushdownError):
-    """Rows failed a check, so that nothing was committed; the message names each check and what was found."""
+    """Rows failed a check, so that nothing was committed; the message names each check and the value found."""
 
     code = ErrorCode.CHECK_FAILED
 

@@ -15,7 +15,7 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.constant_folding import folding
-from pushdown_spark.formats.columnar import conf
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.scan import TextPlan, TextScan, plan_text
 from pushdown_spark.projection.paths import quote_name
@@ -90,8 +90,8 @@ def plan_full_pushdown(
     pushdown = relation.full_pushdown(query, request, notes)
     if pushdown is None:
         return None
-    scan, answer = pushdown
-    return ProjectedScan(scan, answer.shaped(columns))
+    scan, result = pushdown
+    return ProjectedScan(scan, result.shaped(columns))
 
 
 def _plan_files(
@@ -127,7 +127,7 @@ def _plan_groups(
         plans.append(plan_scan(spark, group_relation, group_request, notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
-    case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    case_sensitive = is_case_sensitive(spark)
 
     def union(scans: Iterable[Scan]) -> UnionScan:
         group_scans = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
@@ -179,7 +179,7 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
 
     Its DataFrame is made once, so that all of planning that can fail has run.
     """
-    ours = with_directories(request, case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true")
+    ours = with_directories(request, case_sensitive=is_case_sensitive(spark))
     scan: Scan
     # A scan imports only the reader of its format: all of them together take a tenth of a second.
     if request.source.format is SourceFormat.ORC:

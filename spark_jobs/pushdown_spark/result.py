@@ -19,7 +19,7 @@ from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base import Scan, running
 from pushdown_spark.scan.projected import ProjectedScan
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class ScanResult(PushdownResult):
             return self._run(action, as_they_come=as_they_come)
 
     def _run(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
-        with self._scan.running(self._spark):
+        with running(self._scan.scan, self._spark):
             if self._takes_scan_count:
                 return self._run_with_scan_count(action)
             with StageWatch(self._spark) as watch, self._limited_rows() as frame:

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
-from pushdown_spark.expressions.predicate_settings import hides_names
+from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import PrivateViews, SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.passthrough import PassthroughPlanner
@@ -105,7 +105,7 @@ class SqlPlanner:
         checks, and predicates with double quotes if these may contain names.
         """
         where = tree.args.get("where")
-        quotes_names = self._spark.conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false") == "true" and '"' in sql
+        quotes_names = '"' in sql and is_enabled(self._spark, "spark.sql.ansi.doubleQuotedIdentifiers")
         if where is None or not self._is_simple(tree) or "\\" in sql or quotes_names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)

@@ -18,6 +18,7 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main, read_secrets, write_result
 
 ROOT = Path(__file__).resolve().parents[2]
+CHECKOUT = f"{ROOT}:{ROOT / 'spark_jobs'}"
 LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 SECRET = "hunter2-secret-value"
 
@@ -61,7 +62,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
     call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(saved(spec, tmp_path))]
-    return subprocess.run(call, env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'spark_jobs'}"), cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run(call, env=environment(PYTHONPATH=CHECKOUT), cwd=tmp_path, capture_output=True, text=True)
 
 
 def visible(directory: Path) -> list[str]:
@@ -160,7 +161,7 @@ def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[
     call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(saved(job, tmp_path))]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = subprocess.Popen(
-        call, env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'spark_jobs'}"), cwd=tmp_path, start_new_session=True, **quiet
+        call, env=environment(PYTHONPATH=CHECKOUT), cwd=tmp_path, start_new_session=True, **quiet
     )
     try:
         deadline = time.monotonic() + 180

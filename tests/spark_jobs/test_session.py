@@ -415,6 +415,17 @@ def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key:
         assert rows
 
 
+@pytest.mark.parametrize("value", ["true", "TRUE", " True "])
+def test_double_quotes_enclose_names_whatever_the_case_of_the_setting(
+    spark: SparkSession, tmp_path: Path, value: str
+) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"a":"x","b":"x"}\n{"a":"b","b":"y"}\n')
+    session = PushdownSession(spark)
+    _flat(session, "a string, b string", tmp_path, "pushdown", "json")
+    with session_settings(spark, {"spark.sql.ansi.doubleQuotedIdentifiers": value}):
+        assert session.sql('SELECT a, b FROM data WHERE a = "b"').run(_rows) == ["Row(a='x', b='x')"]
+
+
 @pytest.mark.parametrize(
     "where", ["id = 2147483647 + 1", "id = CAST('abc' AS INT)", "day = DATE'+12345-01-01' + INTERVAL 1 DAY"]
 )

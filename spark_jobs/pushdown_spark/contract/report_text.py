@@ -51,11 +51,11 @@ def _outcome(result: JobResult) -> Iterator[str]:
         target = f" written to {result.output}" if result.output else " returned; the job has no output"
         yield f"{_count(result.rows, 'row')}{target}"
     elif result.error is None:
-        yield f"nothing written: {result.output} exists already" if result.output else "nothing written"
+        yield f"Nothing written: {result.output} already exists" if result.output else "Nothing written"
     yield from _summary_lines(result)
     yield from _section("Checks", (check_line(check) for check in result.checks))
-    place = f" as {result.application_id}" if result.application_id else ""
-    yield f"ran for {result.seconds:.1f} s{place}"
+    application = f" as {result.application_id}" if result.application_id else ""
+    yield f"Ran for {result.seconds:.1f} s{application}"
 
 
 def check_line(check: CheckReport) -> str:

@@ -21,6 +21,9 @@ _ROW_FUNCTIONS = (
 """Functions with side effects on a row, and functions whose value depends on the rows before."""
 _ROW_CALL = re.compile(rf"\b(?:{'|'.join(_ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
 
+UNPARSED = "sqlglot cannot parse the predicate, so only Spark evaluates it"
+"""The reason for a predicate without a tree."""
+
 
 @dataclass(frozen=True)
 class Predicate:

@@ -11,9 +11,9 @@ from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node, conjunction
-from pushdown_spark.expressions.predicate_settings import misread
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold, Scope
+from pushdown_spark.expressions.session_settings import is_case_sensitive, misread, setting
 from pushdown_spark.relations.listing import InputFile, input_files
 from pushdown_spark.relations.partition_directories import in_directories
 from pushdown_spark.relations.request import ScanRequest
@@ -39,9 +39,9 @@ def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
     """Return what the request's predicate is bound to. `fold` evaluates constants that need Spark."""
     return Scope(
         request.schema,
-        case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        case_sensitive=is_case_sensitive(spark),
         plain_strings=not (request.predicate is not None and request.predicate.has_backslashes)
-        and conf(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
+        and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
         fold=fold,
     )
 
@@ -71,11 +71,6 @@ def first_reason(conjuncts: Sequence[Pushdown[Node]]) -> str:
 def is_exact(conjuncts: Sequence[Pushdown[Node]]) -> bool:
     """Whether the combined filter keeps exactly the rows that pass the predicate."""
     return all(conjunct.is_exact for conjunct in conjuncts)
-
-
-def conf(spark: SparkSession, key: str, default: str) -> str:
-    """A setting of the session, without blanks around it."""
-    return (spark.conf.get(key, default) or default).strip()
 
 
 def read_fields(request: ScanRequest) -> list[t.StructField]:

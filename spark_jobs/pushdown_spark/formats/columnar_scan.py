@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceReport
 from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.predicate import UNPARSED
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
@@ -159,7 +160,7 @@ def needs_spark(request: ScanRequest) -> str | None:
     if not source.filter_pushdown:
         return "filter_pushdown=False"
     if request.predicate is not None and request.predicate.tree is None:
-        return "the predicate is beyond the parser, Spark alone evaluates it"
+        return UNPARSED
     return None
 
 

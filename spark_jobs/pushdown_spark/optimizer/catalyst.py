@@ -12,6 +12,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_seq
 
 CATALYST = "org.apache.spark.sql.catalyst"
@@ -180,7 +181,7 @@ class SessionVariables:
         """Return whether the session has a variable of this name."""
         if self._is_empty:
             return False
-        case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        case_sensitive = is_case_sensitive(self._spark)
         key = scala_seq(self._spark, [_name_key(name, case_sensitive)])
         return bool(self._variables.get(key).isDefined())
 

@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.broadcast_hints import broadcast_hint, broadcast_threshold, max_broadcast_bytes
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
@@ -180,8 +181,8 @@ class _DataFrameJoins:
         self._options = options
         self._statistics = statistics
         self._reports: list[JoinReport] = []
-        self._ansi = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
-        self._cross_joins = spark.conf.get("spark.sql.crossJoin.enabled", "true") == "true"
+        self._ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
+        self._cross_joins = is_enabled(spark, "spark.sql.crossJoin.enabled", default=True)
         self._threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
 
     def reorder(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless
 from pushdown_spark.optimizer.prune_columns import prune_columns
@@ -114,7 +115,7 @@ class QueryOptimizer:
         if not tables:
             declared_names = ", ".join(sorted(self._sources))
             raise UnreadableQueryError(f"query: it reads none of the declared sources ({declared_names})")
-        case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        case_sensitive = is_case_sensitive(self._spark)
         problem = _known_misreading(tree, case_sensitive=case_sensitive)
         if problem is not None:
             raise UnreadableQueryError(f"query: {problem}")

@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.catalyst import PrivateViews, relation_names_in
 from pushdown_spark.optimizer.query_context import QueryScan, find_source, unknown_source_message
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
@@ -50,7 +51,7 @@ class PassthroughPlanner:
 
     def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:
         """Return the sources by the names that the query uses, or None if views cannot stand for all of them."""
-        case_sensitive = self._spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        case_sensitive = is_case_sensitive(self._spark)
         names = relation_names_in(self._spark, sql, case_sensitive=case_sensitive)
         if names is None or any(len(name) > 1 for name in names):
             return None

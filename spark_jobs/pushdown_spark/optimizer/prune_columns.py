@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sqlglot import exp
 
 from pushdown_spark.expressions.names import name_key
-from pushdown_spark.expressions.predicate_settings import hides_names
+from pushdown_spark.expressions.session_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns

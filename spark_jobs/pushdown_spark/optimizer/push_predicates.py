@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from pushdown_spark.expressions.predicate_settings import misread
+from pushdown_spark.expressions.session_settings import misread
 from pushdown_spark.optimizer.infer_predicates import IsExactEquality, infer_predicates, with_implied
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,

@@ -16,6 +16,7 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import PrivateViews
 from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
@@ -126,7 +127,7 @@ class QueryContext:
         self.sql = sql
         self.query = query
         self.references = tuple(references)
-        self.case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self.case_sensitive = is_case_sensitive(spark)
         # Predicates with backslashes stay with Spark: writing them again would hide the escapes from later checks.
         self.has_plain_literals = "\\" not in sql and read_alike(sql)
         self.by_view = {reference.view: reference for reference in references}

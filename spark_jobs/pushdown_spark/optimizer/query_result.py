@@ -13,11 +13,11 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.report_text import joins_text
 from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.join_metrics import JoinWatch
-from pushdown_spark.optimizer.query_context import QueryScan, unchanged
+from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
-from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.scan.base import running
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class QueryResult(PushdownResult):
         """Run an action, and release the resources of the scans afterwards."""
         with ExitStack() as stack:
             for scan in self._scans:
-                stack.enter_context(ProjectedScan(scan.scan, unchanged).running(self._query.spark))
+                stack.enter_context(running(scan.scan, self._query.spark))
             return self._run_once(action, as_they_come=as_they_come)
 
     def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:

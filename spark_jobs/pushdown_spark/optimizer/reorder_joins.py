@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.optimizer.broadcast_hints import broadcast_threshold, max_broadcast_bytes
 from pushdown_spark.optimizer.catalyst import Analyze
 from pushdown_spark.optimizer.infer_predicates import implied_predicates
@@ -125,15 +126,12 @@ class JoinReordering:
         self._resolver = resolver
         self._table_statistics = table_statistics
 
-        def is_on(key: str, default: str = "false") -> bool:
-            return spark.conf.get(key, default) == "true"
-
-        ansi = is_on("spark.sql.ansi.enabled", "true")
+        ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
         threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
         self._session_obstacle = session_obstacle(
-            commas_bind_weaker=ansi and is_on("spark.sql.ansi.relationPrecedence"),
-            case_sensitive=is_on("spark.sql.caseSensitive"),
-            cross_joins=is_on("spark.sql.crossJoin.enabled", "true"),
+            commas_bind_weaker=ansi and is_enabled(spark, "spark.sql.ansi.relationPrecedence"),
+            case_sensitive=is_case_sensitive(spark),
+            cross_joins=is_enabled(spark, "spark.sql.crossJoin.enabled", default=True),
         )
         self._settings = ReorderSettings(
             options,

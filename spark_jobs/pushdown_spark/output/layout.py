@@ -11,7 +11,7 @@ A hidden directory next to the output `sales` exists while rows are written or a
         commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first move
         commits/NUMBER.heartbeat    rewritten every few seconds by the holder of the lock
 
-RUN is a hash of the key of the logical run. All attempts of a run have the same. ATTEMPT is random.
+RUN is a hash of the key of the logical run. It is the same for all attempts of a run. ATTEMPT is random.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pushdown_spark.errors import (
     OutputTakenError,
     UnknownColumnError,
 )
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
@@ -201,7 +202,7 @@ class FileOutput:
 
     def _spelling(self, column: str) -> str:
         """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
-        if not self._keeps_partitions or self._spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+        if not self._keeps_partitions or is_case_sensitive(self._spark):
             return column
         return next((key for key in self._partition_keys() or () if key.lower() == column.lower()), column)
 

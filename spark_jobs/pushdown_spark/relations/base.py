@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.projection.metadata_columns import ImplicitCatalog, has_column
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.path_tree import merge_paths
@@ -51,7 +52,7 @@ class Relation(ABC):
         """`catalog` has the implicit columns that a query may ask for."""
         self._spark = spark
         self._catalog = catalog
-        self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self._case_sensitive = is_case_sensitive(spark)
 
     @property
     @abstractmethod

@@ -24,8 +24,8 @@ from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.expressions.constant_folding import folding
-from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.predicate_settings import misread
+from pushdown_spark.expressions.predicate import UNPARSED, Predicate
+from pushdown_spark.expressions.session_settings import misread
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.base import Relation, TableStatistics
@@ -91,7 +91,7 @@ class DatabaseRelation(Relation):
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
-        return f"so it is in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
+        return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what must be read for a projection and a predicate."""
@@ -184,13 +184,13 @@ class AnalysisScan(Scan):
 
 
 def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
-    """Return the reports of a predicate of which nothing is pushed down."""
+    """Return the reports of a predicate without pushdown."""
     predicate = request.predicate
     if predicate is None:
         return ()
-    reason = undivided(predicate) or "nothing is pushed"
+    reason = undivided(predicate) or "no conjunct is pushed down"
     if predicate.tree is None:
-        reason = "the predicate is beyond the parser, Spark alone evaluates it"
+        reason = UNPARSED
     return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
 
 

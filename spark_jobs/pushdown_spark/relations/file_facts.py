@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -15,10 +14,7 @@ from pushdown_spark.relations.listing import InputFile, input_uris, is_local, li
 
 def facts_of(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, FileMetadata]:
     """Return the current metadata of local files by location. Raises OSError if a file was deleted."""
-    return {
-        location(file.path): _facts(file.path, file.size, os.stat(file.path).st_mtime_ns // 1_000_000, roots)  # noqa: PTH116
-        for file in files
-    }
+    return {location(file.path): _facts(file.path, file.size, file.modified // 1_000_000, roots) for file in files}
 
 
 def listed_facts(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileMetadata]:

@@ -19,11 +19,11 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as avro_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
-from pushdown_spark.formats.columnar import conf
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
@@ -127,7 +127,7 @@ def _each(ask: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
 def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str | None:
     """Return why only Spark can read the files if damaged or missing files are to be skipped, None otherwise."""
     for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
-        if options.get(key.rpartition(".")[2].lower(), conf(spark, key, "false")).lower() == "true":
+        if options.get(key.rpartition(".")[2].lower(), setting(spark, key, "false")).lower() == "true":
             return f"{key} is on, and only Spark's readers skip damaged files"
     return None
 

@@ -15,6 +15,7 @@ from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.projection.file_locations import location, max_depth, scan_root
 from pushdown_spark.projection.metadata_values import ImplicitValues
@@ -265,7 +266,7 @@ class FileRelation(Relation):
         `known` are the columns whose required members are known.
         """
         selected = StructType([field for field in data.fields if field.name in columns])
-        prunes = self._spark.conf.get("spark.sql.optimizer.nestedSchemaPruning.enabled", "true") == "true"
+        prunes = is_enabled(self._spark, "spark.sql.optimizer.nestedSchemaPruning.enabled", default=True)
         if not prunes or not columns.issubset(known):
             return selected
         tree = projection.tree

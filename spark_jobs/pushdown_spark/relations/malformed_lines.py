@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.jvm_gateway import observation_counts
 
 CORRUPT_OPTION = "columnnameofcorruptrecord"
@@ -30,14 +31,14 @@ class MalformedLines:
         """`loaded` has the column for the text of malformed lines, and `columns`, which stay in the result."""
         self._spark = loaded.sparkSession
         self._observation = Observation()
-        names = [_quoted(name) for name in loaded.columns]
+        names = [quote_name(name) for name in loaded.columns]
         is_any_null = reduce(or_, (f.col(name).isNull() for name in names))
         counted = loaded.observe(
             self._observation,
-            f.count_if(f.col(_quoted(column)).isNotNull()).alias("malformed"),
+            f.count_if(f.col(quote_name(column)).isNotNull()).alias("malformed"),
             f.count_if(is_any_null).alias("all columns are needed"),
         )
-        self.frame = counted.select(*map(_quoted, columns))
+        self.frame = counted.select(*map(quote_name, columns))
         """The rows, without the column for malformed lines unless it is a column of the source."""
 
     def count(self) -> int | None:
@@ -55,7 +56,3 @@ def corrupt_column(spark: SparkSession, options: Mapping[str, str], schema: Stru
 def left_for_counting(max_malformed: int | None) -> str | None:
     """Return why Spark's reader must parse every line, None if malformed lines are not counted."""
     return None if max_malformed is None else "max_malformed must parse every line to count malformed lines"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

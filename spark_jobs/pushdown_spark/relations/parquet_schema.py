@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameReader, SparkSession
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.formats.columnar import conf
+from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_object, scala_seq
 
@@ -26,7 +26,7 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
     """
     if source.format is not SourceFormat.PARQUET or len(source.paths) != 1:
         return reader
-    if conf(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
+    if setting(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
         return reader
     if not _HARMLESS.issuperset(source.options) or not _WILD.isdisjoint(source.paths[0]):
         return reader

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import BadSpecError, SchemaConflictError
-from pushdown_spark.formats.columnar import conf
+from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
@@ -107,7 +107,7 @@ def discover_schema(
     )
     try:
         if _only_checks_conflicts(source):
-            corrupt = conf(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
+            corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
             return _check_conflicts(source, data, corrupt, rules, read_schemas)
         files = read_schemas()
     except NoSchemasError as problem:

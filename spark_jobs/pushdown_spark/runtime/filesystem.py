@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JJavaError
 
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.jvm_gateway import java_class
 
 if TYPE_CHECKING:
@@ -323,13 +325,21 @@ class LocalFiles:
     def rename(self, source: str, target: str) -> None:
         """Move a file or directory to a path of the same file system that does not exist.
 
-        The parent of the target must exist. A move to another device raises: an interrupted copy would look like a
-        complete one.
+        The parent of the target must exist. Raises BadSpecError for a move to another device: an interrupted copy would
+        look like a complete one.
         """
         old, new = _local(source), _local(target)
         if new.exists():
             raise FileExistsError(f"cannot move {source} to {target}: the target already exists")
-        old.rename(new)
+        try:
+            old.rename(new)
+        except OSError as problem:
+            if problem.errno not in (errno.EXDEV, errno.EBUSY):
+                raise
+            raise BadSpecError(
+                f"output.path: cannot move {source} to {target}, because one of them is a mount point or a link to "
+                "another device; write to a directory inside it"
+            ) from problem
         if _checksum(old).exists():
             _checksum(old).replace(_checksum(new))
 

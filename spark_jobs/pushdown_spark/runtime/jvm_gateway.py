@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.session_settings import is_enabled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +88,7 @@ def arrow_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType) -> 
 
     PySpark's `createDataFrame` needs forty calls. It is used for tables above the size limit of an argument.
     """
-    large = spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
+    large = is_enabled(spark, "spark.sql.execution.arrow.useLargeVarTypes")
     if large or not rows.num_rows or rows.nbytes > _MAX_ARGUMENT_BYTES:
         return spark.createDataFrame(rows, schema)
     batches = java_list(spark)

@@ -37,7 +37,7 @@ def startup_cost(spark: SparkSession, source: Source) -> float:
 
 def startup_note(seconds: float) -> str:
     """Return the note for an estimate that includes the start-up of workers, empty if it does not."""
-    return f" ({seconds:.1f} s of ours until Python has started)" if seconds else ""
+    return f" (including {seconds:.1f} s for the start of Python workers)" if seconds else ""
 
 
 def warm_up_workers(spark: SparkSession, formats: Iterable[str]) -> None:

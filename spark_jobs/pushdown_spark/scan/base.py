@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import SourceReport
 
@@ -76,3 +77,21 @@ class Scan(ABC):
     def close(self) -> None:
         """Release what the scan holds for its tasks, such as a database snapshot. Its DataFrames cannot run again."""
         return
+
+
+@contextmanager
+def running(scan: Scan, spark: SparkSession) -> Iterator[None]:
+    """Set a scan's session settings for a run, then restore them and close the scan."""
+    settings = scan.session_conf
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value_before in before.items():
+            if value_before is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value_before)
+        scan.close()

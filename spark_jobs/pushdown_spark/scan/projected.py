@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from pushdown_spark.scan.base import Scan
 
@@ -31,19 +30,3 @@ class ProjectedScan:
         """Fetch the rows of the query, at most `limit`, to the driver; None if a Spark job is faster."""
         rows = self.scan.fetch_local(limit)
         return None if rows is None else self.project(rows)
-
-    @contextmanager
-    def running(self, spark: SparkSession) -> Iterator[None]:
-        """Set the scan's session settings for a run, then restore them and close the scan."""
-        before = {key: spark.conf.get(key, None) for key in self.scan.session_conf}
-        try:
-            for key, value in self.scan.session_conf.items():
-                spark.conf.set(key, value)
-            yield
-        finally:
-            for key, value_before in before.items():
-                if value_before is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, value_before)
-            self.scan.close()

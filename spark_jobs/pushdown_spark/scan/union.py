@@ -136,6 +136,11 @@ class UnionScan(Scan):
         columns = aligned_columns(group.schema, self._schema, case_sensitive=self._case_sensitive)
         return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit))
 
+    def close(self) -> None:
+        """Close the scans of all groups."""
+        for group in self._groups:
+            group.scan.close()
+
     def report(self) -> SourceReport:
         """Return the sum of the groups' reports. A count that one group does not know is unknown."""
         reports = [group.scan.report() for group in self._groups]

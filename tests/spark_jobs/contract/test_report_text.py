@@ -89,7 +89,7 @@ def test_the_report_shows_output_and_checks() -> None:
 def test_the_report_shows_pushdown_reads_and_skips() -> None:
     assert render_text(RESULT).splitlines() == [
         "1,234 rows written to s3a://marts/refunds",
-        "ran for 12.3 s as local-1",
+        "Ran for 12.3 s as local-1",
         "",
         "Source events: reader pushdown, 0.1 % of the sampled lines match",
         "  Pushed down to the pushdown reader",
@@ -156,7 +156,7 @@ def test_a_share_of_an_unknown_total_is_not_told() -> None:
 
 
 def test_an_output_that_was_left_alone_is_told() -> None:
-    assert render_text(JobResult(output="/out")).startswith("nothing written: /out exists already")
+    assert render_text(JobResult(output="/out")).startswith("Nothing written: /out already exists")
 
 
 def test_a_failure_comes_first_and_tells_whether_to_try_again() -> None:

@@ -50,11 +50,11 @@ class Relation:
 
 @dataclass
 class _Built:
-    """An incomplete FROM clause. `visible` relations may be referenced, `startup_cost` conditions belong into WHERE."""
+    """An incomplete FROM clause. `visible` relations may be referenced, `pending` conditions belong into WHERE."""
 
     text: str
     visible: list[Relation]
-    startup_cost: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
     merged: bool = False
 
 
@@ -137,7 +137,7 @@ class RandomQueries:
         condition = self._condition(built.visible, [new])
         if kind in ("comma", "CROSS JOIN"):
             built.text += f"{',' if kind == 'comma' else ' CROSS JOIN'} {new.text}"
-            built.startup_cost.append(condition)
+            built.pending.append(condition)
         elif kind not in ("USING", "NATURAL"):
             built.text += f" {kind} {new.text} ON {condition}"
         if "SEMI" not in kind and "ANTI" not in kind:
@@ -215,7 +215,7 @@ class RandomQueries:
         return f"{relation.name}.{self._random.choice(relation.columns)}"
 
     def _where(self, built: _Built) -> str:
-        parts = list(built.startup_cost)
+        parts = list(built.pending)
         while self._random.random() < 0.5:
             parts.append(self._plain(self._random.choice(built.visible)))
         if self._random.random() < 0.12:

@@ -15,13 +15,14 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
 from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import combined, conf, is_exact, read_fields, unread_column
+from pushdown_spark.formats.columnar import combined, is_exact, read_fields, unread_column
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
@@ -100,7 +101,7 @@ def _query(
         arrow_schema(read_fields(request)),
         combined_filter,
         reader_schema=settings.reader_schema,
-        case_sensitive=conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        case_sensitive=is_case_sensitive(spark),
         corrected_calendar=settings.corrected_calendar,
     )
 

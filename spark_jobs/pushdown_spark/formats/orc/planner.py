@@ -15,9 +15,9 @@ from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.columnar import (
     combined,
-    conf,
     is_exact,
     read_fields,
     unread_column,
@@ -98,8 +98,8 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
 
 def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
     """Return why Spark must read a column of char(n), or None."""
-    pads = conf(spark, "spark.sql.readSideCharPadding", "true") == "true"
-    if pads and conf(spark, "spark.sql.legacy.charVarcharAsString", "false") == "false":
+    pads = is_enabled(spark, "spark.sql.readSideCharPadding", default=True)
+    if pads and not is_enabled(spark, "spark.sql.legacy.charVarcharAsString"):
         return None
     column = next((field.name for field in read_fields(request) if is_char(field)), None)
     return None if column is None else f"column {column} is a char(n), which Spark is not to pad in this session"
@@ -109,7 +109,7 @@ def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
     options = request.source.options
     if reason := skips_broken_files(spark, options):
         return reason
-    if conf(spark, "spark.sql.orc.impl", "native") != "native":
+    if setting(spark, "spark.sql.orc.impl", "native") != "native":
         return "spark.sql.orc.impl is not native"
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
@@ -148,7 +148,7 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
         combined_filter,
         request.source.orc.partial_reads,
         request.source.orc.min_seek_size,
-        conf(spark, "spark.sql.caseSensitive", "false") == "true",
+        is_case_sensitive(spark),
         jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
         len(positions),
     )

@@ -22,8 +22,10 @@ from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
 from pushdown_spark.expressions.byte_patterns.facts import AllOf, InRange, facts_of
 from pushdown_spark.expressions.byte_patterns.json import json_patterns
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
+from pushdown_spark.expressions.predicate import UNPARSED
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.columnar import listed_files, scope_of
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineFilterTask
@@ -36,7 +38,7 @@ from pushdown_spark.formats.text.text_options import (
     text_options,
     unsafe_option,
 )
-from pushdown_spark.formats.text.text_settings import current_dates, setting, unsafe_settings
+from pushdown_spark.formats.text.text_settings import current_dates, unsafe_settings
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile, Task, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest
@@ -124,7 +126,7 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
     if request.predicate is None:
         return "no predicate to push"
     if request.predicate.tree is None:
-        return "the predicate is beyond the parser, Spark alone evaluates it"
+        return UNPARSED
     if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
         return "the files have no columns"
     return (
@@ -138,7 +140,7 @@ def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
     """Whether Spark's reader would have its CSV parser skip fields; ours has it read all of them."""
     if request.source.format is not SourceFormat.CSV or len(request.read_schema) == len(request.schema):
         return False
-    return setting(spark, "spark.sql.csv.parser.columnPruning.enabled", "true").lower() == "true"
+    return is_enabled(spark, "spark.sql.csv.parser.columnPruning.enabled", default=True)
 
 
 def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pushdown_spark.expressions.predicate_settings import misread
+from pushdown_spark.expressions.session_settings import misread, setting
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -31,11 +31,6 @@ _HADOOP = {
     "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
 }
 """Hadoop settings that must not be set."""
-
-
-def setting(spark: SparkSession, key: str, default: str) -> str:
-    """Return a session setting without surrounding blanks, or the default."""
-    return (spark.conf.get(key, default) or default).strip()
 
 
 def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:

@@ -26,6 +26,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
@@ -140,7 +141,7 @@ class SourceStatistics:
         self._spark = spark
         self._cache = cache
         self._files: dict[str, tuple[InputFile, ...] | None] = {}
-        self._case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self._case_sensitive = is_case_sensitive(spark)
 
     def file_bytes(self, source: AnySource, readable: ReadableSource) -> int | None:
         """Return the bytes of a source's files, or None if they are unknown."""

@@ -1,0 +1,68 @@
+"""Session settings, among them those that change what Spark makes of the text of a predicate."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A setting that changes the meaning of a predicate.
+
+    The parser assumes the value `expected`. `otherwise` says what any other value does to predicates that contain
+    `sign`.
+    """
+
+    key: str
+    expected: str
+    otherwise: str
+    sign: str = ""
+
+
+_SETTINGS = (
+    _Setting("spark.sql.ansi.doubleQuotedIdentifiers", "false", "double quotes enclose names", '"'),
+    _Setting("spark.sql.parser.escapedStringLiterals", "false", "backslashes in literals are not escapes", "\\"),
+    _Setting(
+        "spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "dates may be compared with strings as text"
+    ),
+    _Setting("spark.sql.legacy.exponentLiteralAsDecimal.enabled", "false", "numbers with an exponent are decimals"),
+    _Setting(
+        "spark.sql.legacy.literal.pickMinimumPrecision", "true", "integers compared with decimals have ten digits"
+    ),
+)
+
+
+_HIDDEN = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
+
+
+def setting(spark: SparkSession, key: str, default: str) -> str:
+    """Return a session setting without surrounding blanks, or the default."""
+    return (spark.conf.get(key, default) or default).strip()
+
+
+def is_enabled(spark: SparkSession, key: str, *, default: bool = False) -> bool:
+    """Return whether a boolean setting is on. Like Spark, ignore its case and surrounding blanks."""
+    return setting(spark, key, str(default)).lower() == "true"
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether Spark distinguishes column names by case."""
+    return is_enabled(spark, "spark.sql.caseSensitive")
+
+
+def hides_names(spark: SparkSession, sql: str) -> bool:
+    """Return whether a query may refer to columns whose names its text does not contain."""
+    has_patterns = "`" in sql and is_enabled(spark, "spark.sql.parser.quotedRegexColumnNames")
+    return has_patterns or _HIDDEN.search(sql) is not None
+
+
+def misread(spark: SparkSession, where: str) -> str | None:
+    """Return why the session's settings give a predicate another meaning, None if they do not."""
+    for item in _SETTINGS:
+        value = setting(spark, item.key, item.expected).lower()
+        if item.sign in where and value != item.expected:
+            return f"{item.key} is {value}: {item.otherwise}"
+    return None
