@@ -16,7 +16,7 @@ from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
-from airflow_pushdown.operators.data_interval import interval_predicate
+from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
@@ -31,6 +31,7 @@ from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLi
 from pushdown_spark.contract import (
     AnySourceSpec,
     ErrorCode,
+    IntervalSpec,
     JobResult,
     JobSpec,
     OutputSpec,
@@ -63,6 +64,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
     table_name: ClassVar[str]
     """Name of the operator in the parameter table."""
+    data_interval: str | None = None
+    """The column that the run's data interval restricts, if the operator has the parameter."""
     operator_extra_links: Collection[BaseOperatorLink] = (PushdownReportLink(), SparkApplicationLink())
 
     def __init__(
@@ -103,7 +106,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self._result: JobResult | None = None
         self._submission: Submission | None = None
         self._killed = False
-        self._interval_predicate: str | None = None
+        self._interval: IntervalSpec | None = None
         self.history_page = ""
 
     @abstractmethod
@@ -183,8 +186,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
     def _run(self, context: Context) -> JobResult:
         """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
         ti = context["ti"]
-        column = getattr(self, "data_interval", None)
-        self._interval_predicate = None if column is None else interval_predicate(str(column), context)
+        self._interval = None if self.data_interval is None else run_interval(self.data_interval, context)
         self._submission = Submission(
             spec=self.build_spec(f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}"),
             secrets=self._source_secrets(),

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import Any
 
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question
-from airflow_pushdown.operators.data_interval import add_predicate
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
 from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
@@ -65,7 +64,8 @@ class PushdownFilesOperator(PushdownBaseOperator):
                 {
                     "source": ONLY_SOURCE,
                     "columns": listed(self.columns),
-                    "where": add_predicate(self.where, self._interval_predicate),
+                    "where": self.where,
+                    "interval": self._interval,
                     "limit": self.limit,
                 }
             )

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
-from airflow_pushdown.operators.data_interval import add_predicate
 from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
@@ -133,7 +132,8 @@ class RemoteScanOperator(PushdownBaseOperator):
                 {
                     "source": ONLY_SOURCE,
                     "columns": listed(self.columns),
-                    "where": add_predicate(self.where, self._interval_predicate),
+                    "where": self.where,
+                    "interval": self._interval,
                     "limit": self.limit,
                 }
             )

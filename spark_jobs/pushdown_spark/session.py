@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
+from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
@@ -16,6 +18,7 @@ from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
+from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.garbage_collector import paused_garbage_collector
 from pushdown_spark.scan.projected import ProjectedScan
 
@@ -159,7 +162,8 @@ class PushdownSession:
         with paused_garbage_collector():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
-            return _plan(self._spark, self._source(query.source or ""), query)
+            where = _whole_predicate(self._spark, query)
+            return _plan(self._spark, self._source(query.source or ""), query.model_copy(update={"where": where}))
 
     def _sql_planner(self) -> SqlPlanner:
         """Return the planner of SQL queries, which keeps samples of the sources."""
@@ -175,6 +179,35 @@ class PushdownSession:
         if name not in self._sources:
             raise BadSpecError(f"no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}")
         return self._sources[name]
+
+
+def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
+    """Return the conjunction of `where` and `interval`.
+
+    Both are parsed alone before. Otherwise `where="a = 1) OR (b = 2"` would keep rows outside the interval. Raises
+    BadPredicateError for a predicate, and BadSpecError for a column, that Spark cannot parse.
+    """
+    if query.interval is None:
+        return query.where
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    column = query.interval.column
+    try:
+        parser.parseMultipartIdentifier(column)
+    except ParseException as problem:
+        raise BadSpecError(f"data_interval: {column!r} is not the name of a column") from problem
+    start, end = (
+        moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
+        for moment in (query.interval.start, query.interval.end)
+    )
+    interval = f"{column} >= TIMESTAMP '{start}' AND {column} < TIMESTAMP '{end}'"
+    if query.where is None:
+        return interval
+    try:
+        parser.parseExpression(shortened(query.where))
+    except ParseException as problem:
+        raise typed_error(problem, about="where") from problem
+    # On lines of its own: the predicate may end with a comment.
+    return f"{interval} AND (\n{query.where}\n)"
 
 
 def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownResult:

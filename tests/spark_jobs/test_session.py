@@ -6,13 +6,14 @@ import bz2
 import gzip
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 
-from pushdown_spark.contract import SourceReport
+from pushdown_spark.contract import IntervalSpec, QuerySpec, SourceReport
 from pushdown_spark.errors import (
     BadPredicateError,
     BadSchemaError,
@@ -482,3 +483,44 @@ def test_mistakes_are_told_at_planning(spark: SparkSession, folder: Path) -> Non
         session.scan("dat")
     with pytest.raises(BadSpecError, match="format"):
         session.add_source("x", path="/x", format="xls")
+
+
+INTERVAL = IntervalSpec(
+    column="at", start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=1)))
+)
+
+
+@pytest.fixture
+def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
+    """A source whose rows 1 and 2 are in the interval."""
+    times = ("2025-12-31T23:59:59.999Z", "2026-01-01T00:00:00Z", "2026-01-01T22:59:59.999999Z", "2026-01-01T23:00:00Z")
+    lines = (f'{{"id":{number},"at":"{time}"}}\n' for number, time in enumerate(times))
+    (tmp_path / "a.json").write_text("".join(lines))
+    session = PushdownSession(spark)
+    _flat(session, "id int, at timestamp", tmp_path, "pushdown", "json")
+    return session
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        (None, ["Row(id=1)", "Row(id=2)"]),
+        ("id = 1 OR id = 3 -- a comment", ["Row(id=1)"]),
+        ("id > 5", []),
+    ],
+)
+def test_rows_are_in_the_interval_whatever_the_predicate(
+    timed: PushdownSession, where: str | None, rows: list[str]
+) -> None:
+    assert timed.query(QuerySpec(source="data", columns=("id",), where=where, interval=INTERVAL)).run(_rows) == rows
+
+
+def test_a_predicate_that_leaves_its_parentheses_is_an_error(timed: PushdownSession) -> None:
+    with pytest.raises(BadPredicateError, match=r"^where: "):
+        timed.query(QuerySpec(source="data", where="id = 1) OR (id = 3", interval=INTERVAL))
+
+
+def test_an_interval_of_an_expression_is_an_error(timed: PushdownSession) -> None:
+    interval = INTERVAL.model_copy(update={"column": "id = 3 OR at"})
+    with pytest.raises(BadSpecError, match=r"^data_interval: 'id = 3 OR at' is not the name of a column"):
+        timed.query(QuerySpec(source="data", interval=interval))

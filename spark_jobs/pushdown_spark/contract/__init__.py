@@ -17,7 +17,15 @@ from pushdown_spark.contract.job_result import (
     OutputSummary,
     SourceReport,
 )
-from pushdown_spark.contract.job_spec import JobSpec, OutputChecks, OutputFormat, OutputMode, OutputSpec, QuerySpec
+from pushdown_spark.contract.job_spec import (
+    IntervalSpec,
+    JobSpec,
+    OutputChecks,
+    OutputFormat,
+    OutputMode,
+    OutputSpec,
+    QuerySpec,
+)
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.contract.sources import (
     ONLY_SOURCE,
@@ -46,6 +54,7 @@ __all__ = [
     "ErrorCode",
     "Exactness",
     "FileReport",
+    "IntervalSpec",
     "JobError",
     "JobResult",
     "JobSpec",

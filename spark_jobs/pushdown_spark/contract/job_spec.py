@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AwareDatetime, Field, field_validator, model_validator
 
 from pushdown_spark.contract.join_tree import JoinOptions
 from pushdown_spark.contract.message import Message
@@ -41,24 +41,38 @@ class OutputMode(StrEnum):
     ERROR_IF_EXISTS = "errorifexists"
 
 
+class IntervalSpec(Message):
+    """The rows whose date or timestamp column is in an interval: start included, end excluded.
+
+    `column` is the name of a column or of a struct member, in Spark's syntax.
+    """
+
+    column: str
+    start: AwareDatetime
+    end: AwareDatetime
+
+
 class QuerySpec(Message):
     """A query: SQL over all sources, or columns, predicate and limit over one source.
 
-    `joins` sets how the optimizer may change the joins of the SQL.
+    A row must meet both `where` and `interval`. `joins` sets how the optimizer may change the joins of the SQL.
     """
 
     sql: str | None = None
     source: str | None = None
     columns: tuple[str, ...] | None = None
     where: str | None = None
+    interval: IntervalSpec | None = None
     limit: Annotated[int, Field(ge=0)] | None = None
     joins: JoinOptions = JoinOptions()
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        short_form = (self.source, self.columns, self.where, self.limit)
+        short_form = (self.source, self.columns, self.where, self.interval, self.limit)
         if self.sql is not None and any(part is not None for part in short_form):
-            raise ValueError("query: give either `sql` or `source` with `columns`, `where` and `limit`, not both")
+            raise ValueError(
+                "query: `sql` excludes `source`, `columns`, `where`, `interval` and `limit`; give one form"
+            )
         if self.sql is None and self.source is None:
             raise ValueError("query: give `sql`, or the name of a `source`")
         return self

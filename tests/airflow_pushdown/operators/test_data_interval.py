@@ -13,7 +13,7 @@ from airflow.sdk import DAG, Context, CronDataIntervalTimetable
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import PushdownScanOperator
-from airflow_pushdown.operators.data_interval import add_predicate, interval_predicate
+from airflow_pushdown.operators.data_interval import run_interval
 
 NOON = pendulum.datetime(2026, 1, 2, 12, tz="Europe/Berlin")
 
@@ -23,34 +23,23 @@ def context(**values: object) -> Context:
     return made
 
 
-def test_the_start_is_included_and_the_end_excluded() -> None:
+def test_an_interval_is_in_utc() -> None:
     run = context(data_interval_start=NOON, data_interval_end=NOON.add(hours=1))
-    assert interval_predicate("at", run) == (
-        "at >= TIMESTAMP '2026-01-02 11:00:00.000000+00:00' AND at < TIMESTAMP '2026-01-02 12:00:00.000000+00:00'"
-    )
+    assert run_interval("at", run).model_dump(mode="json") == {
+        "column": "at",
+        "start": "2026-01-02T11:00:00Z",
+        "end": "2026-01-02T12:00:00Z",
+    }
 
 
 def test_an_empty_interval_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"is empty .*CronDataIntervalTimetable"):
-        interval_predicate("at", context(data_interval_start=NOON, data_interval_end=NOON))
+        run_interval("at", context(data_interval_start=NOON, data_interval_end=NOON))
 
 
 def test_a_run_without_an_interval_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no data interval"):
-        interval_predicate("at", context(data_interval_start=None, data_interval_end=None))
-
-
-@pytest.mark.parametrize(
-    ("where", "predicate", "expected"),
-    [
-        (None, None, None),
-        ("a = 1", None, "a = 1"),
-        (None, "p", "p"),
-        ("a = 1 OR b = 2 -- why", "p", "p AND (\na = 1 OR b = 2 -- why\n)"),
-    ],
-)
-def test_predicates_are_joined(where: str | None, predicate: str | None, expected: str | None) -> None:
-    assert add_predicate(where, predicate) == expected
+        run_interval("at", context(data_interval_start=None, data_interval_end=None))
 
 
 @pytest.mark.e2e
