@@ -20,7 +20,7 @@ def run_interval(column: str, context: Context) -> IntervalSpec:
         raise config_error(
             "data_interval: this run has no data interval; trigger the DAG with a logical date, or remove data_interval"
         )
-    interval = pendulum.interval(*(pendulum.instance(moment).in_timezone("UTC") for moment in (start, end)))
+    interval = pendulum.instance(end).in_timezone("UTC") - pendulum.instance(start).in_timezone("UTC")
     if not interval.total_seconds():
         raise config_error(
             f"data_interval: the data interval of this run is empty ({interval.start}). Airflow's presets "

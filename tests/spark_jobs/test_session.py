@@ -416,6 +416,21 @@ def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key:
         assert rows
 
 
+@pytest.mark.parametrize("word", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize("source_format", ["json", "csv"])
+def test_a_column_named_symmetric_is_part_of_the_lower_bound(
+    spark: SparkSession, tmp_path: Path, word: str, source_format: str
+) -> None:
+    rows = [(-10, -20), (2, 0), (9, 0)]
+    text = {
+        "json": "".join(f'{{"a":{a},"{word}":{b}}}\n' for a, b in rows),
+        "csv": "".join(f"{a},{b}\n" for a, b in rows),
+    }
+    (tmp_path / "a.txt").write_text(text[source_format])
+    found, _ = _both(spark, tmp_path, f"a int, {word} int", f"a BETWEEN {word} -5 AND 3", source_format)
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize("value", ["true", "TRUE", " True "])
 def test_double_quotes_enclose_names_whatever_the_case_of_the_setting(
     spark: SparkSession, tmp_path: Path, value: str

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.names import by_name_key
+from pushdown_spark.expressions.names import by_name_key, name_key
 
 _NAME_PART = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))(?:\.|$)')
 
@@ -81,7 +81,7 @@ class RemoteTable:
     def column(self, name: str, case_sensitive: bool = False) -> RemoteColumn | None:
         """Return the column of that name. None if there is none, or if several names differ in case only."""
         index = self._by_exact_name if case_sensitive else self._by_lower_name
-        columns = index.get(name if case_sensitive else name.lower(), ())
+        columns = index.get(name_key(name, case_sensitive=case_sensitive), ())
         return columns[0] if len(columns) == 1 else None
 
     @cached_property

@@ -22,7 +22,6 @@ from pushdown_spark.expressions.pushdown import UnsupportedError
 BITS: dict[t.DataType, int] = {t.ByteType(): 8, t.ShortType(): 16, t.IntegerType(): 32, t.LongType(): 64}
 INTEGER_TYPES = {bits: kind for kind, bits in BITS.items()}
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
-_MAX_PRECISION = 38
 _MAX_SCALE = 30
 """The largest scale of a product in MySQL."""
 _WIDE_TYPES = {Dialect.POSTGRES: "NUMERIC", Dialect.MYSQL: "DECIMAL(65,0)", Dialect.MARIADB: "DECIMAL(65,0)"}
@@ -206,7 +205,7 @@ class ArithmeticWriter:
         else:
             scale = max(one.scale, two.scale)
             precision = max(one.precision - one.scale, two.precision - two.scale) + scale + 1
-        if precision > _MAX_PRECISION or scale > _MAX_SCALE:
+        if precision > literals.MAX_DECIMAL_DIGITS or scale > _MAX_SCALE:
             raise UnsupportedError("Spark rounds decimals of more than 38 digits")
         sides = [self._as_decimal(value) for value in (left, right)]
         return TypedExpression(lambda: binary(operator, sides[0](), sides[1]()), t.DecimalType(precision, scale))

@@ -31,7 +31,7 @@ from pushdown_spark.databases.string_comparison import (
     postgresql_comparison,
     sqlite_comparison,
 )
-from pushdown_spark.expressions.conjuncts import column_path
+from pushdown_spark.expressions.conjuncts import column_path, shown
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
 
@@ -414,5 +414,4 @@ def _check_precedence(node: exp.Binary) -> None:
 
 def no_equivalent(node: exp.Expr) -> UnsupportedError:
     """Return the error for an expression without a known equivalent."""
-    text = node.sql(dialect="spark")
-    return UnsupportedError(f"{text if len(text) <= 60 else text[:57] + '...'} has no known equivalent in the database")
+    return UnsupportedError(f"{shown(node)} has no known equivalent in the database")

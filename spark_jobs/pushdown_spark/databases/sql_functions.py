@@ -16,10 +16,10 @@ from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpressio
 from pushdown_spark.databases.sql_builder import binary, call, cast
 from pushdown_spark.databases.string_comparison import StringComparison
 from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import EPOCH_ORDINAL
 
 _LENGTH_RANGE = IntegerRange(0, 2**31 - 1)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_EPOCH = date(1970, 1, 1).toordinal()
 _DATE_PARTS: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR",
     exp.Month: "MONTH",
@@ -241,7 +241,7 @@ def date_constant(node: exp.Expr, dialect: Dialect) -> TypedExpression | None:
     if node.to.this is not exp.DataType.Type.DATE or not _DATE.fullmatch(node.this.name):
         return None
     try:
-        days = date.fromisoformat(node.this.name).toordinal() - _EPOCH
+        days = date.fromisoformat(node.this.name).toordinal() - EPOCH_ORDINAL
     except ValueError:
         return None
     return TypedExpression(lambda: literals.date_literal(days, dialect), t.DateType(), is_literal=True)

@@ -12,6 +12,7 @@ from sqlglot import exp
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_builder import call, cast
 from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.expressions.types import MICROSECONDS_PER_DAY
 
 _PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")
 """ASCII without control characters, quotes and backslashes, which means the same under every `sql_mode`."""
@@ -105,7 +106,7 @@ def _day(days: int) -> date:
 
 def timestamp_text(micros: int) -> str:
     """Return a timestamp in ISO format with six fractional digits. Raises UnsupportedError as for dates."""
-    _day(micros // 86_400_000_000)
+    _day(micros // MICROSECONDS_PER_DAY)
     return (_START + timedelta(microseconds=micros)).isoformat(sep=" ", timespec="microseconds")
 
 

@@ -278,11 +278,11 @@ def _valid_utf8(array: pa.Array) -> pa.Array:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([_decode(value) for value in array.cast(_BINARY[array.type]).to_pylist()], array.type)
+        return pa.array([_decode_utf8(value) for value in array.cast(_BINARY[array.type]).to_pylist()], array.type)
     return array
 
 
-def _decode(value: bytes | None) -> str | None:
+def _decode_utf8(value: bytes | None) -> str | None:
     """Decode as the JVM does: an encoded surrogate is one invalid character; Python counts two or three."""
     return None if value is None else _SURROGATE.sub(b"\xef\xbf\xbd", value).decode("utf-8", "replace")
 
@@ -294,7 +294,7 @@ def _is_null(array: pa.Array) -> pa.BooleanArray:
 
 
 def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanArray:
-    left, right = (_decoded(batch.array(column.path), column) for column in (node.left, node.right))
+    left, right = (_without_dictionary(batch.array(column.path), column) for column in (node.left, node.right))
     mask = _KERNELS[node.op](left, right)
     if node.left.type not in FLOATING:
         return mask
@@ -307,7 +307,7 @@ def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanA
     return pc.or_(mask, largest)
 
 
-def _decoded(array: pa.Array, column: Column) -> pa.Array:
+def _without_dictionary(array: pa.Array, column: Column) -> pa.Array:
     return _stored(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, column)
 
 

@@ -35,7 +35,7 @@ from pushdown_spark.expressions.bound import (
     disjunction,
     negation,
 )
-from pushdown_spark.expressions.conjuncts import column_path, has_subquery
+from pushdown_spark.expressions.conjuncts import column_path, has_subquery, shown
 from pushdown_spark.expressions.constant_folding import prefetched
 from pushdown_spark.expressions.like import like
 from pushdown_spark.expressions.literals import Literal, LiteralReader
@@ -61,7 +61,6 @@ _STRING_TESTS: dict[type[exp.Expr], StringTest] = {
 _BETWEEN = ((Op.GE, "low"), (Op.LE, "high"))
 _ARGUMENTS = {"this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog"}
 """The arguments of sqlglot's nodes that the binder reads. Any other argument could change the meaning."""
-_MAX_SHOWN = 60
 
 
 def bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
@@ -110,11 +109,11 @@ class _Binder:
             if default is None:
                 raise
             self.reasons.append(str(problem))
-            is_range = isinstance(node, exp.Between) and not node.args.get("negate")
-            return self._one_end(node) if is_range and default else BooleanConstant(default)
+            is_range = isinstance(node, exp.Between) and not node.args.get("negate") and not _has_unread_arguments(node)
+            return self._supported_ends(node) if is_range and default else BooleanConstant(default)
 
     def _leaf(self, node: exp.Expr) -> Node:
-        if any(value for key, value in node.args.items() if key not in _ARGUMENTS):
+        if _has_unread_arguments(node):
             raise _unknown(node)
         leaf = self._positive_leaf(node)
         return negation(leaf) if node.args.get("negate") else leaf
@@ -153,7 +152,7 @@ class _Binder:
             return IsNull(self._column(subject))
         if type(subject) in _OPERATORS:
             # sqlglot parses `a = b IS NULL` as `(a = b) IS NULL`, Spark as `a = (b IS NULL)`.
-            raise UnsupportedError("IS after a comparison binds otherwise in Spark")
+            raise UnsupportedError("Spark applies IS to the right side of a comparison only")
         part = self.condition(subject, None)
         if isinstance(expected, exp.Null):
             return IsUnknown(part)
@@ -187,8 +186,8 @@ class _Binder:
         column = self._column(node.this.unnest())
         return conjunction([self._compare_constant(column, op, node.args[side]) for op, side in _BETWEEN])
 
-    def _one_end(self, node: exp.Expr) -> Node:
-        """Bind the supported end of a BETWEEN. Returns TRUE without any."""
+    def _supported_ends(self, node: exp.Expr) -> Node:
+        """Bind the ends of a BETWEEN that are supported. Returns TRUE if neither is."""
         parts = []
         for op, side in _BETWEEN:
             try:
@@ -244,10 +243,15 @@ class _Binder:
         return self._scope.column(path)
 
 
+def _has_unread_arguments(node: exp.Expr) -> bool:
+    """Return whether a node has arguments that the binder does not read. `symmetric` is False for ASYMMETRIC."""
+    if node.args.get("symmetric") is not None:
+        return True
+    return any(value for key, value in node.args.items() if key not in _ARGUMENTS)
+
+
 def _unknown(node: exp.Expr) -> UnsupportedError:
-    text = node.sql(dialect="spark")
-    shown = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
-    return UnsupportedError(f"{shown} is beyond the evaluator")
+    return UnsupportedError(f"{shown(node)} is beyond the evaluator")
 
 
 def _escape_character(node: exp.Expr) -> str:

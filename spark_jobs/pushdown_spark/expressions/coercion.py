@@ -21,6 +21,7 @@ from pushdown_spark.expressions.bound import (
     Op,
     Or,
     anything,
+    disjunction,
 )
 from pushdown_spark.expressions.fixed_point import (
     NOTHING,
@@ -31,11 +32,10 @@ from pushdown_spark.expressions.fixed_point import (
     rounded,
     single_precision,
 )
-from pushdown_spark.expressions.literals import INTEGER_DIGITS, Literal
+from pushdown_spark.expressions.literals import INTEGER_DIGITS, MAX_PRECISION, Literal
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import FLOATING, NUMERIC, LogicalType, Value
 
-_MAX_PRECISION = 38
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d{0,18}")
 _PLAIN_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _COMPARABLE: dict[LogicalType, frozenset[LogicalType]] = {
@@ -198,8 +198,8 @@ def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool
         narrow = constant.type is LogicalType.INTEGER and constant.is_literal and not in_list
         digits = len(str(abs(int(str(constant.value))))) if narrow else constant.whole
         whole, scale = max(whole, digits), max(scale, constant.scale)
-    if whole + scale > _MAX_PRECISION:
-        raise UnsupportedError(f"column and constant have no common decimal type of {_MAX_PRECISION} digits")
+    if whole + scale > MAX_PRECISION:
+        raise UnsupportedError(f"column and constant have no common decimal type of {MAX_PRECISION} digits")
 
 
 def _within(column: Column, domain: FixedPointDomain, interval: Interval) -> Node:
@@ -241,6 +241,8 @@ def _any_interval(column: Column, domain: FixedPointDomain, intervals: Iterable[
     if column.type is LogicalType.BOOLEAN:
         tests: list[Node] = [Comparison(column, Op.EQ, bool(value)) for value in sorted(set(singles))]
         wide, singles = tests, []
+    if wide and not singles and not has_null:
+        return disjunction(wide)
     in_singles = _values_in(column, singles, has_null)
     return Or((in_singles, *wide)) if wide else in_singles
 

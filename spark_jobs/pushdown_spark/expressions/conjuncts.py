@@ -15,6 +15,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 Node = TypeVar("Node", bound=exp.Expr)
+_MAX_SHOWN = 60
+"""The length of expressions in messages."""
 
 
 def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
@@ -33,6 +35,12 @@ def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
         else:
             found.append(part)
     return found
+
+
+def shown(node: exp.Expr) -> str:
+    """Return an expression as Spark SQL, shortened for messages."""
+    text = node.sql(dialect="spark")
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
 def has_subquery(predicate: exp.Expr) -> bool:

@@ -41,7 +41,7 @@ class Interval:
 
 _MAX_MAGNITUDE = 1e300
 """No domain has larger values. Doubles beyond it may have an infinite neighbor."""
-EVERYTHING = Interval(None, None)
+_EVERYTHING = Interval(None, None)
 NOTHING = Interval(1, 0)
 
 
@@ -60,7 +60,7 @@ def rounded(domain: FixedPointDomain, op: Op, value: float) -> Interval:
     if math.isnan(value) or math.isinf(value):
         is_low = value < 0
         is_everything = op in (Op.GT, Op.GE) if is_low else op in (Op.LT, Op.LE)
-        return EVERYTHING if is_everything else NOTHING
+        return _EVERYTHING if is_everything else NOTHING
     below, upto = _last_below(domain, value), _last_below(domain, math.nextafter(value, math.inf))
     return {
         Op.LT: Interval(None, below),

@@ -11,10 +11,11 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 from sqlglot import exp
 
+from pushdown_spark.expressions.conjuncts import shown
 from pushdown_spark.expressions.constant_folding import is_constant, whole_number
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.expressions.types import TEMPORAL, LogicalType, Value
+from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, TEMPORAL, LogicalType, Value
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,11 @@ class Literal:
 INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 """Digits of the decimal type that Spark widens an integer type to, by the number of bits."""
 _INTEGER_TYPES = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_MAX_PRECISION = 38
+MAX_PRECISION = 38
 _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NTZ_TEXT = re.compile(r"([+-]?\d{4,})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
 _DECIMAL_TYPE = re.compile(r"decimal\((\d+),(\d+)\)")
-_EPOCH = date(1970, 1, 1).toordinal()
-MICROSECONDS = 1_000_000
+_MICROSECONDS = 1_000_000
 _SAFE_DIGITS = 18
 """Characters of integers that always fit into 64 bits."""
 
@@ -72,7 +72,7 @@ class LiteralReader:
     def _evaluate(self, nodes: Sequence[exp.Expr], column_type: LogicalType, in_list: bool) -> list[Literal]:
         for node in nodes:
             if not is_constant(node):
-                raise UnsupportedError(f"{_shown(node)} is neither a column nor a constant")
+                raise UnsupportedError(f"{shown(node)} is neither a column nor a constant")
         texts = [node.sql(dialect="spark") for node in nodes]
         if column_type not in TEMPORAL:
             rows = self._fold(f"array({', '.join(map(_typed_text, texts))})", nodes)
@@ -90,13 +90,8 @@ class LiteralReader:
     def _fold(self, sql: str, nodes: Sequence[exp.Expr]) -> list[Sequence[object]]:
         rows = None if self._scope.fold is None else self._scope.fold(sql)
         if not isinstance(rows, list) or len(rows) != len(nodes) or any(row[1] is None for row in rows):
-            raise UnsupportedError(f"Spark finds no value for {_shown(nodes[0])}")
+            raise UnsupportedError(f"Spark finds no value for {shown(nodes[0])}")
         return rows
-
-
-def _shown(node: exp.Expr) -> str:
-    text = node.sql(dialect="spark")
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _plain_literal(node: exp.Expr, column_type: LogicalType) -> Literal | None:
@@ -136,7 +131,7 @@ def _string(text: str, column_type: LogicalType) -> Literal | None:
 def _days(text: str) -> int | None:
     """Return the days since 1970-01-01 of a date in the form yyyy-mm-dd, else None."""
     try:
-        return date.fromisoformat(text).toordinal() - _EPOCH if _DATE_TEXT.fullmatch(text) else None
+        return date.fromisoformat(text).toordinal() - EPOCH_ORDINAL if _DATE_TEXT.fullmatch(text) else None
     except ValueError:
         return None
 
@@ -155,8 +150,8 @@ def _number_literal(text: str) -> Literal:
     scale = max(0, -int(value.as_tuple().exponent))
     if "." not in text and -(2**63) <= value < 2**63:
         return _integer_literal(int(value))
-    if max(digits, scale) > _MAX_PRECISION:
-        raise UnsupportedError(f"{text} has more than {_MAX_PRECISION} digits")
+    if max(digits, scale) > MAX_PRECISION:
+        raise UnsupportedError(f"{text} has more than {MAX_PRECISION} digits")
     return Literal(LogicalType.DECIMAL, value, max(digits, scale) - scale, scale, True)
 
 
@@ -173,7 +168,7 @@ def _cast(literal: exp.Literal, to: exp.DataType, column_type: LogicalType) -> L
         if days is None:
             return None
         if column_type is LogicalType.TIMESTAMP_NTZ:
-            return Literal(LogicalType.TIMESTAMP_NTZ, days * 86_400 * MICROSECONDS)
+            return Literal(LogicalType.TIMESTAMP_NTZ, days * MICROSECONDS_PER_DAY)
         return Literal(LogicalType.DATE, days)
     number = _number_literal(literal.name)
     if to.this is exp.DataType.Type.DOUBLE and isinstance(number.value, int | Decimal | float):
@@ -200,7 +195,7 @@ def _from_text(name: str, value: object, node: exp.Expr) -> Literal:
         return Literal(LogicalType(name), float(np.float32(text)) if name == "float" else float(text))
     if name == "boolean":
         return Literal(LogicalType.BOOLEAN, text == "true")
-    raise UnsupportedError(f"{_shown(node)} is of type {name}")
+    raise UnsupportedError(f"{shown(node)} is of type {name}")
 
 
 def _time_fields(sql: str, column_type: LogicalType) -> str:
@@ -221,7 +216,7 @@ def _time_fields(sql: str, column_type: LogicalType) -> str:
 def _from_time(row: Sequence[object], column_type: LogicalType, node: exp.Expr) -> Literal:
     name, value = str(row[0]), row[1]
     if name not in ("string", "date", "timestamp", "timestamp_ntz"):
-        raise UnsupportedError(f"{_shown(node)} is of type {name}")
+        raise UnsupportedError(f"{shown(node)} is of type {name}")
     if column_type is LogicalType.TIMESTAMP:
         return Literal(LogicalType.TIMESTAMP, int(str(value)))
     if column_type is LogicalType.TIMESTAMP_NTZ:
@@ -250,7 +245,7 @@ def _micros(text: str) -> int:
     year, month, day = int(match[1]), int(match[2]), int(match[3])
     # Python's calendar has the years 1 to 9999. It repeats itself every 400 years.
     cycles = (year - 1) // 400
-    days = date(year - 400 * cycles, month, day).toordinal() - _EPOCH + cycles * 146_097
+    days = date(year - 400 * cycles, month, day).toordinal() - EPOCH_ORDINAL + cycles * 146_097
     hours, minutes, seconds = (int(match[part] or 0) for part in (4, 5, 6))
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return whole * MICROSECONDS + int((match[7] or "0").ljust(6, "0"))
+    return whole * _MICROSECONDS + int((match[7] or "0").ljust(6, "0"))

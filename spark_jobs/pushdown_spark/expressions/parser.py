@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from pushdown_spark.expressions.conjuncts import nodes_of
 
-_DIFFERENT_TEXT = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)")
+_DIFFERENT_TEXT = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)|(?is:\bBETWEEN\b.*\bA?SYMMETRIC\b)")
 _BEFORE_OPERANDS = re.compile(
     r"ALL|AND|ANY|AS|BETWEEN|BY|CASE|CROSS|DISTINCT|DIV|ELSE|ESCAPE|EXCEPT|EXISTS|FILTER|FROM|FULL|GROUP|HAVING|"
     r"ILIKE|IN|INNER|INTERSECT|INTERVAL|IS|JOIN|LATERAL|LEFT|LIKE|LIMIT|MINUS|NATURAL|NOT|OFFSET|ON|OR|ORDER|OVER|"
@@ -69,9 +69,10 @@ def with_intervals_grouped(tree: Tree) -> Tree:
 def read_alike(text: str) -> bool:
     """Whether Spark and sqlglot split a text into the same tokens. May raise SqlglotError for invalid SQL.
 
-    Spark differs from sqlglot in four ways. It replaces `${...}` by settings. It ends a `--` comment at a carriage
-    return, but not after a backslash. It reads two quotes inside a literal as one quote, where sqlglot reads two
-    literals. It casts a string after a plus sign to a number, where sqlglot drops a plus sign before an operand.
+    Spark differs from sqlglot in five ways. It reads SYMMETRIC and ASYMMETRIC after BETWEEN as names. It replaces
+    `${...}` by settings. It ends a `--` comment at a carriage return, but not after a backslash. It reads two quotes
+    inside a literal as one quote, where sqlglot reads two literals. It casts a string after a plus sign to a number,
+    where sqlglot drops a plus sign before an operand.
     """
     if _DIFFERENT_TEXT.search(text):
         return False

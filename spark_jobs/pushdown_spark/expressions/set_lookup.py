@@ -47,13 +47,13 @@ class ValueSet:
     def contains(self, array: pa.Array) -> pa.BooleanArray:
         """Return whether each value is in the set. The result is undefined where the array is null."""
         if self._dense is not None and (len(array) >= _TABLE_ROWS or self._size > _TABLE_VALUES):
-            return as_arrow(_in_dense(numpy_values(array), *self._dense))
+            return as_arrow(_in_dense(_numpy_values(array), *self._dense))
         if self._prefilter is not None and len(array) >= _PREFILTER_ROWS:
             return self._prefiltered(array, self._prefilter)
         return pc.is_in(array, options=self._options)
 
     def _prefiltered(self, array: pa.Array, table: Bools) -> pa.BooleanArray:
-        numbers = numpy_values(array)
+        numbers = _numpy_values(array)
         head = _in_low_bits(numbers[:_BLOCK], table)
         if np.count_nonzero(head) * _PREFILTER_PASS > len(head):
             return pc.is_in(array, options=self._options)
@@ -111,7 +111,7 @@ def as_arrow(bools: Bools) -> pa.BooleanArray:
     return pa.BooleanArray.from_buffers(pa.bool_(), len(bools), [None, bits])
 
 
-def numpy_values(array: pa.Array) -> npt.NDArray[np.signedinteger]:
+def _numpy_values(array: pa.Array) -> npt.NDArray[np.signedinteger]:
     """Return the values of an integer array without a copy. Values are undefined where the array is null."""
     dtype = array.type.to_pandas_dtype()
     if len(array) == 0:

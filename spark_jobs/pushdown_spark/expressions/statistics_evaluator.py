@@ -215,7 +215,7 @@ def _may_match(node: Node, values: _Range) -> bool:
 
 
 def _compare_columns(op: Op, left: _Range, right: _Range) -> _Outcomes:
-    """Comparison the smallest value of one column with the largest of the other."""
+    """Compare the smallest value of one column with the largest of the other."""
     if left.empty or right.empty:
         return _Outcomes(False, False, True)
     if left.nan:

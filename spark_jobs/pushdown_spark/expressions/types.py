@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 
@@ -9,6 +10,8 @@ Path = tuple[str, ...]
 """The name of a column, followed by the names of nested struct members."""
 Value = bool | int | float | Decimal | str | bytes
 """A constant. Dates are days and timestamps are microseconds since 1970-01-01 (UTC, or without a time zone)."""
+EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+MICROSECONDS_PER_DAY = 86_400_000_000
 DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The key in a field's metadata under which Spark stores a declared char(n) or varchar(n); the field is a string."""
 

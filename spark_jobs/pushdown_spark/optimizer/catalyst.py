@@ -12,6 +12,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_seq
 
@@ -136,7 +137,7 @@ def relation_names_in(spark: SparkSession, sql: str, *, case_sensitive: bool) ->
             return None
         if kind == "UnresolvedRelation":
             name = tuple(str(part) for part in elements(node.multipartIdentifier()))
-            if len(name) > 1 or _name_key(name[0], case_sensitive) not in ctes:
+            if len(name) > 1 or name_key(name[0], case_sensitive=case_sensitive) not in ctes:
                 names[name] = None
     return tuple(names)
 
@@ -157,16 +158,12 @@ def _parsed_nodes(plan: JavaObject, case_sensitive: bool) -> Iterator[tuple[Java
         yield node, kind, ctes
         if kind == "UnresolvedWith":
             for cte in elements(node.cteRelations()):
-                name = _name_key(str(cte._1()), case_sensitive)
+                name = name_key(str(cte._1()), case_sensitive=case_sensitive)
                 pending.append((cte._2(), ctes | {name} if node.allowRecursion() else ctes))
                 ctes |= {name}
         else:
             pending += [(query, ctes) for query in elements(node.innerChildren())]
         pending += [(child, ctes) for child in elements(node.children())]
-
-
-def _name_key(name: str, case_sensitive: bool) -> str:
-    return name if case_sensitive else name.lower()
 
 
 class SessionVariables:
@@ -182,7 +179,7 @@ class SessionVariables:
         if self._is_empty:
             return False
         case_sensitive = is_case_sensitive(self._spark)
-        key = scala_seq(self._spark, [_name_key(name, case_sensitive)])
+        key = scala_seq(self._spark, [name_key(name, case_sensitive=case_sensitive)])
         return bool(self._variables.get(key).isDefined())
 
 

@@ -141,6 +141,8 @@ def _known_misreading(tree: exp.Expr, *, case_sensitive: bool) -> str | None:
     """Return what sqlglot reads differently from Spark in a query, or None if no such difference is known."""
     if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
         return "a relation has the name OUTER"
+    if any(node.args.get("symmetric") is not None for node in tree.find_all(exp.Between)):
+        return "BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark"
     if case_sensitive:
         for table in tree.find_all(exp.Table):
             cte = referenced_cte(table)

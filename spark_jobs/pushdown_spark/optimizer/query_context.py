@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.expressions.conjuncts import without_relation
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
@@ -305,7 +306,7 @@ class ColumnTypes:
         return self._types.get((column.table.lower() or _ANY_RELATION, self._name_key(column.name)), [])
 
     def _name_key(self, name: str) -> str:
-        return name if self.case_sensitive else name.lower()
+        return name_key(name, case_sensitive=self.case_sensitive)
 
 
 def _is_exact(data_type: t.DataType) -> bool:

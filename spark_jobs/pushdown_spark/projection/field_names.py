@@ -34,7 +34,7 @@ class FieldIndex:
         return fields[0] if fields else None
 
 
-def nearest_names(name: str, schema: StructType, implicit: Iterable[str]) -> tuple[str, ...]:
+def _nearest_names(name: str, schema: StructType, implicit: Iterable[str]) -> tuple[str, ...]:
     """Return up to three columns, struct members or implicit columns with the most similar names."""
     spellings: dict[str, str] = {}
     for path in _member_paths(schema):
@@ -48,7 +48,7 @@ def nearest_names(name: str, schema: StructType, implicit: Iterable[str]) -> tup
 
 def unknown_column(name: str, where: str, schema: StructType, implicit: Iterable[str]) -> UnknownColumnError:
     """Return the error for a name that the source lacks. `where` is the parameter or the path that has the name."""
-    near = nearest_names(name, schema, implicit)
+    near = _nearest_names(name, schema, implicit)
     hint = f"did you mean {', '.join(near)}?" if near else f"the columns are {_some_names(schema)}"
     return UnknownColumnError(f"{where}: there is no column {name!r}; {hint}")
 

@@ -77,10 +77,10 @@ class ColumnPath:
 
     def __str__(self) -> str:
         path = render_steps(self.steps)
-        return path if self.alias is None else f"{path} AS {plain_name(self.alias)}"
+        return path if self.alias is None else f"{path} AS {_plain_name(self.alias)}"
 
 
-def plain_name(name: str) -> str:
+def _plain_name(name: str) -> str:
     """Return a name as a path spells it: in backticks only if it needs them."""
     return name if _NAME.fullmatch(name) else quote_name(name)
 
@@ -117,7 +117,7 @@ def render_steps(steps: Sequence[Step]) -> str:
     for step in steps:
         match step:
             case Member(name):
-                text += f".{plain_name(name)}" if text else plain_name(name)
+                text += f".{_plain_name(name)}" if text else _plain_name(name)
             case Elements(positions):
                 text += f"[{','.join(map(str, positions))}]"
             case Entry(keys):

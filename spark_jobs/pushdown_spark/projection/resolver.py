@@ -10,6 +10,7 @@ from enum import StrEnum
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn, ImplicitKind
 from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression, full_name, short_name
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
@@ -197,4 +198,4 @@ class _Resolver:
         )
 
     def _key(self, name: str) -> str:
-        return name if self._context.case_sensitive else name.lower()
+        return name_key(name, case_sensitive=self._context.case_sensitive)

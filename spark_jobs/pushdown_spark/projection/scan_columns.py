@@ -16,7 +16,7 @@ from pushdown_spark.projection.paths import ColumnPath, Elements
 
 FIELDS_COLUMN = "columns"
 """The array of the fields of a line, in CSV files without a header and without a declared schema."""
-MAX_FIELDS = 65_536
+_MAX_FIELDS = 65_536
 """The limit of positions in that array. Higher positions are errors."""
 
 
@@ -69,8 +69,8 @@ def _check_fields(path: ColumnPath) -> None:
         case ():
             return
         case (Elements(positions),):
-            if positions[-1] >= MAX_FIELDS:
-                raise BadSpecError(f"columns: {str(path)!r}: positions end at {MAX_FIELDS - 1}")
+            if positions[-1] >= _MAX_FIELDS:
+                raise BadSpecError(f"columns: {str(path)!r}: positions end at {_MAX_FIELDS - 1}")
         case _:
             raise KindMismatchError(
                 f"columns: {str(path)!r}: {FIELDS_COLUMN} is an array of strings, which has positions and no members"

@@ -14,6 +14,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
 
@@ -40,7 +41,7 @@ class MergeRules:
 
     def key(self, name: str) -> str:
         """Return a key that all names of one column share."""
-        return name if self.case_sensitive else name.lower()
+        return name_key(name, case_sensitive=self.case_sensitive)
 
 
 @dataclass(frozen=True)

@@ -299,7 +299,7 @@ def test_many_constants_need_one_query() -> None:
         ("standard = 'a'", "default"),
         ("i + 1 = 2", "beyond the evaluator"),
         ("nowhere = 1", "not the name of exactly one struct member"),
-        ("i = 1 IS NULL", "binds otherwise"),
+        ("i = 1 IS NULL", "applies IS to the right side"),
         ("l = float('5')", "finds no value"),
         ("i = l + 1", "neither a column nor a constant"),
         ("i IN (SELECT 1)", "subquery"),

@@ -50,6 +50,12 @@ def test_invalid_predicate_has_no_tree() -> None:
     assert parse_predicate(f"a IN ({MANY}) AND AND") is None
 
 
+@pytest.mark.parametrize("word", ["symmetric", "ASYMMETRIC", "/**/ Symmetric"])
+def test_names_that_only_sqlglot_takes_for_keywords_leave_the_predicate_to_spark(word: str) -> None:
+    """To Spark, `a BETWEEN symmetric -5 AND 3` has the lower bound `symmetric - 5`."""
+    assert parse_predicate(f"a BETWEEN {word} -5 AND 3") is None
+
+
 def _type_or_error(frame: DataFrame, predicate: str) -> str:
     """Return the type in which Spark compares the list, or the error that it finds."""
     try:

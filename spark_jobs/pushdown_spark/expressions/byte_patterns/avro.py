@@ -195,10 +195,10 @@ class _PatternVisitor:
             return []
         expressions: list[str] = []
         for value in values:
-            encodings_of_value = encodings(encoded, value)
-            if encodings_of_value is None:
+            alternatives = encodings(encoded, value)
+            if alternatives is None:
                 return []
-            expressions += encodings_of_value
+            expressions += alternatives
         label = f"{'.'.join(column.path)}: " + (str(values[0]) if len(values) == 1 else f"one of {len(values)}")
         return [_pattern(encoded, expressions, label) if expressions else _NEVER]
 

@@ -22,15 +22,15 @@ from pushdown_spark.expressions.byte_patterns.text import (
     BytePattern,
     Fields,
     alternation,
-    byte_class,
     calendar_periods,
+    character_class,
     describe,
     fraction_spellings,
     integer_spellings,
     literal,
     patterns,
     searched_length,
-    some,
+    value_summary,
     whole_years,
 )
 from pushdown_spark.expressions.types import FLOATING, LogicalType
@@ -40,7 +40,7 @@ _NOT_DIGIT = "[^0-9]"
 _WHITE = "\\x00-\\x20\\x7f"
 _BOM = "\\xef\\xbb\\xbf"
 _MIN_RUN = 3
-MANY_VALUES = 50
+_MANY_VALUES = 50
 """Lists of at least this many integers are searched for by one expression per integer, which is faster."""
 _FEW_PERIODS = 12
 """Up to this many months or days are searched for by literals. Each of them has dozens of spellings."""
@@ -72,7 +72,7 @@ class CsvSyntax:
     @property
     def before(self) -> str:
         """An expression for the byte before a field's text, which can be the end of a byte order mark."""
-        return f"(?:^|[{byte_class(self.sep[-1] + self.quote + self.escape)}{_WHITE}{_BOM[-4:]}])"
+        return f"(?:^|[{character_class(self.sep[-1] + self.quote + self.escape)}{_WHITE}{_BOM[-4:]}])"
 
     @property
     def date_ends(self) -> tuple[int, ...]:
@@ -83,11 +83,11 @@ class CsvSyntax:
     @property
     def after(self) -> str:
         """An expression for the byte after a field's text."""
-        return f"[{byte_class(self.sep[0] + self.quote + self.escape)}{_WHITE}]"
+        return f"[{character_class(self.sep[0] + self.quote + self.escape)}{_WHITE}]"
 
 
 def csv_patterns(
-    facts: AllOf, syntax: CsvSyntax, columns: Sequence[str] = (), *, many: int = MANY_VALUES
+    facts: AllOf, syntax: CsvSyntax, columns: Sequence[str] = (), *, many: int = _MANY_VALUES
 ) -> list[BytePattern]:
     """Return one pattern per usable part of the facts. Each is a sound filter by itself.
 
@@ -180,7 +180,7 @@ def _whole_or_start(texts: list[str], label: str, syntax: CsvSyntax) -> BytePatt
 def _longest_run(texts: list[str], unsafe: frozenset[str]) -> BytePattern | None:
     runs = [run for text in texts for run in "".join("\n" if c in unsafe else c for c in text).split("\n")]
     best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
-    return BytePattern((literal(best),), (), (), some([repr(best)])) if len(best) >= _MIN_RUN else None
+    return BytePattern((literal(best),), (), (), value_summary([repr(best)])) if len(best) >= _MIN_RUN else None
 
 
 def _numbers(positive: list[str], negative: list[str]) -> tuple[str, ...]:

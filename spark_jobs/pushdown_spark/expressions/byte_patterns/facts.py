@@ -28,12 +28,10 @@ from pushdown_spark.expressions.bound import (
     StringMatch,
     StringTest,
 )
-from pushdown_spark.expressions.types import NUMERIC, LogicalType, Value
+from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, NUMERIC, LogicalType, Value
 
-MAX_VALUES = 20_000
+_MAX_VALUES = 20_000
 """Longer IN lists imply no fact: the pattern would take more time to compile than it saves."""
-_EPOCH = date(1970, 1, 1).toordinal()
-_MICROSECONDS_PER_DAY = 86_400_000_000
 
 Scalar = Decimal | date | str | bool
 """A value in a fact. All numbers are exact decimals; a timestamp is its date in UTC."""
@@ -151,7 +149,7 @@ def _comparison(node: Comparison, truth: bool) -> list[Fact | AnyOf]:
 
 
 def _equals_any(column: Column, values: Sequence[Value]) -> list[Fact | AnyOf]:
-    if len(values) > MAX_VALUES:
+    if len(values) > _MAX_VALUES:
         return []
     scalars = [_scalar(column, value) for value in values]
     known = tuple(scalar for scalar in scalars if scalar is not None)
@@ -168,12 +166,12 @@ def _scalar(column: Column, value: Value) -> Scalar | None:
     if column.type is LogicalType.DATE and isinstance(value, int):
         return _date(value)
     if column.type in (LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ) and isinstance(value, int):
-        return _date(value // _MICROSECONDS_PER_DAY)
+        return _date(value // MICROSECONDS_PER_DAY)
     return None
 
 
 def _date(days: int) -> date | None:
-    ordinal = days + _EPOCH
+    ordinal = days + EPOCH_ORDINAL
     return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
 
 

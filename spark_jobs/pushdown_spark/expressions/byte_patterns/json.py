@@ -25,7 +25,7 @@ from pushdown_spark.expressions.byte_patterns.text import (
     literal,
     patterns,
     searched_length,
-    some,
+    value_summary,
     whole_years,
 )
 from pushdown_spark.expressions.types import FLOATING, LogicalType
@@ -123,7 +123,9 @@ def _strings(fact: EqualsAny) -> _Values | None:
     if all(text and not any(c in _UNSAFE for c in text) for text in texts):
         # A string column also stores numbers, booleans and objects as written, so the quotes are optional.
         length = searched_length(len(texts))
-        return _Values([_string(text, length) for text in texts], some(texts), "".join(sorted(set("".join(texts)))))
+        return _Values(
+            [_string(text, length) for text in texts], value_summary(texts), "".join(sorted(set("".join(texts))))
+        )
     if len(texts) == 1:
         return _longest_safe_run((texts[0],))
     return None

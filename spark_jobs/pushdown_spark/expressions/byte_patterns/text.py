@@ -137,7 +137,7 @@ def searched_length(strings: int) -> int:
     return max(12, min(_MAX_STRING, _MAX_STRINGS // max(strings, 1)))
 
 
-def byte_class(characters: str) -> str:
+def character_class(characters: str) -> str:
     """Return the members of a character class for single-byte characters."""
     return "".join(f"\\x{ord(c):02x}" for c in characters)
 
@@ -162,10 +162,10 @@ def describe(fact: Fact) -> str:
     """Return the values that a fact allows, for the report."""
     if isinstance(fact, InRange):
         return f"{'' if fact.low is None else fact.low}..{'' if fact.high is None else fact.high}"
-    return some([str(value) for value in fact.values]) if isinstance(fact, EqualsAny) else ""
+    return value_summary([str(value) for value in fact.values]) if isinstance(fact, EqualsAny) else ""
 
 
-def some(values: list[str]) -> str:
+def value_summary(values: list[str]) -> str:
     """Return the only value, or the number of values."""
     return values[0] if len(values) == 1 else f"one of {len(values)} values"
 

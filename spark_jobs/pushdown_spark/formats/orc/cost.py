@@ -1,4 +1,4 @@
-"""OrcEstimate from footers and a sample of row groups what each reader of an ORC scan would cost."""
+"""The estimated costs of the readers of an ORC scan, from footers and a sample of row groups."""
 
 from __future__ import annotations
 

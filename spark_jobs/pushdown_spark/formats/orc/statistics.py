@@ -6,13 +6,12 @@ import math
 from decimal import Decimal, InvalidOperation
 
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds
-from pushdown_spark.expressions.types import Value
+from pushdown_spark.expressions.types import MICROSECONDS_PER_DAY, Value
 from pushdown_spark.formats.orc.column_mapping import GREGORIAN_START
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import ColumnStatistics, DateStatistics, IntegerStatistics
 from pushdown_spark.formats.orc.time_zones import Zone
 
-_MICROS_PER_DAY = 86_400_000_000
 _Ends = tuple[Value | None, Value | None]
 _UNKNOWN: _Ends = (None, None)
 _JAVA = 0
@@ -122,14 +121,14 @@ def _times(statistics: ColumnStatistics) -> _Ends:
     if not (ends.HasField("minimum_utc") and ends.HasField("maximum_utc")):
         return _UNKNOWN
     low, high = (ends.minimum_utc - 1) * 1000, (ends.maximum_utc + 2) * 1000
-    return _UNKNOWN if low < GREGORIAN_START * _MICROS_PER_DAY else (low, high)
+    return _UNKNOWN if low < GREGORIAN_START * MICROSECONDS_PER_DAY else (low, high)
 
 
 def _in_zone(low: Value | None, high: Value | None) -> _Ends:
     """Convert bounds of local times to bounds of instants in any time zone, by widening them by a day."""
     if not (isinstance(low, int) and isinstance(high, int)):
         return _UNKNOWN
-    return low - _MICROS_PER_DAY, high + _MICROS_PER_DAY
+    return low - MICROSECONDS_PER_DAY, high + MICROSECONDS_PER_DAY
 
 
 def _booleans(statistics: ColumnStatistics) -> _Ends:

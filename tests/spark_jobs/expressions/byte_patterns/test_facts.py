@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
@@ -21,6 +22,7 @@ from pushdown_spark.expressions.byte_patterns.facts import (
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.expressions.types import LogicalType
 
 SCHEMA = t.StructType(
     [
@@ -172,3 +174,18 @@ def test_long_chains_do_not_recurse() -> None:
     assert len(conjuncts(tree)) == 3000
     (fact,) = _facts(" OR ".join(f"i = {n}" for n in range(3000)))
     assert isinstance(fact, AnyOf)
+
+
+def test_integers_in_a_list_with_a_double_are_ranges() -> None:
+    (alternatives,) = _facts("i IN (9007199254740993, 1e0)")
+    shown = str(alternatives)
+    assert "low=Decimal('9007199254740992'), high=Decimal('9007199254740993')" in shown
+
+
+def test_a_list_of_booleans_is_a_fact() -> None:
+    assert _facts("b IN (true)") == _facts("b = true") != ()
+
+
+def test_a_varchar_column_is_a_string() -> None:
+    column = Scope(t.StructType([t.StructField("v", t.VarcharType(5))])).column(("v",))
+    assert (column.type, column.storage) == (LogicalType.STRING, pa.string())
