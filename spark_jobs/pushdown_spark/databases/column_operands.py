@@ -139,11 +139,7 @@ def null_test_operand(column: RemoteColumn, dialect: Dialect) -> ColumnOperand:
     except UnsupportedError:
         if dialect is Dialect.SQLITE or column.special_dates_are_null:
             raise
-        return ColumnOperand(column, LogicalType.OTHER, lambda: _bare(column))
-
-
-def _bare(column: RemoteColumn) -> exp.Expr:
-    return exp.Column(this=quoted(column.name))
+        return ColumnOperand(column, LogicalType.OTHER, lambda: column.reference)
 
 
 def _spark_kind(column: RemoteColumn) -> LogicalType:
@@ -169,8 +165,8 @@ def _postgresql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteT
     if kind is LogicalType.STRING:
         return _postgresql_string(column, declared)
     if kind in (LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ) and column.special_dates_are_null:
-        return lambda: exp.Case(ifs=[exp.If(this=call("ISFINITE", _bare(column)), true=_bare(column))])
-    return lambda: _bare(column)
+        return lambda: exp.Case(ifs=[exp.If(this=call("ISFINITE", column.reference), true=column.reference)])
+    return lambda: column.reference
 
 
 def _check_decimal(column: RemoteColumn, declared: RemoteType) -> None:
@@ -186,17 +182,17 @@ def _postgresql_string(column: RemoteColumn, declared: RemoteType) -> Callable[[
         raise UnsupportedError(f"the database of {column.name} has no encoding (SQL_ASCII)")
     if declared.base == "character":
         length = (*declared.numbers, 1)[0]
-        return lambda: call("RPAD", cast(_bare(column), "TEXT", Dialect.POSTGRES), number(length))
+        return lambda: call("RPAD", cast(column.reference, "TEXT", Dialect.POSTGRES), number(length))
     if column.is_enum or declared.base in ("uuid", "citext"):
-        return lambda: cast(_bare(column), "TEXT", Dialect.POSTGRES)
-    return lambda: _bare(column)
+        return lambda: cast(column.reference, "TEXT", Dialect.POSTGRES)
+    return lambda: column.reference
 
 
 def _mysql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> Callable[[], exp.Expr]:
     declared_kind = LogicalType.BOOLEAN if _is_boolean(column, declared) else _MYSQL_KINDS.get(declared.base)
     is_unsigned_bigint = declared.base == "bigint" and "unsigned" in column.remote_type and kind is LogicalType.DECIMAL
     if is_unsigned_bigint and column.spark_type == t.DecimalType(20, 0):
-        return lambda: _bare(column)
+        return lambda: column.reference
     if declared_kind is not kind:
         raise _mismatch(column)
     if kind is LogicalType.DECIMAL:
@@ -204,10 +200,10 @@ def _mysql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) 
     if kind is LogicalType.FLOAT and column.rendering is None:
         raise UnsupportedError(f"{column.name} is a float, which MySQL sends with six digits")
     if kind is LogicalType.BOOLEAN:
-        return lambda: binary(exp.NEQ, _bare(column), number(0))
+        return lambda: binary(exp.NEQ, column.reference, number(0))
     if column.special_dates_are_null and kind in (LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ):
-        return lambda: _null_if_zero_date(column)
-    return lambda: _bare(column)
+        return lambda: null_if_zero_date(column.reference)
+    return lambda: column.reference
 
 
 def _is_boolean(column: RemoteColumn, declared: RemoteType) -> bool:
@@ -215,7 +211,8 @@ def _is_boolean(column: RemoteColumn, declared: RemoteType) -> bool:
     return is_bool and declared.base in ("tinyint", "bit") and declared.numbers == (1,)
 
 
-def _null_if_zero_date(column: RemoteColumn) -> exp.Expr:
-    month, day = call("MONTH", _bare(column)), call("DAYOFMONTH", _bare(column))
+def null_if_zero_date(reference: exp.Expr) -> exp.Expr:
+    """Return the column, NULL for dates of MySQL whose month or day is zero."""
+    month, day = call("MONTH", reference.copy()), call("DAYOFMONTH", reference.copy())
     is_complete = binary(exp.And, binary(exp.GT, month, number(0)), binary(exp.GT, day, number(0)))
-    return exp.Case(ifs=[exp.If(this=is_complete, true=_bare(column))])
+    return exp.Case(ifs=[exp.If(this=is_complete, true=reference.copy())])

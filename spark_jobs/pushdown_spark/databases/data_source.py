@@ -27,7 +27,7 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from sqlglot import exp
 
-from pushdown_spark.contract import DatabaseKind, Exactness, RemoteConnection, RemoteSourceSpec
+from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
 from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
 from pushdown_spark.databases.dialects import connect, describe_table
 from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
@@ -165,7 +165,7 @@ class FilterableRemoteReader(RemoteTableReader):
             node = expression(pushed_filter)
             pushed = () if node is None else _push(node, self._table).conjuncts
             self._conjuncts += pushed
-            if not pushed or any(conjunct.exactness is not Exactness.EXACT for conjunct in pushed):
+            if not pushed or not all(conjunct.is_exact for conjunct in pushed):
                 residual.append(pushed_filter)
         return residual
 

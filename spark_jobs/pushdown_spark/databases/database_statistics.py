@@ -91,10 +91,10 @@ def table_statistics(
     They are as recent as the database's own statistics.
     """
     statement = row_query(table, columns, predicate).sql
-    few = expects_few_rows(client, table, statement)
     if table.dialect is Dialect.POSTGRES:
-        rows, _ = postgresql_estimate(client, row_query(table, columns).sql)
-        kept, _ = postgresql_estimate(client, statement)
+        kept, size = postgresql_estimate(client, statement)
+        few = is_small_result(kept, size)
+        rows = kept if predicate.where is None else postgresql_estimate(client, row_query(table, columns).sql)[0]
         by_column = {} if table.subquery is not None else _postgresql_columns(client, table, rows)
         return TableStatistics(float(rows), float(kept), few, by_column, judged=True)
     if table.subquery is not None:
@@ -103,7 +103,11 @@ def table_statistics(
     if stored is None:
         return None
     table_rows, by_column = stored
-    examined = float(mysql_row_estimate(client, statement)) if table.dialect.is_mysql else table_rows
+    if table.dialect.is_mysql:
+        estimate = mysql_row_estimate(client, statement)
+        examined, few = float(estimate), estimate <= MAX_FEW_ROWS
+    else:
+        examined, few = table_rows, expects_few_rows(client, table, statement)
     return TableStatistics(table_rows, min(examined, table_rows), few, by_column)
 
 

@@ -28,6 +28,7 @@ from pushdown_spark.databases.remote_query import (
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.transport import QueryExecution, arrow_fields
 from pushdown_spark.errors import LostConnectionError
+from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.scan.base import Scan
 
@@ -176,7 +177,7 @@ class _QueryAnalyzer:
             inner = node.this if isinstance(node, exp.Alias) else node
             name = self._column(inner)
             if name is None:
-                aggregate = self._aggregate(inner, self._free_name(len(aggregates)))
+                aggregate = self._aggregate(inner, self._table.free_name(f"aggregate_{len(aggregates)}"))
                 if aggregate is None:
                     return None
                 aggregates.append(aggregate)
@@ -219,19 +220,17 @@ class _QueryAnalyzer:
 
     def _key_positions(self, keys: list[tuple[exp.Column, Ordering]]) -> tuple[tuple[int, Ordering], ...] | None:
         """Return the positions of the sort keys in the SELECT list. None if a key is not in it."""
-        names = [node.alias_or_name.lower() for node in self._tree.expressions]
+        names = [self._key_of(node.alias_or_name) for node in self._tree.expressions]
         positions = []
         for node, ordering in keys:
-            if node.table or names.count(node.name.lower()) != 1:
+            key = self._key_of(node.name)
+            if node.table or names.count(key) != 1:
                 return None
-            positions.append((names.index(node.name.lower()), ordering))
+            positions.append((names.index(key), ordering))
         return tuple(positions)
 
-    def _free_name(self, number: int) -> str:
-        name = f"aggregate_{number}"
-        while self._table.column(name) is not None:
-            name += "_"
-        return name
+    def _key_of(self, name: str) -> str:
+        return name_key(name, case_sensitive=self._case_sensitive)
 
     def _types(self, names: Sequence[str]) -> dict[str, t.DataType]:
         types = {column.name: column.spark_type for column in self._table.columns}
@@ -255,19 +254,21 @@ class FullPushdownScan(Scan):
         table: RemoteTable,
         spec: RemoteSourceSpec,
         connections: ConnectionPool,
+        predicate: PushedPredicate,
+        notes: tuple[str, ...],
     ) -> None:
+        """`predicate` and `notes` are for the report."""
         self._pushed = pushed
         self._table = table
         self._connections = connections
         self._execution = QueryExecution(spark, connections, spec)
-        self._plan_report = SourceReport(reader="remote", reason="the database runs the whole query as Spark would")
-
-    def with_report(self, predicate: PushedPredicate, notes: tuple[str, ...]) -> FullPushdownScan:
-        """Add the conjuncts, the columns and notes to the report, and return the scan."""
-        columns = tuple(self._pushed.types)
-        update = {"conjuncts": predicate.reports, "columns": columns, "notes": notes}
-        self._plan_report = self._plan_report.model_copy(update=update)
-        return self
+        self._plan_report = SourceReport(
+            reader="remote",
+            reason="the database runs the whole query as Spark would",
+            conjuncts=predicate.reports,
+            columns=tuple(pushed.types),
+            notes=notes,
+        )
 
     def frame(self) -> DataFrame:
         """Return the result, read by one task."""
@@ -293,10 +294,6 @@ class FullPushdownScan(Scan):
     def _fields(self) -> tuple[list[pa.Field], t.StructType]:
         schema = t.StructType([t.StructField(name, data_type) for name, data_type in self._pushed.types.items()])
         return arrow_fields(schema, self._table), schema
-
-    def counts_result_rows(self, *, has_predicate: bool) -> bool:
-        """Return True: the database runs the whole query."""
-        return True
 
     def report(self) -> SourceReport:
         """Return the plan, with metrics after a run."""

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.sql_builder import call, cast, column_reference
+from pushdown_spark.databases.sql_builder import call, cast
 from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.projection.paths import sql_text, sql_type
 
@@ -58,7 +58,7 @@ def decode_sql(generated_name: str, column: RemoteColumn, jdbc_column: JdbcColum
 
 
 def _jdbc_column(column: RemoteColumn, table: RemoteTable) -> JdbcColumn | None:
-    reference = column_reference(table, column.name)
+    reference = column.reference
     if table.dialect is Dialect.POSTGRES:
         return _from_postgresql(column, reference)
     return _from_mysql(column, reference, table) if table.dialect.is_mysql else None

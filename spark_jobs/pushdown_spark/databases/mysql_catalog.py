@@ -10,9 +10,10 @@ from sqlglot import exp
 
 from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
-from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET
+from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, null_if_zero_date
 from pushdown_spark.databases.mysql import MysqlClient, ResultColumn
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
+from pushdown_spark.databases.sql_builder import column_reference
 from pushdown_spark.errors import BadSpecError, RemoteRefusedError
 
 _COLUMNS = """
@@ -105,18 +106,17 @@ def _declared_type(column: ResultColumn) -> str:
 
 
 def _column(row: Row, wide_numbers: WideNumbers, zero_dates_as_null: bool) -> RemoteColumn:
-    name, declared, nullable, charset, collation = row
+    name, declared, _, charset, collation = row
     remote_type = str(declared)
-    reference = exp.Column(this=exp.to_identifier(str(name), quoted=True))
+    reference = column_reference(str(name))
     spark_type, rendering = _spark_type(remote_type, reference, wide_numbers)
     has_date = isinstance(spark_type, t.DateType | t.TimestampType | t.TimestampNTZType)
     if has_date and zero_dates_as_null:
-        rendering = _null_if_zero_date(reference)
+        rendering = null_if_zero_date(reference)
     return RemoteColumn(
         str(name),
         remote_type,
         spark_type,
-        nullable=bool(nullable) or (has_date and zero_dates_as_null),
         charset=None if charset is None else str(charset),
         collation=None if collation is None else str(collation),
         is_enum=remote_type.startswith("enum"),
@@ -153,10 +153,3 @@ def _bit_type(bits: int) -> t.DataType:
     if bits == 1:
         return t.BooleanType()
     return t.LongType() if bits < 64 else t.DecimalType(20, 0)
-
-
-def _null_if_zero_date(column: exp.Column) -> exp.Expr:
-    """Return the column, NULL for dates whose month or day is zero."""
-    zero = exp.Literal.number(0)
-    parts = [exp.EQ(this=exp.Anonymous(this=part, expressions=[column]), expression=zero) for part in ("MONTH", "DAY")]
-    return exp.Case(ifs=[exp.If(this=exp.or_(*parts), true=exp.Null())], default=column)

@@ -113,7 +113,7 @@ def _parse_one_by_one(data: bytes, position: int) -> tuple[list[bytes], int, boo
             payload, next_position = _join_payloads(data, position)
             if next_position is None:
                 break
-            strings.append(payload[9:])
+            strings.append(payload[9 if payload[0] == _EIGHT_BYTES else 4 :])
             position = next_position
             continue
         first = data[start]

@@ -107,7 +107,7 @@ def _sample_share(
 
 def _key_extent(client: Client, table: RemoteTable, key: str) -> tuple[int, int] | None:
     """Return the smallest and the largest key, which the server reads from the ends of the index."""
-    ends = [aggregate(this=column_reference(table, key)) for aggregate in (exp.Min, exp.Max)]
+    ends = [aggregate(this=column_reference(key)) for aggregate in (exp.Min, exp.Max)]
     select = exp.Select(expressions=ends).from_(table_reference(table), copy=False)
     ((low, high),) = client.rows(to_sql(select, table.dialect))
     return None if low is None or high is None else (int(str(low)), int(str(high)))
@@ -115,10 +115,10 @@ def _key_extent(client: Client, table: RemoteTable, key: str) -> tuple[int, int]
 
 def _rows_from(table: RemoteTable, index: _Index, start: int, names: Sequence[str]) -> exp.Subquery:
     """Return the query of some columns of the first rows from a key on, with a hint that forces the index."""
-    key = column_reference(table, index.columns[0])
+    key = column_reference(index.columns[0])
     source = table_reference(table)
     source.set("hints", [exp.IndexTableHint(this="FORCE", expressions=[quoted(index.name)])])
-    selected: list[exp.Expr] = [column_reference(table, name) for name in names]
+    selected: list[exp.Expr] = [column_reference(name) for name in names]
     rows = exp.Select(expressions=selected or [exp.Literal.number(1)]).from_(source, copy=False)
     rows.where(exp.GTE(this=key, expression=exp.convert(start)), copy=False).order_by(key.copy(), copy=False)
     return exp.Subquery(this=rows.limit(_ROWS_PER_POSITION, copy=False))
@@ -132,25 +132,17 @@ def is_key_lookup_faster(share: float, columns: Sequence[str], key: Sequence[str
 
 def key_lookup_query(query: RemoteQuery, table: RemoteTable, key: Sequence[str]) -> RemoteQuery:
     """Return a query with the same rows that finds the primary keys first. `key` is the table's primary key."""
-    keys_alias, rows = _free_name(table, "found"), table_reference(table)
+    keys_alias, rows = table.free_name("found"), table_reference(table)
     # The aliases are not column names, so that names in the query keep referring to the table.
-    names = [_free_name(table, f"key_{position}") for position in range(len(key))]
+    names = [table.free_name(f"key_{position}") for position in range(len(key))]
     pairs = list(zip(key, names, strict=True))
-    keys = [exp.Alias(this=column_reference(table, column), alias=quoted(name)) for column, name in pairs]
+    keys = [exp.Alias(this=column_reference(column), alias=quoted(name)) for column, name in pairs]
     inner = exp.Select(expressions=keys).from_(table_reference(table), copy=False)
     inner.set("where", query.select.args["where"].copy())
-    equalities = [
-        exp.EQ(this=column_reference(table, column), expression=exp.column(quoted(name))) for column, name in pairs
-    ]
+    equalities = [exp.EQ(this=column_reference(column), expression=exp.column(quoted(name))) for column, name in pairs]
     select = query.select.copy()
     select.set("where", None)
     select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted(keys_alias)))))
     # STRAIGHT_JOIN fixes the order: by the server's statistics, both orders cost the same.
     select.set("joins", [exp.Join(this=rows, kind="STRAIGHT_JOIN", on=all_of(equalities))])
     return RemoteQuery(select, query.dialect)
-
-
-def _free_name(table: RemoteTable, name: str) -> str:
-    while table.column(name) is not None:
-        name += "_"
-    return name

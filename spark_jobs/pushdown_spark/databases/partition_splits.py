@@ -16,7 +16,7 @@ from pushdown_spark.contract import RemoteSourceSpec
 from pushdown_spark.databases.client import Client
 from pushdown_spark.databases.database_statistics import is_small_result, postgresql_estimate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.sql_builder import any_of, column_reference, is_null, table_reference, to_sql
+from pushdown_spark.databases.sql_builder import any_of, is_null, table_reference, to_sql
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 
 _MIN_PARTITIONED_BYTES = 32 << 20
@@ -116,7 +116,7 @@ def _split_by_key(client: Client, table: RemoteTable, spec: RemoteSourceSpec, co
         raise UnknownColumnError(
             f"partition_column: the table has no column {spec.partition_column!r}; its columns are {names}"
         )
-    key = column_reference(table, column.name)
+    key = column.reference
     if spec.lower_bound is not None and spec.upper_bound is not None:
         low = _key_number(spec.lower_bound, column, "lower_bound")
         high = _key_number(spec.upper_bound, column, "upper_bound")
@@ -161,9 +161,12 @@ def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list
     return [
         str(bound)
         for (bound,) in client.rows(
-            "SELECT unnest(s.histogram_bounds::text::text[]) FROM pg_catalog.pg_stats s JOIN pg_catalog.pg_class c "
+            # A table with children has two rows. The one with `inherited` describes what SELECT returns.
+            "SELECT unnest(bounds) FROM (SELECT s.histogram_bounds::text::text[] AS bounds "
+            "FROM pg_catalog.pg_stats s JOIN pg_catalog.pg_class c "
             "ON c.oid = %s::regclass JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = %s",
+            "WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = %s "
+            "ORDER BY s.inherited DESC LIMIT 1) histogram",
             to_sql(table_reference(table), table.dialect),
             column.name,
         )

@@ -12,7 +12,7 @@ from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
 from pushdown_spark.databases.postgresql import LONG_DIGITS, PostgresqlClient
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
-from pushdown_spark.databases.sql_builder import cast
+from pushdown_spark.databases.sql_builder import cast, column_reference
 from pushdown_spark.errors import RemoteRefusedError
 
 _TYPE = """
@@ -84,14 +84,13 @@ def _columns(rows: Sequence[Row], wide_numbers: WideNumbers) -> tuple[RemoteColu
 
 
 def _column(row: Row, wide_numbers: WideNumbers) -> RemoteColumn:
-    name, nullable, collation, deterministic, remote_type, is_enum, encoding = row
-    reference = exp.Column(this=exp.to_identifier(str(name), quoted=True))
+    name, _, collation, deterministic, remote_type, is_enum, encoding = row
+    reference = column_reference(str(name))
     spark_type, rendering = _spark_type(str(remote_type), reference, wide_numbers)
     return RemoteColumn(
         str(name),
         str(remote_type),
         spark_type,
-        nullable=bool(nullable),
         charset=str(encoding) if isinstance(spark_type, t.StringType) else None,
         collation=None if collation is None else str(collation),
         deterministic=bool(deterministic),

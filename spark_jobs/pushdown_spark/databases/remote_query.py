@@ -12,7 +12,7 @@ from sqlglot import exp
 from pushdown_spark.databases.column_operands import ColumnOperand, column_operand, remote_type
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.sql_builder import all_of, call, column_reference, quoted, table_reference, to_sql
+from pushdown_spark.databases.sql_builder import all_of, call, quoted, table_reference, to_sql
 from pushdown_spark.databases.string_comparison import column_comparison
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import FLOATING, LogicalType
@@ -131,7 +131,7 @@ class _QueryBuilder:
 
     def _rendered(self, column: RemoteColumn, value: exp.Expr | None = None) -> exp.Expr:
         """Return the SELECT expression of a column. `value` replaces the column in it."""
-        reference = column_reference(self._table, column.name)
+        reference = column.reference
         tree = reference if column.rendering is None else column.rendering.copy()
         if value is None:
             return tree

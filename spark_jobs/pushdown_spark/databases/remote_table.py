@@ -49,7 +49,6 @@ class RemoteColumn:
     name: str
     remote_type: str
     spark_type: t.DataType
-    nullable: bool = True
     charset: str | None = None
     collation: str | None = None
     deterministic: bool = True
@@ -57,6 +56,11 @@ class RemoteColumn:
     is_enum: bool = False
     special_dates_are_null: bool = False
     rendering: exp.Expr | None = None
+
+    @property
+    def reference(self) -> exp.Column:
+        """A new reference to the column, by its exact name."""
+        return exp.Column(this=exp.to_identifier(self.name, quoted=True))
 
     @property
     def is_utf8(self) -> bool:
@@ -83,6 +87,12 @@ class RemoteTable:
         index = self._by_exact_name if case_sensitive else self._by_lower_name
         columns = index.get(name_key(name, case_sensitive=case_sensitive), ())
         return columns[0] if len(columns) == 1 else None
+
+    def free_name(self, name: str) -> str:
+        """Return a name that no column has, with underscores appended where needed."""
+        while name.lower() in self._by_lower_name:
+            name += "_"
+        return name
 
     @cached_property
     def _by_exact_name(self) -> Mapping[str, Sequence[RemoteColumn]]:

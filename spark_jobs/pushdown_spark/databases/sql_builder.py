@@ -39,7 +39,7 @@ def quoted(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
 
 
-def column_reference(table: RemoteTable, name: str) -> exp.Column:
+def column_reference(name: str) -> exp.Column:
     """Return a reference to a column by its exact name."""
     return exp.Column(this=quoted(name))
 

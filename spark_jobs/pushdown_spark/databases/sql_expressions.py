@@ -36,33 +36,12 @@ from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
 
 WriteCondition = Callable[[exp.Expr], exp.Expr]
-_ARITHMETIC: dict[type[exp.Expr], type[exp.Binary]] = {exp.Add: exp.Add, exp.Sub: exp.Sub, exp.Mul: exp.Mul}
-_BITWISE: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.BitwiseAnd: exp.BitwiseAnd,
-    exp.BitwiseOr: exp.BitwiseOr,
-    exp.BitwiseXor: exp.BitwiseXor,
-}
-_AMBIGUOUS_OPERATORS = (
-    exp.BitwiseAnd,
-    exp.BitwiseOr,
-    exp.BitwiseXor,
-    exp.DPipe,
-    exp.BitwiseLeftShift,
-    exp.BitwiseRightShift,
-)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
+_BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
+_AMBIGUOUS_OPERATORS = (*_BITWISE, exp.DPipe, exp.BitwiseLeftShift, exp.BitwiseRightShift)
 """Operators that have one precedence in sqlglot and several in Spark."""
 _ARITHMETIC_OPERATORS = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
 """Operators that bind tighter in both, except in operands of `||`, which has the precedence of `+` in Spark."""
-_COMPARISONS: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.EQ: exp.EQ,
-    exp.NEQ: exp.NEQ,
-    exp.LT: exp.LT,
-    exp.LTE: exp.LTE,
-    exp.GT: exp.GT,
-    exp.GTE: exp.GTE,
-    exp.NullSafeEQ: exp.NullSafeEQ,
-    exp.NullSafeNEQ: exp.NullSafeEQ,
-}
 _INTEGER_CASTS = {"TINYINT": t.ByteType(), "SMALLINT": t.ShortType(), "INT": t.IntegerType(), "BIGINT": t.LongType()}
 _MAX_SHIFT = 31
 _BIGINT_DIGITS = 19
@@ -156,7 +135,6 @@ class ExpressionWriter:
     def _operator(self, node: exp.Expr) -> TypedExpression | None:
         if isinstance(node, exp.Binary) and type(node) in (
             *_ARITHMETIC,
-            *_BITWISE,
             exp.Mod,
             exp.IntDiv,
             *_AMBIGUOUS_OPERATORS,
@@ -177,13 +155,13 @@ class ExpressionWriter:
             return self._concatenated([node.left, node.right])
         left, right = self.value(node.left), self.value(node.right)
         if type(node) in _ARITHMETIC and not (left.is_integer and right.is_integer):
-            return self._math.decimals(_ARITHMETIC[type(node)], left, right)
+            return self._math.decimals(type(node), left, right)
         if not (left.is_integer and right.is_integer):
             raise no_equivalent(node)
         if type(node) in _ARITHMETIC:
-            return self._math.integers(_ARITHMETIC[type(node)], left, right)
+            return self._math.integers(type(node), left, right)
         if type(node) in _BITWISE:
-            return self._math.bits(_BITWISE[type(node)], left, right)
+            return self._math.bits(type(node), left, right)
         if isinstance(node, exp.Mod):
             return self._math.remainder(left, right)
         return self._math.quotient(left, right) if isinstance(node, exp.IntDiv) else self._shifted(node, left, right)
@@ -337,7 +315,7 @@ class ExpressionWriter:
         if not _comparable(left, right):
             names = (left.type.simpleString(), right.type.simpleString())
             raise UnsupportedError(f"{' and '.join(names)} are compared after a cast")
-        operator = _COMPARISONS[type(node)]
+        operator = exp.NullSafeEQ if isinstance(node, exp.NullSafeNEQ) else type(node)
         if left.comparison is not None and right.comparison is not None:
             sides = _text_sides(operator, left.comparison, right.comparison)
         else:

@@ -14,7 +14,7 @@ from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression, integer_range
 from pushdown_spark.databases.sql_builder import binary, call, cast
-from pushdown_spark.databases.string_comparison import StringComparison
+from pushdown_spark.databases.string_comparison import StringComparison, check_ascii
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
 
@@ -138,7 +138,7 @@ def _position(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> Typed
     if _has_other_arguments(node, "this", "substr"):
         raise UnsupportedError("only positions from the start are sent")
     _, comparison = _string_argument(node.this, writer)
-    substring = _search_literal(node.args["substr"], dialect)
+    substring = _search_literal(node.args["substr"], comparison)
     if dialect is Dialect.POSTGRES:
         return _integer(lambda: call("STRPOS", comparison.characters(), substring()), _LENGTH_RANGE)
     if dialect is Dialect.SQLITE:
@@ -146,12 +146,20 @@ def _position(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> Typed
     return _integer(lambda: call("LOCATE", substring(), comparison.characters()), _LENGTH_RANGE)
 
 
-def _search_literal(node: exp.Expr, dialect: Dialect) -> Callable[[], exp.Expr]:
+def _search_literal(node: exp.Expr, comparison: StringComparison) -> Callable[[], exp.Expr]:
     node = node.unnest()
     if not isinstance(node, exp.Literal) or not node.is_string or not node.name:
         raise UnsupportedError("the search string must be a constant that is not empty")
-    literals.check_text(node.name)
-    return lambda: literals.text(node.name, dialect)
+    return _plain_literal(node.name, comparison)
+
+
+def _plain_literal(text: str, comparison: StringComparison) -> Callable[[], exp.Expr]:
+    """Return a string constant. Raises UnsupportedError if the database may not be able to encode it."""
+    literals.check_text(text)
+    # Without an order by bytes, a PostgreSQL database has another encoding than UTF-8.
+    if comparison.dialect is Dialect.POSTGRES and comparison.ordered is None:
+        check_ascii(text)
+    return lambda: literals.text(text, comparison.dialect)
 
 
 def _trim_or_replace(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
@@ -163,14 +171,12 @@ def _trim_or_replace(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -
         return writer.string(lambda: call(name, comparison.characters()))
     if isinstance(node, exp.Replace):
         _, comparison = _string_argument(node.this, writer)
-        old = _search_literal(node.expression, dialect)
+        old = _search_literal(node.expression, comparison)
         replacement = node.args.get("replacement")
         if not isinstance(replacement, exp.Literal) or not replacement.is_string:
             raise UnsupportedError("the replacement must be a constant")
-        literals.check_text(replacement.name)
-        return writer.string(
-            lambda: call("REPLACE", comparison.characters(), old(), literals.text(replacement.name, dialect))
-        )
+        new = _plain_literal(replacement.name, comparison)
+        return writer.string(lambda: call("REPLACE", comparison.characters(), old(), new()))
     return None
 
 

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from pushdown_spark.databases.client import Client
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
-from pushdown_spark.databases.sql_builder import cast
+from pushdown_spark.databases.sql_builder import cast, column_reference
 from pushdown_spark.errors import BadSpecError, RemoteRefusedError
 
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -55,7 +55,6 @@ def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]
         _column(
             str(column),
             str(declared),
-            nullable=not not_null,
             uniform=bool(strict) or (declared == "integer" and bool(pk) and keys == 1 and not without_rowid),
             collation=collations.get(str(column).lower(), collations.get("")),
             charset=str(encoding),
@@ -91,11 +90,9 @@ def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[
     }
 
 
-def _column(
-    name: str, declared: str, *, nullable: bool, uniform: bool, collation: str | None, charset: str
-) -> RemoteColumn:
+def _column(name: str, declared: str, *, uniform: bool, collation: str | None, charset: str) -> RemoteColumn:
     spark_type, storage = _spark_type(declared)
-    reference = exp.Column(this=exp.to_identifier(name, quoted=True))
+    reference = column_reference(name)
     converted = cast(reference, storage, Dialect.SQLITE)
     rendering: exp.Expr | None = converted
     if isinstance(spark_type, t.BooleanType):
@@ -106,7 +103,6 @@ def _column(
         name,
         declared,
         spark_type,
-        nullable=nullable,
         charset=charset,
         collation=collation,
         uniform=uniform,

@@ -9,7 +9,16 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
-from pushdown_spark.databases.sql_builder import all_of, any_of, binary, call, cast, in_list, is_null, negated, quoted
+from pushdown_spark.databases.sql_builder import (
+    all_of,
+    any_of,
+    binary,
+    call,
+    cast,
+    in_list,
+    is_null,
+    negated,
+)
 from pushdown_spark.databases.sql_literals import number
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
@@ -62,23 +71,19 @@ def sqlite_value(column: RemoteColumn, kind: LogicalType, numbers: tuple[int, ..
         return SqliteValue(lambda: _stored(column, kind))
     declared = column.remote_type.lower()
     if kind is LogicalType.BOOLEAN and "bool" in declared:
-        return SqliteValue(lambda: binary(exp.NEQ, cast(_bare(column), "INTEGER", Dialect.SQLITE), number(0)))
+        return SqliteValue(lambda: binary(exp.NEQ, cast(column.reference, "INTEGER", Dialect.SQLITE), number(0)))
     if kind is LogicalType.DECIMAL and column_affinity is None:
         return _decimal(column, numbers)
     if kind is LogicalType.DATE and declared.startswith("date") and "time" not in declared:
-        return SqliteValue(lambda: _bare(column), lambda: _is_not_date(column))
+        return SqliteValue(lambda: column.reference, lambda: _is_not_date(column))
     if kind is LogicalType.TIMESTAMP_NTZ and ("datetime" in declared or "timestamp" in declared):
         return SqliteValue(lambda: _timestamp(column), lambda: _is_not_timestamp(column))
     spark = column.spark_type.simpleString()
     raise UnsupportedError(f"{column.name} is {declared or 'untyped'} in SQLite and {spark} in Spark")
 
 
-def _bare(column: RemoteColumn) -> exp.Expr:
-    return exp.Column(this=quoted(column.name))
-
-
 def _stored(column: RemoteColumn, kind: LogicalType) -> exp.Expr:
-    return _bare(column) if column.uniform else cast(_bare(column), _STORAGE[kind], Dialect.SQLITE)
+    return column.reference if column.uniform else cast(column.reference, _STORAGE[kind], Dialect.SQLITE)
 
 
 def _decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> SqliteValue:
@@ -90,18 +95,23 @@ def _decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> SqliteValue:
 
     def guard() -> exp.Expr:
         number_classes = [exp.Literal.string(name) for name in ("integer", "real", "null")]
-        not_a_number = negated(in_list(call("TYPEOF", _bare(column)), number_classes, Dialect.SQLITE))
-        rounded = binary(exp.NEQ, _bare(column), call("ROUND", _bare(column), number(scale)))
-        too_large = binary(exp.GTE, call("ABS", _bare(column)), number(10 ** (precision - scale)))
+        not_a_number = negated(in_list(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
+        rounded = binary(exp.NEQ, column.reference, call("ROUND", column.reference, number(scale)))
+        too_large = binary(exp.GTE, call("ABS", column.reference), number(10 ** (precision - scale)))
         return any_of([not_a_number, rounded, too_large])
 
-    return SqliteValue(lambda: _bare(column), guard)
+    return SqliteValue(lambda: column.reference, guard)
 
 
 def _is_not_date(column: RemoteColumn) -> exp.Expr:
     """Return the condition of values that are neither NULL nor dates in SQLite's own format."""
-    normalized = call("DATE", _bare(column))
-    return all_of([negated(is_null(_bare(column))), negated(_equal_bytes(normalized, _bare(column)))])
+    normalized = call("DATE", column.reference)
+    return all_of(
+        [
+            negated(is_null(column.reference)),
+            negated(_equal_bytes(normalized, column.reference)),
+        ]
+    )
 
 
 def _equal_bytes(left: exp.Expr, right: exp.Expr) -> exp.Expr:
@@ -110,27 +120,27 @@ def _equal_bytes(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 def _timestamp(column: RemoteColumn) -> exp.Expr:
     """Return the timestamp with six fractional digits, so that strings compare as timestamps do."""
-    has_fraction = binary(exp.GT, call("LENGTH", _bare(column)), number(19))
+    has_fraction = binary(exp.GT, call("LENGTH", column.reference), number(19))
     digits = exp.Case(
         ifs=[exp.If(this=has_fraction, true=exp.Literal.string("000000"))], default=exp.Literal.string(".000000")
     )
-    padded = binary(exp.DPipe, _bare(column), exp.Paren(this=digits))
+    padded = binary(exp.DPipe, column.reference, exp.Paren(this=digits))
     return call("SUBSTR", padded, number(1), number(26))
 
 
 def _is_not_timestamp(column: RemoteColumn) -> exp.Expr:
     """Return the condition of values that are neither NULL nor `YYYY-MM-DD HH:MM:SS[.ffffff]`."""
-    start = call("SUBSTR", _bare(column), number(1), number(19))
+    start = call("SUBSTR", column.reference, number(1), number(19))
     is_normalized = _equal_bytes(call("STRFTIME", exp.Literal.string(_SECONDS_FORMAT), start), start.copy())
-    rest = call("SUBSTR", _bare(column), number(20))
-    no_digits = exp.Glob(this=call("SUBSTR", _bare(column), number(21)), expression=exp.Literal.string("*[^0-9]*"))
+    rest = call("SUBSTR", column.reference, number(20))
+    no_digits = exp.Glob(this=call("SUBSTR", column.reference, number(21)), expression=exp.Literal.string("*[^0-9]*"))
     fraction = all_of(
         [
             exp.Glob(this=rest.copy(), expression=exp.Literal.string(".[0-9]*")),
             negated(no_digits),
-            binary(exp.LTE, call("LENGTH", _bare(column)), number(26)),
+            binary(exp.LTE, call("LENGTH", column.reference), number(26)),
         ]
     )
-    is_text = binary(exp.EQ, call("TYPEOF", _bare(column)), exp.Literal.string("text"))
+    is_text = binary(exp.EQ, call("TYPEOF", column.reference), exp.Literal.string("text"))
     is_valid = all_of([is_text, is_normalized, any_of([binary(exp.EQ, rest, exp.Literal.string("")), fraction])])
-    return all_of([negated(is_null(_bare(column))), negated(is_valid)])
+    return all_of([negated(is_null(column.reference)), negated(is_valid)])

@@ -23,6 +23,8 @@ _BINARY_COLLATIONS = frozenset({"utf8mb4_0900_bin", "utf8mb4_nopad_bin"})
 """MySQL's collations that compare bytes without padding."""
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
+_MAX_GLOB_BYTES = 50_000
+"""SQLite's default limit for patterns of LIKE and GLOB."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class StringComparison:
         parts = [_glob_escaped(piece) for piece in pieces]
         pattern = parts[0] + "".join(wildcard + part for wildcard, part in zip(wildcards, parts[1:], strict=True))
         literals.check_text(pattern)
+        if len(pattern.encode()) > _MAX_GLOB_BYTES:
+            raise UnsupportedError("the pattern is longer than SQLite accepts")
         tree = exp.Glob(this=self.equal(), expression=literals.text(pattern, Dialect.SQLITE))
         return ColumnTest(tree, None, self.like_only_true_reason)
 

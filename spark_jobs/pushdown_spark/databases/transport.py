@@ -84,7 +84,7 @@ class QueryExecution:
         return frame
 
     def report(self, plan: SourceReport, statement: str) -> SourceReport:
-        """Return the plan with the statements and the metrics of the last run. `statement` stands in before a run."""
+        """Return the plan with the metrics and the statements of the last run. Before a run, it shows `statement`."""
         last_run = max((run for run, _ in self._metrics.value), default=0)
         partitions = [partition for (run, _), partition in self._metrics.value.items() if run == last_run]
         report = plan.model_copy(update={"statements": _shown(self._statements or (statement,))})
@@ -92,7 +92,7 @@ class QueryExecution:
             return report.model_copy(update={"notes": (*plan.notes, f"partitions: {self._partitioning}")})
         if not partitions:
             return report
-        outcomes = {"read": len(partitions), "begun again": sum(partition.retries for partition in partitions)}
+        outcomes = {"read": len(partitions), "retried": sum(partition.retries for partition in partitions)}
         return report.model_copy(
             update={
                 "bytes_read": sum(partition.bytes for partition in partitions),

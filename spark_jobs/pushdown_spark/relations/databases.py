@@ -53,7 +53,7 @@ class DatabaseRelation(Relation):
         self._connections = connections
         self._table = table
         self._jdbc = jdbc
-        database = address_of(source.connection).display_name
+        database = connections.address.display_name
         self.analysis_scan = AnalysisScan(spark, f"{database}: {_full_name(table)}", table.spark_schema)
         """A scan with the columns of the table, for Spark to analyze queries over."""
 
@@ -145,8 +145,7 @@ class DatabaseRelation(Relation):
         pushed = push_query(query, self._table, predicate, case_sensitive=self._case_sensitive)
         if pushed is None:
             return None
-        scan = FullPushdownScan(self._spark, pushed, self._table, spec, self._connections)
-        return scan.with_report(predicate, notes), pushed
+        return FullPushdownScan(self._spark, pushed, self._table, spec, self._connections, predicate, notes), pushed
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""

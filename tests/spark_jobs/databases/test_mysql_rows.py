@@ -101,6 +101,13 @@ def test_rows_of_several_packets_lie_between_small_ones() -> None:
     assert received(Cut(sent(rows, 0), [1 << 20])) == rows
 
 
+@pytest.mark.parametrize("size", [LARGEST - 5, LARGEST - 4, LARGEST, LARGEST + 1])
+def test_rows_at_the_limit_of_one_packet_are_complete(size: int) -> None:
+    """A row of one packet's size has a short length prefix, although its packet is followed by another."""
+    rows: list[Row] = [(12345, b"x" * (size - len('12345,""'))), (2, b"b")]
+    assert received(Cut(sent(rows, 0), [1 << 20])) == rows
+
+
 @pytest.mark.parametrize(
     ("ending", "error"),
     [

@@ -10,6 +10,7 @@ import pytest
 from databases import Server
 from every_type import sqlite_file
 from pyspark.sql import SparkSession
+from session_settings import session_settings
 
 from pushdown_spark.session import PushdownSession
 
@@ -158,8 +159,31 @@ def test_texts_of_other_encodings_are_compared_by_their_characters(
         "s LIKE '%😀'",
         f"s = '{texts[0]}'",
         f"coalesce(s, '') < '{texts[1]}'",
+        "instr(s, '😀') > 0",
+        f"instr(s, '{texts[0]}') > 0",
+        "replace(s, '😀', 'x') = 'z'",
+        "replace(s, 'z', '😀') = '😀'",
     )
     assert_same(spark, connection, *where(*conditions), table="texts")
+
+
+def test_sort_keys_that_differ_by_case_are_different_columns(spark: SparkSession, tmp_path: Path) -> None:
+    connection = sqlite_file(
+        tmp_path,
+        "CREATE TABLE texts (id int, a int)",
+        "INSERT INTO texts VALUES (1, 9), (2, 8), (3, 7)",
+    )
+    query = "SELECT id AS A, count(*) FROM t GROUP BY id, a ORDER BY a LIMIT 1"
+    with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
+        assert_same(spark, connection, query, table="texts")
+
+
+def test_a_pattern_that_is_too_long_for_sqlite_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    long = "x" * 60_000
+    connection = sqlite_file(
+        tmp_path, "CREATE TABLE texts (id int, s text)", f"INSERT INTO texts VALUES (1, '{long}'), (2, 'y')"
+    )
+    assert_same(spark, connection, *where(f"s LIKE 'x_{long[2:]}'"), table="texts")
 
 
 def test_texts_of_utf16_are_compared_by_their_characters(spark: SparkSession, tmp_path: Path) -> None:

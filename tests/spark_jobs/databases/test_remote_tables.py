@@ -226,6 +226,19 @@ def test_ranges_follow_the_histogram_where_postgresql_has_one(postgresql_server:
     assert any("histogram" in note for note in result.report()["source"].notes)
 
 
+def test_a_table_with_children_is_split_by_their_values_too(postgresql_server: Server, spark: SparkSession) -> None:
+    """PostgreSQL has two histograms of such a table: one of its own rows, one of all rows."""
+    postgresql_server.execute(
+        "DROP TABLE IF EXISTS parent CASCADE",
+        "CREATE TABLE parent AS SELECT i AS k FROM generate_series(1, 2000, 2) i",
+        "CREATE TABLE child () INHERITS (parent)",
+        "INSERT INTO child SELECT generate_series(2, 2000, 2)",
+        "ANALYZE parent",
+    )
+    scan = scanned(spark, postgresql_server.connection(), table="parent", partition_column="k", num_partitions=4)
+    assert sorted(row["k"] for row in collected(scan())) == list(range(1, 2001))
+
+
 def test_all_partitions_see_the_state_of_one_moment(postgresql_server: Server, spark: SparkSession) -> None:
     postgresql_server.execute(*numbers())
     result = scanned(spark, postgresql_server.connection(), table="numbers", num_partitions=4)()
