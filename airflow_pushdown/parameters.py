@@ -548,7 +548,7 @@ FIXED_SETTINGS: tuple[FixedSetting, ...] = (
     FixedSetting(
         "spark.sql.python.filterPushdown.enabled",
         "true",
-        "Spark rejects Python data sources with filter pushdown if it is off",
+        "Spark rejects Python data sources that accept filters if this setting is off",
     ),
 )
 

@@ -54,11 +54,6 @@ class SparkCluster:
         """The URL that applications are submitted to."""
         return f"spark://{HOST}:{self.port}"
 
-    @property
-    def history_url(self) -> str:
-        """Where the history server answers."""
-        return f"http://{HOST}:{self.history_port}"
-
     def start(self) -> None:
         """Start master, workers and history server, and wait until the master knows both workers."""
         events = self.run / "events"

@@ -27,8 +27,8 @@ def without_directory(
 ) -> tuple[list[str], dict[str, str]]:
     """Return command and environment of spark-submit with the directory `empty` instead of its settings directory.
 
-    A command without a properties file gets Spark's defaults as its properties file. A command with
-    `--load-spark-defaults` is returned unchanged.
+    A command without a properties file gets Spark's defaults as its properties file. If there are defaults and
+    the command has `--load-spark-defaults`, both are returned unchanged.
     """
     defaults = _directory(home, environment) / _DEFAULTS
     if defaults.is_file() and _BOTH in command:

@@ -65,7 +65,7 @@ def _box(tree: JoinTree, middle: float, top: int) -> str:
     fill = _JOIN_FILL if tree.relation is None else _RELATION_FILL
     title = tree.relation if tree.relation is not None else f"{tree.kind} JOIN"
     hint = f" [{tree.hint.lower()}]" if tree.hint else ""
-    rows = row_counts(tree).strip(" ()")
+    rows = row_counts(tree)
     return (
         f"<g><title>{escape(describe_join(tree))}</title>"
         f'<rect x="{middle - _BOX[0] / 2:.0f}" y="{top}" width="{_BOX[0]}" height="{_BOX[1]}" rx="4" fill="{fill}"/>'

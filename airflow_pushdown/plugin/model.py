@@ -21,10 +21,10 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class UnitFate:
+class UnitOutcome:
     """The outcome of some units of one kind, their number, and their fraction of all units."""
 
-    fate: str
+    outcome: str
     count: int
     share: float
 
@@ -43,18 +43,18 @@ def funnel(source: SourceReport) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def unit_fates(fates: dict[str, int]) -> tuple[UnitFate, ...]:
+def unit_outcomes(outcomes: dict[str, int]) -> tuple[UnitOutcome, ...]:
     """Return the outcomes of units of one kind, without outcomes of no unit."""
-    total = sum(fates.values())
-    return tuple(UnitFate(fate, count, count / total) for fate, count in fates.items() if count)
+    total = sum(outcomes.values())
+    return tuple(UnitOutcome(outcome, count, count / total) for outcome, count in outcomes.items() if count)
 
 
 def units_in_words(file: FileReport) -> tuple[str, ...]:
     """Return the outcomes of a file's units, one line for each kind."""
     return tuple(
-        f"{kind}: {', '.join(f'{count:,} {fate}' for fate, count in fates.items() if count)}"
-        for kind, fates in file.units.items()
-        if any(fates.values())
+        f"{kind}: {', '.join(f'{count:,} {outcome}' for outcome, count in outcomes.items() if count)}"
+        for kind, outcomes in file.units.items()
+        if any(outcomes.values())
     )
 
 
@@ -63,7 +63,7 @@ def pushed(source: SourceReport) -> tuple[ConjunctReport, ...]:
     return tuple(conjunct for conjunct in source.conjuncts if conjunct.exactness is not Exactness.UNSUPPORTED)
 
 
-def left_to_spark(source: SourceReport) -> tuple[ConjunctReport, ...]:
+def evaluated_by_spark(source: SourceReport) -> tuple[ConjunctReport, ...]:
     """Return the conjuncts that Spark evaluates or re-evaluates."""
     return tuple(conjunct for conjunct in source.conjuncts if conjunct.exactness is not Exactness.EXACT)
 

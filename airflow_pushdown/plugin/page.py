@@ -68,10 +68,10 @@ def _environment() -> Environment:
         human_bytes=human_bytes,
         joins_drawing=_joins_drawing,
         joins_text=joins_text,
-        left_to_spark=model.left_to_spark,
+        evaluated_by_spark=model.evaluated_by_spark,
         pushed=model.pushed,
         skipped=model.skipped,
-        unit_fates=model.unit_fates,
+        unit_outcomes=model.unit_outcomes,
         units_in_words=model.units_in_words,
     )
     return environment

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -63,6 +64,9 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
     spark_wheel = build_wheel(code / "spark_jobs", tmp_path / "spark-wheel")
     airflow_wheel = build_wheel(code, tmp_path / "airflow-wheel")
     shutil.rmtree(code)
+    for wheel in (spark_wheel, airflow_wheel):
+        licenses = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if "/licenses/" in name}
+        assert licenses == {"LICENSE", "NOTICE"}, wheel
     find_libraries = "import sysconfig; print(sysconfig.get_path('purelib'))"
     run = subprocess.run([spark_python, "-I", "-c", find_libraries], capture_output=True, text=True, check=True)
     spark = environment(tmp_path / "spark", run.stdout.strip(), spark_wheel)

@@ -73,8 +73,8 @@ def test_layers_import_earlier_layers_only() -> None:
 @pytest.mark.parametrize(
     ("folder", "libraries"),
     [
-        ("spark_jobs/pushdown_spark", "airflow"),
-        ("spark_jobs/pushdown_spark/contract", "airflow|pyspark|py4j"),
+        ("spark_jobs/pushdown_spark", "airflow|airflow_pushdown"),
+        ("spark_jobs/pushdown_spark/contract", "airflow|airflow_pushdown|pyspark|py4j|pyarrow|sqlglot"),
         ("airflow_pushdown", "pyspark|py4j"),
     ],
 )

@@ -205,20 +205,22 @@ def _tree_lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:
 def describe_join(tree: JoinTree) -> str:
     """Return one line about a node of a join tree."""
     hint = f" [{tree.hint}]" if tree.hint else ""
+    rows = row_counts(tree)
+    counts = f" ({rows})" if rows else ""
     if tree.relation is not None:
-        return f"{tree.relation}{hint}{row_counts(tree)}"
+        return f"{tree.relation}{hint}{counts}"
     condition = f" ON {_shorten(tree.condition)}" if tree.condition else ""
-    return f"{tree.kind} JOIN{hint}{condition}{row_counts(tree)}"
+    return f"{tree.kind} JOIN{hint}{condition}{counts}"
 
 
 def row_counts(tree: JoinTree) -> str:
-    """Return the estimated and the actual rows of a node in parentheses, or an empty string."""
+    """Return the estimated and the actual rows of a node, an empty string if both are unknown."""
     parts = []
     if tree.estimated is not None:
         parts.append(f"estimated {round(tree.estimated):,} rows")
     if tree.actual is not None:
         parts.append(f"actual {tree.actual:,}")
-    return f" ({', '.join(parts)})" if parts else ""
+    return ", ".join(parts)
 
 
 def _shorten(condition: str) -> str:

@@ -11,7 +11,7 @@ from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
 from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
 from airflow_pushdown.plugin.links import report_path
-from airflow_pushdown.plugin.model import funnel, skipped, unit_fates
+from airflow_pushdown.plugin.model import funnel, skipped, unit_outcomes
 from airflow_pushdown.plugin.page import render_report
 from pushdown_spark.contract import ConjunctReport, Exactness, JobResult, SourceReport
 
@@ -62,7 +62,7 @@ def test_a_funnel_tells_bytes_then_rows() -> None:
 
 
 def test_units_are_shares_of_their_kind() -> None:
-    assert [(one.fate, one.count, one.share) for one in unit_fates({"read": 1, "skipped": 3, "lost": 0})] == [
+    assert [(one.outcome, one.count, one.share) for one in unit_outcomes({"read": 1, "skipped": 3, "lost": 0})] == [
         ("read", 1, 0.25),
         ("skipped", 3, 0.75),
     ]
