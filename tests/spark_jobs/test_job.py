@@ -61,7 +61,9 @@ def environment(**more: str) -> dict[str, str]:
 
 def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
     call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(saved(spec, tmp_path))]
-    return subprocess.run(call, env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'spark_jobs'}"), cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run(
+        call, env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'spark_jobs'}"), cwd=tmp_path, capture_output=True, text=True
+    )
 
 
 def visible(directory: Path) -> list[str]:
