@@ -266,5 +266,5 @@ def test_storages_travel_without_showing_what_they_know(store: ObjectStore) -> N
 
 def test_secrets_are_taken_out_of_what_libraries_say() -> None:
     settings = S3Settings(REGION, keys=ROOT, proxy=Proxy("http", "proxy", 8080, "somebody", "hunter2"))
-    said = settings.cleaned(f"key {ROOT.access_key}:\n{ROOT.secret_key}, {ROOT.token} through hunter2")
-    assert said == "key ***: ***, *** through ***"
+    redacted = settings.redact(f"key {ROOT.access_key}:\n{ROOT.secret_key}, {ROOT.token} through hunter2")
+    assert redacted == "key ***: ***, *** through ***"

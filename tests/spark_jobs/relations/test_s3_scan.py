@@ -225,5 +225,5 @@ def test_a_key_that_only_hadoop_follows_is_named_in_the_report(spark: SparkSessi
     finally:
         hadoop.unset(key)
     assert report.reader == "spark"
-    assert report.reason == (f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop follows it")
+    assert report.reason == (f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop supports it")
     assert rows.total() == 100
