@@ -91,7 +91,7 @@ class UnknownColumnError(PushdownError):
 
 
 class KindMismatchError(PushdownError):
-    """A path step does not fit the column's kind (a member of something that is no struct, an index into no array)."""
+    """A path step that does not fit the column's type: a member of a non-struct, or an index into a non-array."""
 
     code = ErrorCode.KIND_MISMATCH
 

@@ -132,7 +132,7 @@ class ScanResult(PushdownResult):
         return outcome
 
     def _completed(self, watch: StageWatch) -> SourceReport:
-        """Return the report after a run. Our readers count by themselves; for Spark's readers Spark's metrics count."""
+        """Return the report after a run. Our readers count rows themselves. For Spark's readers, its metrics count."""
         scan = self._scan.scan
         planned = scan.report()
         if planned.bytes_read is not None or scan.is_mixed:

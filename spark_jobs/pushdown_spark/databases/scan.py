@@ -41,7 +41,7 @@ _MAX_SAMPLED_ROWS = 20_000
 class RemoteScanPlan:
     """A planned scan: the columns of a table, and the predicate that its database evaluates.
 
-    `jdbc` is the JDBC transport, or the reason why it is not available (empty if nobody expects it).
+    `jdbc` is the JDBC transport, or the reason why it is not available (empty if the user does not expect it).
     """
 
     table: RemoteTable

@@ -1,4 +1,4 @@
-"""Session settings under which a predicate's text means something else to Spark than to those who read it here."""
+"""Session settings with which Spark reads a predicate differently from our parser."""
 
 from __future__ import annotations
 
@@ -10,40 +10,35 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting, the value that is taken for granted, and what any other does; only to texts that hold `sign`."""
+    """A setting, the value that our parser assumes, and the effect of other values on SQL that contains `sign`."""
 
     key: str
-    usual: str
-    otherwise: str
+    assumed: str
+    effect: str
     sign: str = ""
 
 
 _SETTINGS = (
-    _Setting("spark.sql.ansi.doubleQuotedIdentifiers", "false", "double quotes hold names", '"'),
-    _Setting("spark.sql.parser.escapedStringLiterals", "false", "backslashes in literals mean themselves", "\\"),
-    _Setting(
-        "spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "dates may be compared by their letters"
-    ),
+    _Setting("spark.sql.ansi.doubleQuotedIdentifiers", "false", "double quotes enclose names", '"'),
+    _Setting("spark.sql.parser.escapedStringLiterals", "false", "backslashes in literals are not escapes", "\\"),
+    _Setting("spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "dates may be compared as strings"),
     _Setting("spark.sql.legacy.exponentLiteralAsDecimal.enabled", "false", "numbers with an exponent are decimals"),
-    _Setting(
-        "spark.sql.legacy.literal.pickMinimumPrecision", "true", "whole numbers beside decimals are ten digits wide"
-    ),
+    _Setting("spark.sql.legacy.literal.pickMinimumPrecision", "true", "integers next to decimals have ten digits"),
 )
 
-
-_HIDDEN = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
+_HIDDEN_NAMES = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
 
 
 def hides_names(spark: SparkSession, sql: str) -> bool:
-    """Whether a query may mean columns whose names its text does not have."""
-    patterns = spark.conf.get("spark.sql.parser.quotedRegexColumnNames", "false") == "true" and "`" in sql
-    return patterns or _HIDDEN.search(sql) is not None
+    """Return whether a query may refer to columns whose names do not occur in its SQL."""
+    has_patterns = spark.conf.get("spark.sql.parser.quotedRegexColumnNames", "false") == "true" and "`" in sql
+    return has_patterns or _HIDDEN_NAMES.search(sql) is not None
 
 
 def misread(spark: SparkSession, where: str) -> str | None:
-    """Why the session's settings make Spark read a predicate otherwise, or None where they do not."""
-    for known in _SETTINGS:
-        value = (spark.conf.get(known.key, known.usual) or known.usual).strip().lower()
-        if known.sign in where and value != known.usual:
-            return f"{known.key} is {value}: {known.otherwise}"
+    """Return why the session's settings make Spark read a predicate differently, None if they do not."""
+    for setting in _SETTINGS:
+        value = (spark.conf.get(setting.key, setting.assumed) or setting.assumed).strip().lower()
+        if setting.sign in where and value != setting.assumed:
+            return f"{setting.key} is {value}: {setting.effect}"
     return None

@@ -169,7 +169,7 @@ def _name_key(name: str, case_sensitive: bool) -> str:
 
 
 class SessionVariables:
-    """The variables of a session (`DECLARE VARIABLE`). An unqualified name that is no column may refer to one."""
+    """The variables of a session (`DECLARE VARIABLE`). An unqualified name that is not a column may refer to one."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -190,7 +190,7 @@ def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
         return ()
     reason = undivided(predicate) or "nothing is pushed"
     if predicate.tree is None:
-        reason = "the predicate is beyond the parser, Spark alone evaluates it"
+        reason = "the parser does not support the predicate, so Spark evaluates it"
     return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
 
 

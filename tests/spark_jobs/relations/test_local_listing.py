@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.formats.data_source_base import known_options, local_listing
+from pushdown_spark.formats.data_source_base import check_options, list_local_files
 from pushdown_spark.formats.orc.data_source import FORMAT, register
 
 HERE = ["a.orc", "_k=1.orc"]
@@ -55,9 +55,9 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "path", "options", "said"),
     [
-        ("k=1/a.orc", "", {}, "tells columns by its name"),
-        ("deeper/k=1/a.orc", "", {}, "tells columns by its name"),
-        ("a.orc", "{a,b}.orc", {}, "no '{' in paths"),
+        ("k=1/a.orc", "", {}, "is a partition directory"),
+        ("deeper/k=1/a.orc", "", {}, "is a partition directory"),
+        ("a.orc", "{a,b}.orc", {}, "does not support '{' in paths"),
         ("a.orc", "[^b].orc", {}, "in paths"),
         ("a.orc", "", {"pathGlobFilter": "*.txt"}, "option pathglobfilter"),
         ("a.orc", "", {"modifiedBefore": "2020-01-01"}, "option modifiedbefore"),
@@ -89,10 +89,8 @@ def test_names_go_by_case_where_asked(spark: SparkSession, tmp_path: Path, case_
 
 def test_the_listing_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(BadSpecError, match="needs a path"):
-        local_listing("pushdown_avro", {})
+        list_local_files("pushdown_avro", {})
     with pytest.raises(BadSpecError, match="is not local"):
-        local_listing("pushdown_avro", {"path": "s3://bucket/table"})
-    with pytest.raises(
-        BadSpecError, match="option mode: format 'pushdown_avro' has none of that name, but path, where"
-    ):
-        known_options("pushdown_avro", {"mode": "PERMISSIVE"}, ("path", "where"))
+        list_local_files("pushdown_avro", {"path": "s3://bucket/table"})
+    with pytest.raises(BadSpecError, match="option mode: format 'pushdown_avro' supports only path, where"):
+        check_options("pushdown_avro", {"mode": "PERMISSIVE"}, ("path", "where"))

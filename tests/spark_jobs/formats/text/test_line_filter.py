@@ -177,7 +177,7 @@ def test_a_scan_finds_every_line_once_and_counts_what_it_did(tmp_path: Path, tas
     assert done.candidate_lines == 100
     assert done.candidate_bytes == sum(map(len, found))
     assert done.bytes_searched == path.stat().st_size
-    assert all(count.exhausted for count in counts)
+    assert all(count.is_exhausted for count in counts)
 
 
 def test_slices_of_a_task_join_to_the_whole(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_slices_of_a_task_join_to_the_whole(tmp_path: Path) -> None:
     while not exhausted:
         part, (count,) = _scan(path, 1, skip=(len(joined),), cap=7)
         joined += part
-        exhausted = count.exhausted
+        exhausted = count.is_exhausted
     assert joined == whole
 
 
