@@ -108,7 +108,7 @@ def listing(data: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_it_fails_as_it_should(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
+def test_the_dag_fails_with_the_expected_error(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
     module = load(file)
     dag = module.dag
     expected_type, fragment = module.EXPECTED

@@ -59,7 +59,9 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
 @pytest.mark.parametrize(
     ("source_format", "bases"), [(SourceFormat.JSON, JSON_LINES), (SourceFormat.CSV, CSV_LINES)], ids=str
 )
-def test_one_byte(spark: SparkSession, source_format: SourceFormat, bases: tuple[bytes, ...], tmp_path: Path) -> None:
+def test_lines_with_any_byte_in_any_position_return_sparks_rows(
+    spark: SparkSession, source_format: SourceFormat, bases: tuple[bytes, ...], tmp_path: Path
+) -> None:
     check(spark, source_format, sorted({line for base in bases for line in spoilt(base)}), tmp_path / "data")
 
 
@@ -67,6 +69,8 @@ def test_one_byte(spark: SparkSession, source_format: SourceFormat, bases: tuple
 @pytest.mark.parametrize(
     ("source_format", "base"), [(SourceFormat.JSON, b'{"key":"abc"}'), (SourceFormat.CSV, b"abc,5")], ids=str
 )
-def test_two_bytes(spark: SparkSession, source_format: SourceFormat, base: bytes, tmp_path: Path) -> None:
+def test_lines_with_any_two_bytes_return_sparks_rows(
+    spark: SparkSession, source_format: SourceFormat, base: bytes, tmp_path: Path
+) -> None:
     lines = [b'{"i":5,"key":"a?c"}' if source_format is SourceFormat.JSON else b"a?c,5"]
     check(spark, source_format, [*lines, *doubly_spoilt(base)], tmp_path / "data")

@@ -207,7 +207,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
 
 
 @pytest.mark.nightly
-def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path) -> None:
     tally = Tally()
     for codec in ("null", "deflate"):
         directory = tmp_path / codec
@@ -223,14 +223,16 @@ def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
-def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed: int) -> None:
+def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
+    spark: SparkSession, tmp_path: Path, codec: str, seed: int
+) -> None:
     tally = Tally()
     check(spark, random.Random(f"{codec} {seed}"), codec, 80, tmp_path, tally)
     assert tally.total("the same rows") > 0, tally
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
+def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     """Unless they end where a block does, which no reader can tell from the end of the file."""
     content = sound(random.Random(codec), codec, tmp_path / "sound.avro")
     marker = content[regions(tmp_path / "sound.avro")["first marker"][0] :][:16]
@@ -245,7 +247,7 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> Non
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
+def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.avro")

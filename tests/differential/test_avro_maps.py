@@ -96,10 +96,10 @@ def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
-def test_maps_are_sparks(spark: SparkSession, files: Path, reader: str, query: str) -> None:
+def test_maps_equal_sparks(spark: SparkSession, files: Path, reader: str, query: str) -> None:
     assert _ran(spark, files, reader, query) == "spark"
 
 
 @pytest.mark.parametrize("query", WITHOUT_MAPS)
-def test_maps_that_nobody_reads_cost_no_pushdown(spark: SparkSession, files: Path, query: str) -> None:
+def test_maps_that_are_not_selected_do_not_prevent_pushdown(spark: SparkSession, files: Path, query: str) -> None:
     assert _ran(spark, files, "pushdown", query) == "pushdown"

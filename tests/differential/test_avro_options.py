@@ -135,7 +135,7 @@ def _counted(table: pa.Table) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", CASES)
-def test_options_mean_the_same(spark: SparkSession, files: Path, name: str, reader: str) -> None:
+def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Path, name: str, reader: str) -> None:
     case = CASES[name]
     options = {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
     path = str(files / case.data)

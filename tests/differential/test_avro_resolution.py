@@ -79,18 +79,18 @@ def _run(spark: SparkSession, cases: int) -> None:
     assert tally.kept > 10 * tally.scans, tally
 
 
-def test_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
+def test_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 1)
 
 
 @pytest.mark.nightly
-def test_many_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
+def test_many_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES)
 
 
 @pytest.mark.parametrize("written", [["null", "string"], ["string", "null"], "null", ["null"]], ids=json.dumps)
 @pytest.mark.parametrize("read", ["string", ["string"]], ids=json.dumps)
-def test_nulls_that_the_other_schema_has_no_place_for_are_refused(
+def test_nulls_that_the_reader_schema_does_not_allow_raise(
     spark: SparkSession, tmp_path: Path, written: Avro, read: Avro
 ) -> None:
     """Spark fails at the first of them; we leave such files to it, since there may be none."""

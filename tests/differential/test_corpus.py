@@ -82,9 +82,11 @@ def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_a_corpus_of_others(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
+def test_the_external_corpus_returns_sparks_rows(
+    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+) -> None:
     if CORPUS is None:
-        pytest.skip("PUSHDOWN_CORPUS names no directory of files; test_a_generated_corpus makes files of its own")
+        pytest.skip("set PUSHDOWN_CORPUS to a directory of files; another test of this module generates files")
     files = _given(Path(CORPUS), source_format)
     tally = _run(spark, files, source_format, WANTED)
     show(tally)
@@ -93,7 +95,9 @@ def test_a_corpus_of_others(spark: SparkSession, show: Callable[[Tally], None], 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_a_generated_corpus(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
+def test_a_generated_corpus_returns_sparks_rows(
+    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
     tally = _run(spark, _generated(spark, source_format, SEED), source_format, WANTED)
@@ -103,7 +107,7 @@ def test_a_generated_corpus(spark: SparkSession, show: Callable[[Tally], None], 
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_a_small_corpus(spark: SparkSession, source_format: SourceFormat) -> None:
+def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat) -> None:
     tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 60)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= 60, tally.text()

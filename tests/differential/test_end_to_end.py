@@ -85,7 +85,7 @@ def _not_vacuous(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_rows_are_those_of_spark(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_scans_of_text_return_sparks_rows(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
     over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, FEW_ODD, refused=0.0))
     _not_vacuous(tally)
@@ -93,7 +93,7 @@ def test_rows_are_those_of_spark(spark: SparkSession, source_format: SourceForma
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_rows_are_those_of_spark_in_many_cases(
+def test_scans_of_text_return_sparks_rows_in_many_cases(
     spark: SparkSession, source_format: SourceFormat, tmp_path: Path
 ) -> None:
     tally = Tally()

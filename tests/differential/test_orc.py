@@ -281,10 +281,10 @@ def _run(spark: SparkSession, cases: int, scans: int) -> Tally:
     return tally
 
 
-def test_rows_are_those_of_spark(spark: SparkSession) -> None:
+def test_scans_of_orc_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 6, 1)
 
 
 @pytest.mark.nightly
-def test_rows_are_those_of_spark_in_many_cases(spark: SparkSession) -> None:
+def test_scans_of_orc_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES, 3)

@@ -185,7 +185,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
 
 
 @pytest.mark.nightly
-def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path) -> None:
     tally = Tally()
     for codec in ("uncompressed", "zlib"):
         directory = tmp_path / codec
@@ -200,14 +200,16 @@ def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
-def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed: int) -> None:
+def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
+    spark: SparkSession, tmp_path: Path, codec: str, seed: int
+) -> None:
     tally = Tally()
     check(spark, random.Random(f"{codec} {seed}"), codec, 60, tmp_path, tally)
     assert tally.total("rows misled by statistics") < tally.total("the same rows") * 0.1, tally
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
+def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     content = sound(random.Random(codec), codec, tmp_path / "sound.orc")
     rng = random.Random(1)
     lengths = {*range(1, 40), *range(len(content) - 40, len(content)), *rng.sample(range(len(content)), 60)}
@@ -219,7 +221,7 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> Non
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
+def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.orc")

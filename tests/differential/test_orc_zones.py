@@ -193,7 +193,7 @@ def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_times_are_those_of_spark_in_its_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_timestamps_equal_sparks_in_the_session_time_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     with in_zone(spark, name):
         write_by_spark(spark, table(rng, name, 0), tmp_path)
@@ -221,7 +221,7 @@ def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: 
         assert "written in the time zone Europe/Berlin, here it is Asia/Kolkata" in report.reason
 
 
-def test_times_before_1900_are_left_to_spark_outside_utc(spark: SparkSession, tmp_path: Path) -> None:
+def test_timestamps_before_1900_use_spark_outside_utc(spark: SparkSession, tmp_path: Path) -> None:
     early = datetime(1885, 6, 1, 12, 0, 0, tzinfo=UTC)
     rows = pa.table({"ts": pa.array([early], pa.timestamp("us", "UTC"))})
     with in_zone(spark, "Europe/Berlin"):

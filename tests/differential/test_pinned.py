@@ -273,7 +273,7 @@ def test_csv_lines_that_spark_keeps_match(spark: SparkSession, text: str, tmp_pa
 
 
 @pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"])
-def test_fields_of_many_lines_are_told_apart(spark: SparkSession, ends: bytes, tmp_path: Path) -> None:
+def test_matches_are_assigned_to_fields_with_all_line_ends(spark: SparkSession, ends: bytes, tmp_path: Path) -> None:
     """With all kinds of line ends, no end behind the last line, and splits that begin anywhere."""
     path = tmp_path / "data.csv"
     pins = list(WIDE_PINS)

@@ -88,7 +88,7 @@ def readers(table: Table) -> Iterator[tuple[str, str]]:
     # Half of them by default, as many by either kind of reader: all readers have all cases at night.
     [pytest.param(n, marks=() if n % 4 < 2 else pytest.mark.nightly, id=case.name) for n, case in enumerate(CASES)],
 )
-def test_readers_give_the_columns_asked_for(written: Written, number: int) -> None:
+def test_readers_return_the_requested_columns(written: Written, number: int) -> None:
     case = CASES[number]
     found = list(readers(TABLES[case.table]))
     # Each case by one reader; readers of both kinds and the formats take turns.
@@ -99,7 +99,7 @@ def test_readers_give_the_columns_asked_for(written: Written, number: int) -> No
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_reader_gives_the_columns_asked_for(written: Written, case: Case) -> None:
+def test_every_reader_returns_the_requested_columns(written: Written, case: Case) -> None:
     for source_format, reader in readers(TABLES[case.table]):
         compare(written, case, source_format, reader)
 
@@ -117,21 +117,21 @@ def compare(written: Written, case: Case, source_format: str, reader: str) -> No
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", [case for case in CASES if case.select], ids=lambda case: case.name)
-def test_spark_gives_the_same_where_it_can_be_asked(written: Written, case: Case) -> None:
+def test_spark_returns_the_same_columns_if_it_supports_the_request(written: Written, case: Case) -> None:
     source_format = TABLES[case.table].formats[-1]
     frame = written.by_spark(case.table, source_format).selectExpr(*case.select)
     assert rows_of(frame) == shown(case.rows)
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=lambda number: REFUSED[number].name)
-def test_what_cannot_be_is_refused_in_words(written: Written, number: int) -> None:
+def test_impossible_columns_raise_a_typed_error(written: Written, number: int) -> None:
     found = list(readers(TABLES[REFUSED[number].table]))
     refuse(written, REFUSED[number], found[number % min(3, len(found)) :: 3])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.name)
-def test_what_cannot_be_is_refused_by_every_reader(written: Written, refused: Refused) -> None:
+def test_impossible_columns_raise_with_every_reader(written: Written, refused: Refused) -> None:
     refuse(written, refused, readers(TABLES[refused.table]))
 
 
@@ -148,12 +148,12 @@ def refuse(written: Written, refused: Refused, found: Iterable[tuple[str, str]])
 
 
 @pytest.mark.parametrize("table", ["flat", "nested"])
-def test_our_readers_take_part(written: Written, table: str) -> None:
+def test_our_readers_read_the_tables(written: Written, table: str) -> None:
     for source_format in sorted(OURS.intersection(TABLES[table].formats)):
         session = written.session(table, source_format, "pushdown")
         report = session.scan("data", columns=["name"], where=TABLES[table].wanted).report()["data"]
         assert report.reader == "pushdown", report.reason
 
 
-def test_there_are_enough_cases() -> None:
+def test_the_module_has_at_least_150_cases() -> None:
     assert len({case.name for case in CASES}) + len({refused.name for refused in REFUSED}) >= 150

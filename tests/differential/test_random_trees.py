@@ -25,14 +25,14 @@ TREES = given(st.sampled_from(NESTING), st.randoms(use_true_random=False))
 @pytest.mark.nightly
 @settings(max_examples=24, deadline=None, suppress_health_check=HEALTH)
 @TREES
-def test_any_tree_is_what_spark_selects(spark: SparkSession, source_format: str, rng: random.Random) -> None:
+def test_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     compare(spark, source_format, rng)
 
 
 @pytest.mark.nightly
 @settings(max_examples=400, deadline=None, suppress_health_check=HEALTH)
 @TREES
-def test_many_trees_are_what_spark_selects(spark: SparkSession, source_format: str, rng: random.Random) -> None:
+def test_many_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     compare(spark, source_format, rng)
 
 

@@ -86,7 +86,7 @@ def _answered(spark: SparkSession, trap: Trap, file: Path) -> tuple[Counter[str]
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_rows_are_those_of_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSession, name: str, tmp_path: Path) -> None:
     trap = TRAPS[name]
     file = tmp_path / "data.json"
     file.write_text("".join(line + "\n" for line in trap.lines), encoding="utf-8")
@@ -110,7 +110,7 @@ def test_rows_are_those_of_spark(spark: SparkSession, name: str, tmp_path: Path)
         ("mapreduce.input.linerecordreader.line.maxlength", "20"),
     ],
 )
-def test_what_hadoop_is_told_is_left_to_hadoop(spark: SparkSession, key: str, value: str, tmp_path: Path) -> None:
+def test_hadoop_settings_that_change_lines_use_spark(spark: SparkSession, key: str, value: str, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"i":5}\n')
     trap = Trap("i = 5", (), 1, settings={key: value})
     case = Case(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
@@ -125,7 +125,7 @@ PACKED = {"gz": gzip.compress, "GZ": gzip.compress, "gzip": gzip.compress, "Bz2"
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_names_in_any_case_tell_what_is_compressed(spark: SparkSession, suffix: str, tmp_path: Path) -> None:
+def test_suffixes_in_any_case_determine_the_compression(spark: SparkSession, suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"data.json.{suffix}"
     file.write_bytes(PACKED[suffix](b'{"i":5}\n{"i":6}\n'))
     assert spark.read.schema("i int").json(str(file)).where("i = 5").count() == 1
@@ -134,6 +134,6 @@ def test_names_in_any_case_tell_what_is_compressed(spark: SparkSession, suffix: 
 
 
 @pytest.mark.parametrize("text", ["i = 5 -- five", "s = 'a' AND s <> 'b'", "i = 5 /* ''\r */"])
-def test_usual_text_is_still_read(text: str) -> None:
+def test_predicates_with_comments_are_parsed(text: str) -> None:
     assert read_alike(text)
     assert parse_predicate(text) is not None

@@ -262,13 +262,13 @@ DATABASES = (*SERVERS, Dialect.SQLITE)
 
 
 @pytest.mark.parametrize("dialect", DATABASES)
-def test_databases_keep_what_spark_keeps(spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest) -> None:
+def test_databases_return_sparks_rows(spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest) -> None:
     _run(spark, dialect, _server(request, dialect), CASES)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("dialect", DATABASES)
-def test_databases_keep_what_spark_keeps_in_many_cases(
+def test_databases_return_sparks_rows_in_many_cases(
     spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest
 ) -> None:
     _run(spark, dialect, _server(request, dialect), NIGHTLY_CASES)

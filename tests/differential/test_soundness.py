@@ -82,7 +82,9 @@ def _not_vacuous(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_patterns_match_every_line_that_spark_keeps(
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
+) -> None:
     tally = Tally()
     over_seeds(3, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
@@ -90,14 +92,16 @@ def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_no_kept_line_is_missed_in_many_cases(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_patterns_match_every_line_that_spark_keeps_in_many_cases(
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
+) -> None:
     tally = Tally()
     batches = NIGHTLY_PAIRS // (PREDICATES * LINES) + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
 
 
-def test_verdicts_tell_rows_of_a_line_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_verdicts_have_the_line_of_each_row(spark: SparkSession, tmp_path: Path) -> None:
     case = Case.generate(SourceFormat.JSON, 1, lines=5, predicates=3)
     verdicts: Verdicts = judge(spark, case, tmp_path / "data.json")
     assert len([origin for origin in verdicts.origins if origin < 0]) == 5

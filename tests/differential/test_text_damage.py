@@ -96,7 +96,7 @@ def _pushdown_off(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("source_format", ["json", "csv"])
-def test_damage_is_noticed_as_spark_notices_it(spark: SparkSession, tmp_path: Path, source_format: str) -> None:
+def test_damaged_files_fail_or_return_rows_as_in_spark(spark: SparkSession, tmp_path: Path, source_format: str) -> None:
     assert _check(spark, tmp_path, source_format, "", 4, 2)["pushdown"]
     assert _check(spark, tmp_path, source_format, ".gz", 6, 3)["failed"]
 
@@ -104,6 +104,8 @@ def test_damage_is_noticed_as_spark_notices_it(spark: SparkSession, tmp_path: Pa
 @pytest.mark.nightly
 @pytest.mark.parametrize("suffix", CODECS)
 @pytest.mark.parametrize("source_format", ["json", "csv"])
-def test_no_damage_of_many_is_silent(spark: SparkSession, tmp_path: Path, source_format: str, suffix: str) -> None:
+def test_many_damaged_files_fail_or_return_rows_as_in_spark(
+    spark: SparkSession, tmp_path: Path, source_format: str, suffix: str
+) -> None:
     tally = _check(spark, tmp_path, source_format, suffix, FLIPS, CUTS)
     assert tally.total() == FLIPS + CUTS

@@ -253,10 +253,10 @@ def _run(spark: SparkSession, cases: int) -> Tally:
     return tally
 
 
-def test_filters_answer_as_spark_does(spark: SparkSession) -> None:
+def test_arrow_filters_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 3)
 
 
 @pytest.mark.nightly
-def test_filters_answer_as_spark_does_in_many_cases(spark: SparkSession) -> None:
+def test_arrow_filters_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES)

@@ -186,7 +186,7 @@ def worker_of(local: Local) -> Program:
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
+def test_marking_a_task_as_failed_ends_its_job_and_the_task_can_be_cleared(
     local: Local, undisturbed: Counter[Row]
 ) -> None:
     scan, api = Scan(local, 2), local.deployment.api
@@ -204,7 +204,7 @@ def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_its_partitions(
+def test_sigkill_of_a_task_closes_its_snapshot_and_partition_connections(
     local: Local, undisturbed: Counter[Row]
 ) -> None:
     scan = Scan(local, 6, COPY)
@@ -218,9 +218,7 @@ def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
-    local: Local, undisturbed: Counter[Row]
-) -> None:
+def test_a_killed_driver_ends_its_job_and_the_task_is_retried(local: Local, undisturbed: Counter[Row]) -> None:
     scan = Scan(local, 3)
     traces = scan.in_its_middle()
 
@@ -231,9 +229,7 @@ def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
 
 
 @pytest.mark.usefixtures("slowly")
-def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
-    local: Local, undisturbed: Counter[Row]
-) -> None:
+def test_another_spark_worker_repeats_the_tasks_of_a_killed_worker(local: Local, undisturbed: Counter[Row]) -> None:
     scan = Scan(local, 5)
     traces = scan.in_its_middle()
 
@@ -244,7 +240,7 @@ def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
 
 
 @pytest.mark.usefixtures("slowly")
-def test_another_scheduler_ends_the_scan_of_a_killed_one_and_runs_it_again(
+def test_another_scheduler_ends_the_scan_of_a_killed_scheduler_and_retries_it(
     local: Local, undisturbed: Counter[Row]
 ) -> None:
     scan = Scan(local, 4)

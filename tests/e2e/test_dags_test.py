@@ -66,19 +66,19 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return parquet.read_table(folder).to_pylist()
 
 
-def test_the_rows_are_written(airflow: Airflow, run: Seen) -> None:
+def test_the_output_has_the_expected_rows(airflow: Airflow, run: Seen) -> None:
     rows = rows_of(airflow.data / "out" / "2026-01-01")
     assert sorted(row["id"] for row in rows) == [0, 1, 2]
 
 
-def test_its_links_lead_to_its_report_and_to_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
+def test_the_tasks_links_open_its_report_and_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
     found = airflow.xcoms("small_scan")
     assert found["scan", "_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
     page = f"http://history.example:18080/history/{result['application_id']}/"
     assert found["scan", "_link_SparkApplicationLink"] == page
 
 
-def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Airflow) -> None:
+def test_the_result_reports_the_pushed_conjuncts(result: dict[str, object], airflow: Airflow) -> None:
     assert result["rows"] == 3
     assert result["error"] is None
     assert result["output"] == str(airflow.data / "out" / "2026-01-01")
@@ -89,13 +89,13 @@ def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Air
     assert source["rows_decoded"] < 300
 
 
-def test_the_report_is_folded_into_the_log(airflow: Airflow, run: Seen) -> None:
+def test_the_log_has_the_report_in_a_collapsed_group(airflow: Airflow, run: Seen) -> None:
     log = airflow.log()
     start, end = log.index("::group::Pushdown report"), log.rindex("::endgroup::")
     assert "event.type = 'needle'" in log[start:end]
 
 
-def test_spark_was_seen_at_work(run: Seen) -> None:
+def test_processes_of_spark_were_observed(run: Seen) -> None:
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in run.command_lines)
     assert any("pushdown_spark/job.py" in line for line in run.command_lines)
     assert run.environments
@@ -107,7 +107,7 @@ def test_no_secret_is_on_a_command_line(secret: str, run: Seen) -> None:
 
 
 @pytest.mark.parametrize("secret", [SECRET, TOKEN, "AKIARECOGNISABLE"])
-def test_no_process_of_the_job_inherits_a_secret_or_anything_of_airflow(secret: str, run: Seen) -> None:
+def test_no_process_of_the_job_inherits_secrets_or_airflow_variables(secret: str, run: Seen) -> None:
     for environment in run.environments.values():
         assert secret not in environment.values()
         assert secret not in " ".join(environment.values())
@@ -128,7 +128,7 @@ def test_a_token_of_the_conf_is_masked_in_log_and_rendered_fields(airflow: Airfl
     assert TOKEN.encode() not in airflow.database.read_bytes()
 
 
-def test_nothing_of_the_job_is_left_in_the_temporary_directory(airflow: Airflow, run: Seen) -> None:
+def test_the_temporary_directory_has_no_files_of_the_job(airflow: Airflow, run: Seen) -> None:
     specs = {word for line in run.command_lines for word in line.split("\0") if word.endswith("spec.json")}
     assert specs
     assert [spec for spec in specs if Path(spec).parent.exists()] == []

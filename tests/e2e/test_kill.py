@@ -43,7 +43,7 @@ def running_session(airflow: Airflow, process: subprocess.Popen[bytes]) -> int:
     return session
 
 
-def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
+def test_a_killed_task_ends_all_processes_of_its_job(airflow: Airflow) -> None:
     process = airflow.start("dags", "test", "stalled_scan", "2026-01-01")
     session = running_session(airflow, process)
     commands = [" ".join(psutil.Process(pid).cmdline()) for pid in session_members(session)]
@@ -58,7 +58,7 @@ def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
     assert not (airflow.data / "stalled").exists()
 
 
-def test_a_task_that_is_killed_outright_leaves_no_process_of_its_job(airflow: Airflow) -> None:
+def test_sigkill_of_a_task_ends_all_processes_of_its_job(airflow: Airflow) -> None:
     process = airflow.start("dags", "test", "stalled_scan", "2026-01-01")
     session = running_session(airflow, process)
 
@@ -77,7 +77,7 @@ class RunningTask:
         """Takes the links of the task."""
 
 
-def test_a_jvm_that_is_killed_takes_the_rest_of_the_job_with_it(
+def test_a_killed_jvm_ends_the_other_processes_of_the_job(
     airflow: Airflow, local_spark: str, spark_python: str, tmp_path: Path
 ) -> None:
     task = PushdownScanOperator(

@@ -10,7 +10,7 @@ import psutil
 from e2e.processes import Programs, wait_for
 
 
-def test_what_a_killed_program_leaves_behind_ends_with_the_run(tmp_path: Path) -> None:
+def test_orphans_of_a_killed_program_end_with_the_run(tmp_path: Path) -> None:
     programs = Programs(tmp_path, dict(os.environ))
     # Airflow's processes write their title over their environment: this one has none either.
     program = programs.start("parent", ["sh", "-c", "env -i sleep 600 & wait"])

@@ -23,7 +23,7 @@ HEADER = (
 
 
 @pytest.mark.nightly
-def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflow: Airflow) -> None:
+def test_the_example_pushes_only_conjuncts_with_sparks_semantics(airflow: Airflow) -> None:
     demo = airflow.data / "demo-remote"
     folder = demo / "data" / "flights_csv" / "2013" / "all"
     folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflo
     assert sources["two_parts"]["rows_decoded"] == 10
 
 
-def test_the_password_of_a_server_is_nowhere_on_the_way(airflow: Airflow, postgresql_server: Server) -> None:
+def test_the_password_is_not_in_processes_logs_or_xcoms(airflow: Airflow, postgresql_server: Server) -> None:
     postgresql_server.execute(
         "CREATE TABLE orders AS SELECT i AS id, 'order ' || i AS label FROM generate_series(1, 1000) i"
     )

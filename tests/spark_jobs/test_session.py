@@ -108,7 +108,7 @@ def _stored(folder: Path) -> int:
         "at >= '2024-01-05' AND at < '2024-01-06'",
     ],
 )
-def test_both_readers_answer_the_same(spark: SparkSession, folder: Path, where: str) -> None:
+def test_both_readers_return_the_same_rows(spark: SparkSession, folder: Path, where: str) -> None:
     rows, report = _both(spark, folder, SCHEMA, where, recursiveFileLookup="true")
     assert rows
     assert report.reader == "pushdown"
@@ -146,7 +146,7 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
         "SELECT id FROM data WHERE (data.place.city = 'c1' OR data.id = 5) AND id < 20",
     ],
 )
-def test_sql_agrees(spark: SparkSession, folder: Path, query: str) -> None:
+def test_sql_returns_the_same_rows_with_both_readers(spark: SparkSession, folder: Path, query: str) -> None:
     answers = [
         _session(spark, folder, reader, recursiveFileLookup="true").sql(query).run(_rows)
         for reader in ("spark", "pushdown")
@@ -175,7 +175,7 @@ def test_sql_over_a_source_is_not_sql_over_a_table_of_another_database(spark: Sp
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
 @pytest.mark.parametrize("query", ["SELECT name FROM data WHERE id = 77", "SELECT name FROM data ORDER BY nothing"])
-def test_sql_leaves_views_of_the_session_alone(spark: SparkSession, folder: Path, reader: str, query: str) -> None:
+def test_sql_does_not_change_views_of_the_session(spark: SparkSession, folder: Path, reader: str, query: str) -> None:
     users = spark.range(3).withColumnRenamed("id", "mine").cache()
     users.createOrReplaceTempView("data")
     try:
@@ -195,7 +195,7 @@ def test_sql_leaves_views_of_the_session_alone(spark: SparkSession, folder: Path
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
-def test_sql_leaves_no_view_behind(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_sql_drops_its_views(spark: SparkSession, folder: Path, reader: str) -> None:
     before = spark.catalog.listTables()
     _session(spark, folder, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(_rows)
     assert spark.catalog.listTables() == before
@@ -207,7 +207,7 @@ def _many_files(tmp_path: Path, count: int) -> Path:
     return tmp_path
 
 
-def test_a_limit_leaves_most_files_closed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_limit_opens_only_a_few_files(spark: SparkSession, tmp_path: Path) -> None:
     result = _session(spark, _many_files(tmp_path, 100), "pushdown").scan("data", where="name = 'name 7'", limit=10)
     rows = result.run(lambda frame: frame.collect())
     report = result.report()["data"]
@@ -219,7 +219,7 @@ def test_a_limit_leaves_most_files_closed(spark: SparkSession, tmp_path: Path) -
     assert report.files_read < 50
 
 
-def test_a_large_limit_leaves_files_closed_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_large_limit_does_not_open_all_files(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.json").write_bytes(b'{"i":1}\n' * 30_000)
     session = PushdownSession(spark)
@@ -233,7 +233,7 @@ def test_a_large_limit_leaves_files_closed_too(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20), (200_000, 20)])
-def test_waves_give_neither_more_nor_fewer_rows_than_the_limit(
+def test_incremental_scans_return_exactly_the_limit(
     spark: SparkSession, folder: Path, limit: int, expected: int
 ) -> None:
     result = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan(
@@ -243,7 +243,7 @@ def test_waves_give_neither_more_nor_fewer_rows_than_the_limit(
     assert len(ids) == len(set(ids)) == expected
 
 
-def test_waves_go_on_where_candidates_turn_out_to_be_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_incremental_scans_continue_if_candidates_do_not_match(spark: SparkSession, tmp_path: Path) -> None:
     """Every line is a candidate by its bytes, only the last ones satisfy the predicate."""
     lines = [b'{"id":%d,"name":"needle%d"}' % (n, n >= 2990) for n in range(3000)]
     (tmp_path / "a.json").write_bytes(b"\n".join(lines))
@@ -253,7 +253,7 @@ def test_waves_go_on_where_candidates_turn_out_to_be_none(spark: SparkSession, t
     assert sorted(result.run(lambda frame: [row.id for row in frame.collect()])) == list(range(2990, 3000))
 
 
-def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_error_for_a_truncated_gzip_names_file_and_position(spark: SparkSession, tmp_path: Path) -> None:
     stored = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
     (tmp_path / "cut.json.gz").write_bytes(stored[: len(stored) // 2])
     with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
@@ -262,7 +262,7 @@ def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.parametrize(("name", "of_source"), [("source", ""), ("other", " of source 'other'")])
-def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
+def test_errors_name_the_parameter_and_the_source_if_there_are_several(
     spark: SparkSession, tmp_path: Path, name: str, of_source: str
 ) -> None:
     session = PushdownSession(spark)
@@ -274,7 +274,7 @@ def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
         session.scan(name)
 
 
-def test_a_schema_that_text_files_cannot_have_is_named_as_such(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_that_text_files_cannot_have_raises(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a line\n")
     session = PushdownSession(spark)
     session.add_source("source", path=str(tmp_path), format="text", schema="title int")
@@ -328,7 +328,7 @@ def _late(line: bytes) -> bytes:
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_input_that_bytes_cannot_judge_is_left_to_spark(
+def test_input_that_byte_search_cannot_read_uses_spark(
     spark: SparkSession, tmp_path: Path, line: bytes, late: bool
 ) -> None:
     content = _late(line) if late else line + b'\n{"id":8,"s":"x"}\n'
@@ -338,7 +338,7 @@ def test_input_that_bytes_cannot_judge_is_left_to_spark(
     assert report.rows_returned == len(rows)
 
 
-def test_what_cannot_be_searched_says_why(spark: SparkSession, folder: Path) -> None:
+def test_the_report_has_the_reason_if_spark_reads(spark: SparkSession, folder: Path) -> None:
     session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
     for where in ("name IS NULL", "id + 1 = 5", "name IS NOT NULL OR id IS NULL", "length(name) = 6"):
         report = session.scan("data", where=where).report()["data"]
@@ -418,9 +418,7 @@ def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key:
 @pytest.mark.parametrize(
     "where", ["id = 2147483647 + 1", "id = CAST('abc' AS INT)", "day = DATE'+12345-01-01' + INTERVAL 1 DAY"]
 )
-def test_constants_that_python_or_ansi_cannot_hold_do_not_stop_the_plan(
-    spark: SparkSession, folder: Path, where: str
-) -> None:
+def test_constants_beyond_python_or_ansi_do_not_fail_the_plan(spark: SparkSession, folder: Path, where: str) -> None:
     with session_settings(spark, {"spark.sql.ansi.enabled": "true"}):
         session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
         report = session.scan("data", where=where).report()["data"]
@@ -461,7 +459,7 @@ def test_before_a_run_the_report_is_the_plan(spark: SparkSession, folder: Path) 
     assert result.df.isEmpty() is False
 
 
-def test_mistakes_are_told_at_planning(spark: SparkSession, folder: Path) -> None:
+def test_mistakes_raise_when_the_scan_is_planned(spark: SparkSession, folder: Path) -> None:
     session = _session(spark, folder, "auto", recursiveFileLookup="true")
     with pytest.raises(UnknownColumnError, match="name"):
         session.scan("data", columns=["nam"])

@@ -88,7 +88,7 @@ def some_bytes(chance: random.Random) -> bytes | None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_rows_are_those_that_were_sent(seed: int) -> None:
+def test_decoded_rows_equal_the_sent_rows(seed: int) -> None:
     chance = random.Random(seed)
     numbers = (None, 0, -5, 123_456_789)
     rows = [(chance.choice(numbers), some_bytes(chance)) for _ in range(chance.choice((0, 1, 3, 60, 700)))]
@@ -96,7 +96,7 @@ def test_rows_are_those_that_were_sent(seed: int) -> None:
     assert received(Cut(sent(rows, chance.randrange(256)), cuts)) == rows
 
 
-def test_rows_of_several_packets_lie_between_small_ones() -> None:
+def test_rows_larger_than_a_packet_are_decoded_between_small_rows() -> None:
     rows: list[Row] = [(1, b"a"), (2, b"x" * LARGEST), (3, b"b"), (4, b"y" * (2 * LARGEST - 20)), (5, None)]
     assert received(Cut(sent(rows, 0), [1 << 20])) == rows
 
@@ -111,7 +111,7 @@ def test_rows_of_several_packets_lie_between_small_ones() -> None:
         (b"\x0a\x00\x00\x02\xfe123456789", pymysql.err.InternalError),
     ],
 )
-def test_what_is_no_end_of_the_rows_is_an_error(ending: bytes, error: type[Exception]) -> None:
+def test_an_invalid_end_of_rows_raises(ending: bytes, error: type[Exception]) -> None:
     rows = sent([(1, b"a"), (2, b"b")], 0).removesuffix(END)
     with pytest.raises(error):
         list(row_lines(Cut(rows + ending, [1 << 20])))

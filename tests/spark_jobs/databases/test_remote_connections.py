@@ -88,7 +88,7 @@ def reading(address: Address, counts: list[PartitionMetrics]) -> Callable[[], It
     return lambda: reader(iter([pa.RecordBatch.from_pydict({"id": [0]})]))
 
 
-def test_a_connection_that_breaks_before_the_first_row_is_made_again(server: Server) -> None:
+def test_a_connection_lost_before_the_first_row_is_reopened(server: Server) -> None:
     counts: list[PartitionMetrics] = []
     with relayed(server, 1, 60) as address:
         batches = list(reading(address, counts)())
@@ -98,14 +98,14 @@ def test_a_connection_that_breaks_before_the_first_row_is_made_again(server: Ser
     assert (count.rows, count.retries) == (ROWS, 2)
 
 
-def test_a_connection_that_never_holds_is_given_up(server: Server) -> None:
+def test_a_connection_that_is_lost_every_time_raises(server: Server) -> None:
     with relayed(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as caught:
         list(reading(address, [])())
     assert "\n" not in str(caught.value)
     assert server.password not in str(caught.value)
 
 
-def test_behind_the_first_row_a_broken_connection_ends_the_task(server: Server) -> None:
+def test_a_connection_lost_after_the_first_row_fails_the_task(server: Server) -> None:
     """Rows that were handed on must not come again: Spark reads the partition anew from its beginning."""
     counts: list[PartitionMetrics] = []
     # PostgreSQL's driver asks for the types of the database over a connection of its own.

@@ -72,7 +72,7 @@ def assert_bounded(batches: list[tuple[int, int]], most_bytes: int) -> None:
     assert max(size for _, size in batches) <= most_bytes < ROWS * WIDTH / 2
 
 
-def test_servers_answers_come_in_bounded_batches(server: Server) -> None:
+def test_rows_of_servers_arrive_in_bounded_batches(server: Server) -> None:
     server.execute(
         "DROP TABLE IF EXISTS heavy",
         "CREATE TABLE heavy (k bigint, s text)",
@@ -83,7 +83,7 @@ def test_servers_answers_come_in_bounded_batches(server: Server) -> None:
     assert_bounded(batches_of(address, ConnectionSettings(few=True, fetch_size=1000)), 8 << 20)
 
 
-def test_answers_of_sqlite_come_in_bounded_batches(tmp_path: Path) -> None:
+def test_rows_of_sqlite_arrive_in_bounded_batches(tmp_path: Path) -> None:
     connection = sqlite_file(
         tmp_path,
         "CREATE TABLE heavy (k integer, s text)",
@@ -93,7 +93,7 @@ def test_answers_of_sqlite_come_in_bounded_batches(tmp_path: Path) -> None:
     assert_bounded(batches_of(reached(connection), ConnectionSettings(fetch_size=1000)), 2 << 20)
 
 
-def test_connections_stay_few_where_nothing_says_how_many(postgresql_server: Server) -> None:
+def test_the_default_number_of_connections_is_small(postgresql_server: Server) -> None:
     postgresql_server.execute(
         "DROP TABLE IF EXISTS keyed", "CREATE TABLE keyed AS SELECT i AS k FROM generate_series(1, 1000) i"
     )
@@ -107,7 +107,7 @@ def test_connections_stay_few_where_nothing_says_how_many(postgresql_server: Ser
         client.close()
 
 
-def test_a_worker_that_is_killed_leaves_no_connection(server: Server, project: Path) -> None:
+def test_connections_of_a_killed_worker_are_closed(server: Server, project: Path) -> None:
     worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, cwd=project, text=True)
     assert worker.stdin is not None
     with worker.stdin:

@@ -107,7 +107,7 @@ def _problem(
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
-def test_rows_are_those_of_spark(
+def test_pushed_predicates_return_sparks_rows(
     group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], asked: Asked
 ) -> None:
     problems = []
@@ -127,7 +127,7 @@ def test_rows_are_those_of_spark(
     assert not problems
 
 
-def test_rows_are_those_of_spark_without_ansi_mode(
+def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
     spark: SparkSession, tables: Tables, fold: Callable[[str], object]
 ) -> None:
     """Where ANSI mode raises, the older rules wrap or give NULL: such rows have to come back as well."""
@@ -151,7 +151,7 @@ def test_rows_are_those_of_spark_without_ansi_mode(
 
 
 @pytest.mark.parametrize(("places", "predicate"), TRANSLATED_WRONGLY, ids=[row[1] for row in TRANSLATED_WRONGLY])
-def test_what_translators_get_wrong_is_not_sent(
+def test_predicates_that_sqlglot_mistranslates_are_not_pushed(
     places: str, predicate: str, tables: Tables, fold: Callable[[str], object]
 ) -> None:
     for place, table in tables:

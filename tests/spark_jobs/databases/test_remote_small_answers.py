@@ -71,7 +71,7 @@ def rows_of(result: PushdownResult) -> list[str]:
         ("g = 3", 2000),
     ],
 )
-def test_rows_are_those_that_tasks_read(
+def test_locally_fetched_rows_equal_rows_read_by_tasks(
     where: str | None, limit: int | None, over: Callable[..., PushdownSession]
 ) -> None:
     here = over().scan("t", where=where, limit=limit)
@@ -83,7 +83,7 @@ def test_rows_are_those_that_tasks_read(
     assert here.report()["t"].rows_decoded == there.report()["t"].rows_decoded
 
 
-def test_a_table_that_is_small_is_fetched_as_a_whole(over: Callable[..., PushdownSession]) -> None:
+def test_a_small_table_is_fetched_completely(over: Callable[..., PushdownSession]) -> None:
     result = over().scan("t", columns=["s", "k"])
     assert result.run(lambda frame: frame.columns) == ["s", "k"]
     assert len(rows_of(result)) == ROWS == result.rows
@@ -118,7 +118,7 @@ def big_table(mariadb_server: Server) -> Server:
         ("bare", "n & 1023 = 7", False),
     ],
 )
-def test_a_look_at_some_rows_tells_mariadbs_answer_is_small(
+def test_mariadbs_rows_are_fetched_if_a_sample_shows_that_they_are_few(
     spark: SparkSession, big_table: Server, table: str, where: str, is_fetched: bool
 ) -> None:
     session = PushdownSession(spark)
@@ -161,7 +161,7 @@ def wide_table(mariadb_server: Server) -> Server:
         ("wide_view", None, "found & 1023 = 7", False),
     ],
 )
-def test_the_keys_of_few_rows_of_many_columns_are_found_first(
+def test_keys_are_selected_first_for_few_rows_of_many_columns(
     spark: SparkSession, wide_table: Server, table: str, columns: list[str] | None, where: str, by_keys: bool
 ) -> None:
     session = PushdownSession(spark)
@@ -181,7 +181,7 @@ def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
     assert fetched(result)
 
 
-def test_more_rows_than_were_expected_are_left_to_tasks(
+def test_more_rows_than_estimated_are_read_by_tasks(
     over: Callable[..., PushdownSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "MAX_LOCAL_ROWS", 20)
@@ -190,19 +190,21 @@ def test_more_rows_than_were_expected_are_left_to_tasks(
     assert not fetched(result)
 
 
-def test_a_frame_reads_when_it_is_run_and_not_before(over: Callable[..., PushdownSession], server: Server) -> None:
+def test_rows_are_fetched_when_the_dataframe_runs(over: Callable[..., PushdownSession], server: Server) -> None:
     frame = over().scan("t", where="k >= 990").df
     server.execute("INSERT INTO t VALUES (5000, 1, 'new')")
     assert frame.count() == 11
 
 
-def test_no_connection_stays_open(over: Callable[..., PushdownSession], postgresql_server: Server) -> None:
+def test_all_connections_are_closed_after_a_fetch(
+    over: Callable[..., PushdownSession], postgresql_server: Server
+) -> None:
     assert over().scan("t", where="k = 1").run(DataFrame.count) == 1
     held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
     assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
 
 
-def test_postgresql_may_use_all_its_processes(spark: SparkSession, postgresql_server: Server) -> None:
+def test_a_local_fetch_from_postgresql_uses_no_cursor(spark: SparkSession, postgresql_server: Server) -> None:
     session = PushdownSession(spark)
     session.add_remote("c", postgresql_server.connection(), query="SELECT name FROM pg_cursors WHERE name <> ''")
     result = session.scan("c")
@@ -211,14 +213,14 @@ def test_postgresql_may_use_all_its_processes(spark: SparkSession, postgresql_se
 
 
 @pytest.mark.parametrize("server", ["postgresql_server"], indirect=True)
-def test_what_fails_amid_the_rows_is_told_as_the_server_does(spark: SparkSession, server: Server) -> None:
+def test_an_error_during_the_fetch_has_the_servers_message(spark: SparkSession, server: Server) -> None:
     session = PushdownSession(spark)
     session.add_remote("c", server.connection(), query="SELECT 1 / (k - 5) AS x FROM t")
     with pytest.raises(RemoteFailedError, match="division by zero"):
         session.scan("c").run(DataFrame.collect)
 
 
-def test_what_stands_for_a_table_cannot_be_read(spark: SparkSession) -> None:
+def test_the_placeholder_of_a_table_cannot_be_read(spark: SparkSession) -> None:
     schema = t.StructType([t.StructField("a`b", t.LongType()), t.StructField("c", t.ArrayType(t.DecimalType(38, 18)))])
     analysis_scan = AnalysisScan(spark, "the table 'x'", schema)
     assert analysis_scan.frame().schema.simpleString() == schema.simpleString()
@@ -246,14 +248,14 @@ def sqlite_session(spark: SparkSession, tmp_path: Path) -> PushdownSession:
 
 
 @pytest.mark.parametrize("where", ["k ISNULL", "k = 1 AND k NOTNULL", "k = 'x y' = 3 LIMIT", "nobody = 3"])
-def test_sparks_parser_has_the_last_word_where_the_database_evaluates_all(
+def test_predicates_that_spark_rejects_raise_even_if_the_database_evaluates_them(
     where: str, sqlite_session: PushdownSession
 ) -> None:
     with pytest.raises(PushdownError, match="where"):
         sqlite_session.scan("t", where=where)
 
 
-def test_no_analysis_scan_is_analyzed_for_what_the_database_evaluates(
+def test_no_analysis_scan_is_planned_if_the_database_evaluates_all(
     sqlite_session: PushdownSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AnalysisScan, "frame", lambda _: pytest.fail("Spark analyses what the database takes over"))

@@ -95,7 +95,7 @@ def test_error_names_all_failed_checks(rows: DataFrame, output: Callable[..., Fi
         write(output({"min_rows": 9, "not_null": ["id", "t"], "unique": ["t"]}), rows)
 
 
-def test_checks_of_an_empty_result(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
+def test_checks_apply_to_an_empty_result(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
     """Spark knows at once that there are none, and takes what counts them out of its plan or leaves it in."""
     for empty in (spark.range(0), spark.range(9).where("id < 0"), spark.range(9).where("false")):
         with pytest.raises(CheckFailedError, match="min_rows requires at least 1, found 0"):
@@ -105,7 +105,7 @@ def test_checks_of_an_empty_result(spark: SparkSession, output: Callable[..., Fi
 
 @pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv", "xml"])
 @pytest.mark.parametrize("partition_by", [(), ("d",)])
-def test_unique_in_all_formats(
+def test_unique_check_passes_in_all_formats(
     rows: DataFrame, output: Callable[..., FileOutput], name: str, partition_by: tuple[str, ...]
 ) -> None:
     flat = rows.select("id", "t", "d")

@@ -64,7 +64,7 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
         ("a.orc", "", {"push_filters": "yes"}, "neither true nor false"),
     ],
 )
-def test_what_is_not_read_as_spark_does_is_refused(
+def test_unsupported_paths_and_options_raise(
     spark: SparkSession, tmp_path: Path, name: str, path: str, options: Mapping[str, str], said: str
 ) -> None:
     register(spark)
@@ -74,7 +74,9 @@ def test_what_is_not_read_as_spark_does_is_refused(
 
 
 @pytest.mark.parametrize("case_sensitive", ["true", "false"])
-def test_names_go_by_case_where_asked(spark: SparkSession, tmp_path: Path, case_sensitive: str) -> None:
+def test_the_option_case_sensitive_controls_name_matching(
+    spark: SparkSession, tmp_path: Path, case_sensitive: str
+) -> None:
     register(spark)
     table = str(written(spark, tmp_path / "table", ["a.orc", "b.orc"]))
     source = spark.read.format(FORMAT).schema("number bigint").option("case_sensitive", case_sensitive)
@@ -87,7 +89,7 @@ def test_names_go_by_case_where_asked(spark: SparkSession, tmp_path: Path, case_
         spark.conf.set("spark.sql.caseSensitive", before)
 
 
-def test_the_listing_says_what_is_wrong(tmp_path: Path) -> None:
+def test_invalid_paths_and_options_raise_bad_spec(tmp_path: Path) -> None:
     with pytest.raises(BadSpecError, match="needs a path"):
         list_local_files("pushdown_avro", {})
     with pytest.raises(BadSpecError, match="is not local"):

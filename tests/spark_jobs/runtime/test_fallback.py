@@ -175,7 +175,7 @@ def test_user_errors_and_signals_are_raised(spark: SparkSession, folder: Path, m
     ],
 )
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
-def test_a_range_that_no_bytes_tell(
+def test_ranges_without_a_byte_pattern_return_the_matching_rows(
     spark: SparkSession,
     tmp_path: Path,
     schema: str,

@@ -46,9 +46,7 @@ def scanned(
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("where", DEPENDING)
-def test_values_that_depend_on_earlier_rows_are_spark_s(
-    spark: SparkSession, files: Path, name: str, where: str
-) -> None:
+def test_order_dependent_predicates_run_in_spark(spark: SparkSession, files: Path, name: str, where: str) -> None:
     found, report = scanned(spark, files, name, where)
     # Nothing can be pushed into Spark's text reader: each row meets the conjuncts from left to right.
     lines = spark.read.text(str(files / "lines"))
@@ -60,7 +58,7 @@ def test_values_that_depend_on_earlier_rows_are_spark_s(
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("where", RAISING)
-def test_functions_that_raise_see_the_rows_that_other_conjuncts_drop(
+def test_functions_that_raise_are_evaluated_on_all_rows(
     spark: SparkSession, files: Path, name: str, where: str
 ) -> None:
     with pytest.raises(Exception, match=r"is not true|a bad row|For input string"):
@@ -69,7 +67,7 @@ def test_functions_that_raise_see_the_rows_that_other_conjuncts_drop(
 
 @pytest.mark.parametrize("name", ["csv", "json"])
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
-def test_without_filter_pushdown_every_row_meets_every_conjunct(
+def test_without_filter_pushdown_spark_evaluates_every_conjunct(
     spark: SparkSession, files: Path, name: str, reader: str
 ) -> None:
     where = "CAST(if(k = '4', 'x', k) AS INT) > 5 AND word = 'kept'"
@@ -78,7 +76,7 @@ def test_without_filter_pushdown_every_row_meets_every_conjunct(
         scanned(spark, files, name, where, reader=reader, filter_pushdown=False)
 
 
-def test_databases_evaluate_no_part_of_such_a_predicate(spark: SparkSession, tmp_path: Path) -> None:
+def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(spark: SparkSession, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "t.db") as database:
         database.execute("CREATE TABLE t (k TEXT, word TEXT)")
         database.executemany("INSERT INTO t VALUES (?, ?)", ROWS)
@@ -90,7 +88,7 @@ def test_databases_evaluate_no_part_of_such_a_predicate(spark: SparkSession, tmp
         session.scan("t", where=RAISING[0]).run(lambda frame: frame.collect())
 
 
-def test_columns_with_such_names_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_named_like_these_functions_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "json").write_text('{"uuid":"a"}\n{"uuid":"b"}\n')
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path), format="json", schema="uuid string", reader="pushdown")

@@ -176,7 +176,7 @@ def test_files_by_other_names_are_read_as_spark_reads_them(spark: SparkSession, 
     assert report.reader == "pushdown"
 
 
-def test_spark_s_listing_options_hold(spark: SparkSession, tmp_path: Path) -> None:
+def test_listing_options_of_spark_are_applied(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "t" / "a.avro", range(10))
     write(tmp_path / "t" / "deep" / "b.avro", range(10, 20))
     write(tmp_path / "t" / "deep" / "c.old", range(20, 30))
@@ -186,7 +186,7 @@ def test_spark_s_listing_options_hold(spark: SparkSession, tmp_path: Path) -> No
     assert (report.reader, report.files_total, report.files_read) == ("pushdown", 2, 2)
 
 
-def test_partition_directories_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_directories_become_columns(spark: SparkSession, tmp_path: Path) -> None:
     for day in (1, 2):
         write(tmp_path / "t" / f"day={day}" / "a.avro", range(day * 10))
     rows, report = rows_and_report(scan(spark, tmp_path / "t", "day = 2 AND k > 15"))

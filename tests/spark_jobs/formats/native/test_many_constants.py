@@ -71,7 +71,7 @@ def pushdown_while_running(spark: SparkSession, result: PushdownResult, name: st
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_they_are_looked_up_behind_the_reader(
+def test_long_lists_are_evaluated_after_the_reader(
     spark: SparkSession, files: dict[str, str], name: str, configured: str | None
 ) -> None:
     result = planned(spark, files, name, LONG)
@@ -82,7 +82,7 @@ def test_they_are_looked_up_behind_the_reader(
     assert "many constants" in (conjunct.reason or "")
 
 
-def test_the_setting_is_put_back_after_a_failure(spark: SparkSession, files: dict[str, str]) -> None:
+def test_the_setting_is_restored_after_a_failure(spark: SparkSession, files: dict[str, str]) -> None:
     def fails(frame: DataFrame) -> None:
         raise RuntimeError(frame.columns[0])
 
@@ -100,7 +100,7 @@ def test_the_setting_is_put_back_after_a_failure(spark: SparkSession, files: dic
         ("avro", LONG, "auto", {"datetimeRebaseMode": "EXCEPTION"}),
     ],
 )
-def test_else_the_reader_has_them(
+def test_other_lists_are_pushed_to_the_reader(
     spark: SparkSession, files: dict[str, str], name: str, where: str, reader: str, options: dict[str, str]
 ) -> None:
     result = planned(spark, files, name, where, reader, **options)
@@ -108,7 +108,7 @@ def test_else_the_reader_has_them(
     assert pushdown_while_running(spark, result, name) == ("true", expected)
 
 
-def test_a_join_puts_the_setting_back(spark: SparkSession, files: dict[str, str]) -> None:
+def test_the_setting_is_restored_after_a_join(spark: SparkSession, files: dict[str, str]) -> None:
     session = PushdownSession(spark)
     for name in FORMATS[:2]:
         session.add_source(name, path=files[name], format=name, schema=SCHEMA)
@@ -117,15 +117,13 @@ def test_a_join_puts_the_setting_back(spark: SparkSession, files: dict[str, str]
     assert spark.conf.get("spark.sql.json.filterPushdown.enabled") == "true"
 
 
-def test_conjuncts_that_imply_the_same_bytes_are_all_told_as_pushed(spark: SparkSession, files: dict[str, str]) -> None:
+def test_all_conjuncts_of_the_same_pattern_are_reported_as_pushed(spark: SparkSession, files: dict[str, str]) -> None:
     result = planned(spark, files, "json", "k <> 1 AND k <> 2", "pushdown")
     assert result.run(lambda frame: frame.count()) == ROWS - 2
     assert [bool(each.pushed_as) for each in result.report()["t"].conjuncts] == [True, True]
 
 
-def test_sparks_planner_is_not_asked_about_dozens_of_conjuncts_one_by_one(
-    spark: SparkSession, files: dict[str, str]
-) -> None:
+def test_only_some_conjuncts_are_planned_for_the_report(spark: SparkSession, files: dict[str, str]) -> None:
     result = planned(spark, files, "csv", " AND ".join(f"k <> {n}" for n in range(40)), "spark")
     told = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
     assert [("Not(EqualTo(k," in text, "not planned for the report" in text) for text in told] == [

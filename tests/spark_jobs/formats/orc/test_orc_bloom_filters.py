@@ -91,7 +91,7 @@ def others(rng: random.Random, kind: OrcTypeKind) -> list[Value]:
     return [rng.randint(-(2**15), 2**15 - 1) for _ in range(300)]
 
 
-def test_of_spark(spark: SparkSession, by_spark: SparkFile) -> None:
+def test_filters_by_spark_contain_all_values(spark: SparkSession, by_spark: SparkFile) -> None:
     made = rows(random.Random(1))
     frame = spark.createDataFrame(made, TYPES)
     names = ",".join(frame.columns)
@@ -100,7 +100,7 @@ def test_of_spark(spark: SparkSession, by_spark: SparkFile) -> None:
     check(sample, made, STRIDE)
 
 
-def test_of_pyorc() -> None:
+def test_filters_by_pyorc_contain_all_values() -> None:
     made = rows(random.Random(3))
     out = io.BytesIO()
     schema = "struct<" + TYPES.replace(", ", ",").replace(" ", ":") + ">"

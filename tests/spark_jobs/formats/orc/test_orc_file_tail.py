@@ -35,7 +35,7 @@ def reads(sample: Sample) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_types_rows_and_statistics(codec: str) -> None:
+def test_a_tail_has_types_rows_and_statistics(codec: str) -> None:
     sample = written(TABLE, compression=codec)
     tail = sample.tail
     kinds = [OrcTypeKind(node.kind).name for node in tail.types]
@@ -66,7 +66,7 @@ def test_a_file_without_rows_has_no_stripes() -> None:
     assert len(empty.tail.stripe_statistics(empty.read).stripe_stats) == 0
 
 
-def test_many_stripes() -> None:
+def test_a_tail_with_many_stripes_has_statistics_of_each() -> None:
     sample = written(pa.table({"a": list(range(20_000))}), stripe_size=4096, batch_size=100)
     stripes = sample.tail.stripes
     assert len(stripes) > 5

@@ -89,7 +89,7 @@ def is_refused(data: bytes, coding: StreamCoding, at_least: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_one_run(coding: StreamCoding) -> None:
+def test_single_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
     rng = random.Random(1)
     refused = 0
     for make in MAKERS[coding]:
@@ -101,7 +101,7 @@ def test_one_run(coding: StreamCoding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_consecutive_runs(coding: StreamCoding) -> None:
+def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
     """Whether or not their number is asked for: that decides how they are looked at."""
     rng = random.Random(2)
     for _ in range(300):

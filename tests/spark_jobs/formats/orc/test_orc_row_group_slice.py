@@ -100,7 +100,7 @@ def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("nulls", [0.0, 0.2])
 @pytest.mark.parametrize("version", ["0.11", "0.12"])
-def test_of_pyarrow(codec: str, nulls: float, version: str) -> None:
+def test_slices_of_files_by_pyarrow_have_the_rows_of_their_row_groups(codec: str, nulls: float, version: str) -> None:
     rng = random.Random(f"{codec}{nulls}{version}")
     table = columns(rng, nulls)
     sample = written(
@@ -116,7 +116,7 @@ def test_of_pyarrow(codec: str, nulls: float, version: str) -> None:
 
 @pytest.mark.parametrize("block", [1024, 4096, 65536])
 @pytest.mark.parametrize("codec", [0, 1, 2, 4, 5])
-def test_of_small_chunks(block: int, codec: int) -> None:
+def test_slices_are_complete_if_runs_span_several_chunks(block: int, codec: int) -> None:
     """Row groups begin inside runs that go on over several chunks."""
     rng = random.Random(block + codec)
     numbers = [rng.randint(-(2**63), 2**63 - 1) if row % 700 < 500 else 5 for row in range(6000)]
@@ -141,7 +141,9 @@ def test_of_small_chunks(block: int, codec: int) -> None:
     ],
     ids=str,
 )
-def test_of_spark(spark: SparkSession, by_spark: SparkFile, options: dict[str, object]) -> None:
+def test_slices_of_files_by_spark_have_the_rows_of_their_row_groups(
+    spark: SparkSession, by_spark: SparkFile, options: dict[str, object]
+) -> None:
     rng = random.Random(4)
     table = pa.concat_tables([columns(rng, 0.2) for _ in range(5)])
     sample = by_spark(spark.createDataFrame(table), orc_row_index_stride=1000, **options)

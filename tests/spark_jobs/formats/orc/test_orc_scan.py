@@ -226,7 +226,7 @@ def test_without_a_filter_everything_is_read_once() -> None:
 
 @pytest.mark.parametrize(("value", "rows"), [(True, ROWS), (False, 0), (None, 0)])
 @pytest.mark.parametrize("names", [[], ["s", "n"]])
-def test_filters_without_columns(value: bool | None, rows: int, names: list[str]) -> None:
+def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int, names: list[str]) -> None:
     schema = pa.schema([TABLE.schema.field(name) for name in names])
     asked = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
     file = SAMPLE.file(asked)
@@ -242,7 +242,7 @@ def test_missing_columns_are_null() -> None:
     assert count.stripes[UnitOutcome.BY_STATISTICS] == 1
 
 
-def test_only_missing_columns() -> None:
+def test_a_scan_of_only_missing_columns_returns_nulls() -> None:
     schema = pa.schema([("p", pa.int64()), ("q", pa.string())])
     assert scanned(SAMPLE, query("p IS NULL", schema))[0].num_rows == ROWS
 
@@ -265,7 +265,7 @@ def test_a_wrong_stride_uses_spark() -> None:
         list(file.batches([0]))
 
 
-def test_files_without_rows() -> None:
+def test_files_without_rows_return_no_rows() -> None:
     found, count = scanned(written(TABLE.slice(0, 0)), query("n = 1"))
     assert found.num_rows == 0
     assert count.stripes == Counter()
@@ -326,7 +326,7 @@ def test_errors_name_the_file_and_the_stripe() -> None:
         twice.file(query(None, pa.schema([("a", pa.int64())])))
 
 
-def test_metrics_of_tasks_add_up() -> None:
+def test_metrics_of_tasks_are_summed() -> None:
     counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
     both = sum_metrics(counts)
     assert both.stripes[UnitOutcome.TOTAL] == 2

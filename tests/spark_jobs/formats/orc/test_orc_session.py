@@ -107,7 +107,7 @@ def test_our_reader_supports_use_selected(spark: SparkSession, table: Path, use_
     assert ("Filter" in plan) is not use_selected
 
 
-def test_implicit_columns(spark: SparkSession, table: Path) -> None:
+def test_implicit_columns_are_selected_and_filtered(spark: SparkSession, table: Path) -> None:
     session = PushdownSession(spark)
     options = {"recursiveFileLookup": "true"}
     session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
@@ -120,7 +120,7 @@ def test_implicit_columns(spark: SparkSession, table: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 100_000])
-def test_limits(spark: SparkSession, table: Path, limit: int) -> None:
+def test_a_limit_returns_matching_rows_up_to_the_limit(spark: SparkSession, table: Path, limit: int) -> None:
     session = PushdownSession(spark)
     options = {"recursiveFileLookup": "true"}
     session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
