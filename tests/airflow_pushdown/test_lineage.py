@@ -1,4 +1,4 @@
-"""What OpenLineage and Airflow's assets are told of a task: places, columns, rows."""
+"""Lineage of a task in OpenLineage and Airflow's assets: datasets, columns and row counts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_column_lineage_names_the_source_columns(query: QuerySpec, origins: dict
 
 
 class DoneScan(PushdownScanOperator):
-    """A scan whose result is known; it only leaves out the job itself."""
+    """A scan operator that returns a given result without running a job."""
 
     result: ClassVar[JobResult]
 
@@ -112,7 +112,7 @@ class DoneScan(PushdownScanOperator):
 
 
 class DoneJoin(PushdownJoinOperator):
-    """As `DoneScan`, for a join of files with a table of a database."""
+    """The same as `DoneScan` for a join of files with a database table."""
 
     def _run(self, context: Context) -> JobResult:
         self._submission = Submission(self.build_spec("k"), SecretValues(remote={"o": SHOP}))

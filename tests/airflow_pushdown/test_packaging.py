@@ -1,4 +1,4 @@
-"""The archive of the job: same code, same bytes, and it can be imported from."""
+"""The archive of the job's code: the same code gives the same bytes, and Python can import from it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_directory_that_others_can_write_to_raises(package: Path, tmp_path: Pa
 
 
 def imported(python: str, archive: Path, expression: str) -> str:
-    """What an expression gives in a Python that has nothing of ours but the archive; `c` is the contract."""
+    """Return the value of an expression in a Python that has only the archive. `c` is the contract."""
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); import pushdown_spark.contract as c; print({expression})"
     run = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=archive.parent)
     return run.stdout.strip()

@@ -1,4 +1,4 @@
-"""A Spark environment is packed once for each set of libraries, without what executors have themselves."""
+"""A Spark environment is packed once for each set of libraries, without the libraries of the executors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_pushdown.packed import NotPackedError, environment_archive
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A small environment with a library, and with PySpark's jars."""
+    """Return a small environment with a library and PySpark's jars."""
     place = tmp_path / "environment"
     venv.create(place, symlinks=True)
     (libraries,) = place.glob("lib/python3.*/site-packages")
@@ -27,7 +27,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 def installed(environment: Path, name: str, version: str) -> None:
-    """Note a library as installed, as pip does."""
+    """Write the metadata of an installed library, as pip does."""
     (libraries,) = environment.glob("lib/python3.*/site-packages")
     notes = libraries / f"{name}-{version}.dist-info"
     notes.mkdir()

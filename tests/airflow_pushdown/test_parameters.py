@@ -1,4 +1,4 @@
-"""The parameter table, and its agreement with operators, docstrings and pages."""
+"""The parameter table, which must agree with operators, docstrings and pages."""
 
 from __future__ import annotations
 

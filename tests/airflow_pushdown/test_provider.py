@@ -1,4 +1,4 @@
-"""What Airflow learns about the package, and that an installed wheel says the same."""
+"""The provider's description for Airflow, also in an installed wheel."""
 
 from __future__ import annotations
 

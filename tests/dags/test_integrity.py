@@ -1,4 +1,4 @@
-"""Every DAG of the project loads without a connection, is called like its file, and runs only when asked."""
+"""Every DAG of the project loads without connections, has the name of its file, and runs only on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file to source: a shell that reads it finds Airflow, Spark, Java and the data where the demo put them."""
+"""The demo's environment file: a shell that sources it finds Airflow, Spark, Java and the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from demo.environment import AIRFLOW_ENVIRONMENT, DEMO, ROOT, SPARK_ENVIRONMENT
 
 @pytest.fixture
 def sourced(tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell after it has read the file, with a foreign Spark set before."""
+    """Return the environment of a shell that sourced the file, with another SPARK_HOME set before."""
     script = subprocess.run(
         [sys.executable, "-m", "demo.environment"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout

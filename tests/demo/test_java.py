@@ -1,4 +1,4 @@
-"""Which Java the demo takes: the machine's own if it is new enough, else the launcher for the one from PyPI."""
+"""The Java of the demo: the installed one if it is new enough, else a launcher for the one from PyPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def program(path: Path, script: str) -> Path:
 
 
 def java_of_version(home: Path, version: str) -> Path:
-    """A program that answers as a Java of that version does when it is asked for its settings."""
+    """Return a program that prints its settings like a Java of a version."""
     answer = f"    java.home = {home}\n    java.specification.version = {version}"
     program(home / "bin" / "java", f"cat >&2 <<'EOF'\n{answer}\nEOF")
     return home
@@ -32,7 +32,7 @@ def packaged_runtime(environment: Path) -> Path:
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No JAVA_HOME, and a PATH on which there is no Java."""
+    """Remove JAVA_HOME, and every Java from the PATH."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     tools = tmp_path / "tools"
     tools.mkdir()

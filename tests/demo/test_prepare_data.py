@@ -1,4 +1,4 @@
-"""The demo's data layout: every flight in all formats, honest types, all or nothing, the same bytes each time."""
+"""The demo's data: all formats have every flight with correct types, and builds are atomic and reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps: output goes to the log, the exit code comes back, a failure shows the end of the log."""
+"""Steps write their output to a log, return the exit code, and print the end of the log if they fail."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SECRET = "hunter2-secret-value"
 
 @pytest.fixture
 def job(tmp_path: Path) -> dict[str, Any]:
-    """The spec of a small job; tests change what they are about."""
+    """Return the spec of a small job, which tests modify."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n')
     return {

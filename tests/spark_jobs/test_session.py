@@ -1,4 +1,4 @@
-"""A session answers what Spark answers, reads no more than it must, and tells what it really did."""
+"""A session returns Spark's rows, reads no more than necessary, and reports what it read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _flat(session: PushdownSession, schema: str, path: Path, reader: str, source
 def _both(
     spark: SparkSession, path: Path, schema: str, where: str, source_format: str = "json", **options: str
 ) -> tuple[list[str], SourceReport]:
-    """Rows and report of reader='pushdown', held against reader='spark' with Spark's own pushdown off."""
+    """Return rows and report of reader='pushdown', compared with reader='spark' without Spark's pushdown."""
     answers = {}
     for reader in ("spark", "pushdown"):
         session = PushdownSession(spark)
@@ -79,7 +79,7 @@ def _records(count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four files of 500 records each, one of them gzip, below directories."""
+    """Write four files of 500 records each below directories. One is compressed with gzip."""
     folder = tmp_path_factory.mktemp("data")
     records = _records(2000)
     for part in range(4):
@@ -244,7 +244,7 @@ def test_incremental_scans_return_exactly_the_limit(
 
 
 def test_incremental_scans_continue_if_candidates_do_not_match(spark: SparkSession, tmp_path: Path) -> None:
-    """Every line is a candidate by its bytes, only the last ones satisfy the predicate."""
+    """Every line is a candidate, but only the last lines satisfy the predicate."""
     lines = [b'{"id":%d,"name":"needle%d"}' % (n, n >= 2990) for n in range(3000)]
     (tmp_path / "a.json").write_bytes(b"\n".join(lines))
     result = _session(spark, tmp_path, "pushdown").scan(
@@ -283,7 +283,7 @@ def test_a_schema_that_text_files_cannot_have_raises(spark: SparkSession, tmp_pa
 
 
 def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's bzip2 reader skips such bytes, Python's takes them for the end of the file."""
+    """Spark's bzip2 reader skips these bytes. Python's reader treats them as the end of the file."""
     member = bz2.compress(b'{"id":1}\n')
     (tmp_path / "a.json.bz2").write_bytes(member + b"\0" * 20 + member)
     rows, report = _both(spark, tmp_path, "id int", "id = 1")
@@ -303,7 +303,7 @@ def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession,
 
 @pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
 def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_path: Path, option: str) -> None:
-    """Spark fails on a line beyond the limit, also where the predicate would drop that line."""
+    """Spark fails on a line beyond the limit even if the predicate would drop the line."""
     (tmp_path / "a.csv").write_text("1,needle\n2,x,too,many\n")
     for reader in ("spark", "pushdown"):
         session = PushdownSession(spark)
@@ -313,7 +313,7 @@ def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_p
 
 
 def _late(line: bytes) -> bytes:
-    """A file whose sample shows nothing unusual: the line stands between blocks that are looked at."""
+    """Write a file whose sample has nothing unusual. The line lies between the sampled blocks."""
     filler = b'{"id":1,"name":"plain","s":"x"}\n'
     return filler * 100_000 + line + b"\n" + filler * 40_000
 

@@ -1,4 +1,4 @@
-"""Archives of Spark's classes: made once by a real JVM, mapped by the next, and never in a job's way."""
+"""Archives of Spark's classes: built by a real JVM, mapped by later JVMs. They never fail a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = "SPARK_SUBMIT_OPTS"
 
 @pytest.fixture(autouse=True)
 def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' JVMs have an archive of their own, which would settle the matter."""
+    """Remove the JVM options of the tests, whose own archive would prevent another one."""
     monkeypatch.delenv(OPTIONS, raising=False)
 
 
@@ -45,7 +45,7 @@ def environment(installation: SparkInstallation) -> dict[str, str]:
 
 
 def java(place: Path, script: str) -> Path:
-    """A home of Java whose program is a script."""
+    """Return a Java home whose `java` program is a script."""
     program = place / "java" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{script}\n")

@@ -1,4 +1,4 @@
-"""A directory of settings leaves the class path only where spark-submit is told what was in it."""
+"""A configuration directory leaves the class path only if spark-submit gets its settings in another way."""
 
 from __future__ import annotations
 

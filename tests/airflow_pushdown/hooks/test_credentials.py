@@ -1,4 +1,4 @@
-"""From an Airflow connection to the entries an object store needs."""
+"""Conversion of an Airflow connection to Hadoop's settings for an object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an Airflow connection to how a job reaches its database."""
+"""Conversion of an Airflow connection to the connection of a remote table."""
 
 from __future__ import annotations
 

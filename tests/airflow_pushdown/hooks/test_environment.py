@@ -1,4 +1,4 @@
-"""Which Spark installation is taken, and what the child process may see."""
+"""Choice of the Spark installation, and the environment variables of the job's processes."""
 
 from __future__ import annotations
 

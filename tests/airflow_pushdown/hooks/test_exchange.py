@@ -1,4 +1,4 @@
-"""The private directory between task and job."""
+"""The private directory that task and job share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of what spark-submit prints, and the line that says why it failed."""
+"""Log levels of spark-submit's output, and the line that has the cause of a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which packages a job over Avro files gets, told from the files of the Spark that will run."""
+"""Packages for Avro jobs, chosen by the files of the Spark installation that runs the job."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_error_for_an_unknown_version_names_the_parameter_to_set(tmp_path: P
 
 
 def test_the_hook_uses_the_version_of_the_spark_that_runs(local_spark: str, spark_python: str) -> None:
-    """The real Spark environment holds the source itself."""
+    """The real Spark environment includes the source."""
     assert command(Submission(spec=spec(), spark_python=spark_python)).count("--packages") == 0
 
 

@@ -1,4 +1,4 @@
-"""A job's processes: output, exit code, and that a kill reaches all of them."""
+"""The processes of a job: output, exit code, and kills that reach all of them."""
 
 from __future__ import annotations
 

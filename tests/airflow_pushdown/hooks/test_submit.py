@@ -1,4 +1,4 @@
-"""The hook with a real spark-submit, as far as it comes without a Spark session."""
+"""The hook with a real spark-submit, up to the start of a Spark session."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_unsupported_spark_version_raises_before_the_start(make_hook: MakeHoo
 
 
 def test_missing_python_libraries_are_not_retried(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:
-    """An environment with PySpark alone."""
+    """The environment has only PySpark."""
     subprocess.run([spark_python, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     (packages,) = Path(spark_python).parent.parent.glob("lib/python3*/site-packages")
     (bare,) = (tmp_path / "bare").glob("lib/python3*/site-packages")

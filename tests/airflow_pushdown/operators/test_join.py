@@ -1,4 +1,4 @@
-"""The join operator up to the job it describes: its sources, its query, and what it refuses. Nothing is submitted."""
+"""The join operator up to its job spec: sources, query and rejected parameters. Nothing is submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lazy ORC operator up to the job it describes: its switches, and what it refuses. Nothing is submitted here."""
+"""The ORC operator up to its job spec: options and rejected parameters. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_templates_reach_into_the_switches() -> None:
 
 
 class CountingScan(LazyOrcScanOperator):
-    """Stops where the real operator would submit, and returns the job it would submit."""
+    """An operator that returns its job spec instead of submitting it."""
 
     def execute(self, context) -> dict[str, object]:  # type: ignore[no-untyped-def, override]
         return self.build_spec("k").model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""The remote operator up to the job it describes: its source, its secrets, what it refuses. Nothing is submitted."""
+"""The remote operator up to its job spec: source, secrets and rejected parameters. Nothing is submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scan operator up to the job it describes: templates, mapping, validation. Nothing is submitted here."""
+"""The scan operator up to its job spec: templates, mapping and validation. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_default_arguments_reach_parameters_of_both_classes() -> None:
 
 
 class CountingScan(PushdownScanOperator):
-    """Stops where the real operator would submit, and returns the job it would submit."""
+    """An operator that returns its job spec instead of submitting it."""
 
     def execute(self, context) -> dict[str, object]:  # type: ignore[no-untyped-def, override]
         return self.build_spec("k").model_dump(mode="json")
@@ -219,12 +219,12 @@ def test_it_maps_over_parameters_of_both_classes(register_dag: Callable[[DAG], N
 
 
 class RunningTask:
-    """What `execute` asks of a running task instance."""
+    """The part of a running task instance that `execute` uses."""
 
     dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
 
     def xcom_push(self, key: str, value: str) -> None:
-        """Takes the task's links."""
+        """Accept the task's links."""
 
 
 def test_a_task_that_is_killed_before_it_submits_does_not_submit(local_spark: str, spark_python: str) -> None:

@@ -1,4 +1,4 @@
-"""The driver plans and reads over one connection, and holds none for whoever does not read."""
+"""The driver plans and reads over one connection, and releases it if nothing is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPEN = {
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn, with a table of few rows."""
+    """Yield each server with a small table."""
     found: Server = request.getfixturevalue(request.param)
     found.execute("DROP TABLE IF EXISTS few", "CREATE TABLE few (k int PRIMARY KEY)", "INSERT INTO few VALUES (1), (2)")
     return found

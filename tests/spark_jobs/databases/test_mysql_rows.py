@@ -1,4 +1,4 @@
-"""Rows come out of MySQL's packets as they went in, however the stream is cut and whatever their bytes look like."""
+"""Decoding of MySQL's row packets, for any read sizes and any content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = tuple[int | None, bytes | None]
 
 
 class Cut(io.BytesIO):
-    """A stream that gives some bytes at a time, as a socket does."""
+    """A stream that returns a few bytes at a time, as a socket does."""
 
     def __init__(self, data: bytes, sizes: Sequence[int]) -> None:
         super().__init__(data)
@@ -30,13 +30,13 @@ class Cut(io.BytesIO):
         self._turn = 0
 
     def read1(self, size: int | None = -1, /) -> bytes:
-        """The next few bytes."""
+        """Return the next few bytes."""
         self._turn += 1
         return super().read1(min(size or 0, self._sizes[self._turn % len(self._sizes)]))
 
 
 def packets(text: bytes, number: int) -> bytes:
-    """A row of one text, with the numbers of its packets from `number` on."""
+    """Return a row of one string as packets, numbered from `number` on."""
     size = len(text)
     if size < 251:
         length = bytes([size])
@@ -53,7 +53,7 @@ def packets(text: bytes, number: int) -> bytes:
 
 
 def sent(rows: Sequence[Row], first: int) -> bytes:
-    """The answer of a server with a number and some bytes in each row."""
+    """Return a server's response with an integer and some bytes in each row."""
     made = []
     for place, (number, data) in enumerate(rows):
         quoted = b"" if data is None else b'"' + data.replace(b'"', b'""') + b'"'
@@ -62,7 +62,7 @@ def sent(rows: Sequence[Row], first: int) -> bytes:
 
 
 def received(stream: io.BytesIO) -> list[Row]:
-    """The rows as pyarrow reads the lines."""
+    """Return the rows as pyarrow reads the decoded lines."""
     parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
     convert = csv.ConvertOptions(
         include_columns=["n", "data"],

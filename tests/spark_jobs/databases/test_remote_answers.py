@@ -1,4 +1,4 @@
-"""What databases answer beyond predicates: orders, limits, counts, extremes and groups, as Spark or not at all."""
+"""Pushed sorting, limits, counts, extremes and groups return Spark's rows, or are not pushed."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def tables(
 
 
 def local(spark: SparkSession, table: NastyTable) -> DataFrame:
-    """The rows as a local relation, which Spark sorts without reading anything."""
+    """Return the rows as a local relation, which Spark sorts without a read."""
     schema = to_arrow_schema(table.table.spark_schema)
     arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def aggregates(table: NastyTable, wanted: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
-    """The query, or None if the database's result may differ from Spark's."""
+    """Return the query, or None if the database's result may differ from Spark's."""
     try:
         return aggregate_query(table.table, None, wanted, group_by)
     except UnsupportedError:
@@ -138,7 +138,7 @@ SERVERS = ("postgresql_server", "mariadb_server", "mysql_server", "sqlite")
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> PushdownSession:
-    """The table as `source`, and as `plain` with nothing pushed."""
+    """Return a session with the table as `source`, and as `plain` without pushdown."""
     if request.param != "sqlite":
         server = request.getfixturevalue(request.param)
         server.execute(*NUMBERS)

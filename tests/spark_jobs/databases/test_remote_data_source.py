@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_remote")`: rows, pushed predicates, and no credential where options can be seen."""
+"""`spark.read.format("pushdown_remote")` returns the right rows, pushes predicates, and shows no credentials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBERS = (
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"])
 def source(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> tuple[str, dict[str, object]]:
-    """A kind of database and how to reach it; the table of numbers is in it."""
+    """Yield a kind of database and its connection. The database has the table of numbers."""
     if request.param == "sqlite":
         return request.param, sqlite_file(tmp_path, *NUMBERS)
     server: Server = request.getfixturevalue(request.param)

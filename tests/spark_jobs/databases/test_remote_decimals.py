@@ -1,4 +1,4 @@
-"""Texts become the decimals that they say, rounded as Spark rounds, or an error: never another number."""
+"""Strings are converted to exact decimals, rounded as Spark rounds, or raise an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def types(draw: st.DrawFn) -> pa.Decimal128Type:
 
 
 def expected(text: str | None, wanted: pa.Decimal128Type) -> Decimal | None:
-    """The decimal of a text. Raises InvalidOperation where the type has no room for it."""
+    """Return the decimal of a string. Raises InvalidOperation if the type has too few digits."""
     if text is None:
         return None
     context = Context(prec=2000, rounding=ROUND_HALF_UP)

@@ -1,6 +1,6 @@
-"""Rows over Spark's JDBC source are those that come as Arrow; without the driver's jar they come as Arrow.
+"""Rows over Spark's JDBC source equal the rows over Arrow. Without the driver's jar, Arrow is used.
 
-The nightly tests need the drivers, which `make nightly` gives to Spark; without them they are skipped.
+The nightly tests need the drivers, which `make nightly` passes to Spark. They are skipped without drivers.
 """
 
 from __future__ import annotations
@@ -94,21 +94,21 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def drivers(spark: SparkSession) -> None:
-    """The drivers on Spark's class path."""
+    """Skip the test if a driver is not on Spark's class path."""
     if missing := [name for names in DRIVERS.values() for name in names if not has_class(spark, name)]:
         pytest.skip(f"{', '.join(missing)} not on Spark's class path: make nightly submits the drivers")
 
 
 @pytest.fixture
 def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers of some kilobytes are as if they were large: they come over JDBC, in several partitions."""
+    """Lower the threshold so that results of some kilobytes use JDBC with several partitions."""
     monkeypatch.setattr(partition_splits, "_MIN_PARTITIONED_BYTES", 1 << 10)
     monkeypatch.setattr(partition_splits, "_MIN_JDBC_BYTES", 1 << 10)
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server of the database that a test is about, with the driver that it is to be read by."""
+    """Return the server of a test's database, and select the driver that reads it."""
     kind = str(request.node.callspec.params["kind"])
     if kind == KINDS[-1]:
         monkeypatch.setitem(DRIVERS, Dialect.MYSQL, (OWN_DRIVER,))
@@ -134,13 +134,13 @@ def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
 
 
 def told(row: dict[str, object]) -> list[str]:
-    """The values of a row, NaN equal to NaN and zones with the same offset to each other."""
+    """Return the values of a row as strings. NaN equals NaN, and zones with the same offset are equal."""
     zoned = (value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value for value in row.values())
     return list(map(repr, zoned))
 
 
 def outcome(scan: Callable[..., PushdownResult], predicate: str | None) -> list[str]:
-    """The rows that a predicate keeps, or the class of what is raised for one of them."""
+    """Return the rows that a predicate keeps, or the class of the error that it raises."""
     try:
         return sorted(map(repr, collected(scan(where=predicate))))
     except Exception as problem:
@@ -155,7 +155,7 @@ def test_jdbc_without_a_driver_raises_one_line(tmp_path: Path, spark: SparkSessi
 
 
 def test_statements_have_no_names_that_spark_must_quote(spark: SparkSession) -> None:
-    """Spark puts the names that it finds between quotes without looking for quotes inside."""
+    """Spark does not escape quotes in the names that it quotes."""
     table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
     address = address_of(RemoteConnection(kind=DatabaseKind.POSTGRESQL, host="db", database="shop", password="hush-1"))
     jdbc = JdbcTransport(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
@@ -165,7 +165,7 @@ def test_statements_have_no_names_that_spark_must_quote(spark: SparkSession) -> 
 
 
 class TestOverJdbc:
-    """What needs the drivers."""
+    """Tests that need the drivers."""
 
     pytestmark = NEEDS_DRIVERS
 
@@ -190,7 +190,7 @@ class TestOverJdbc:
     def test_values_are_those_of_sparks_own_source(
         self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
-        """But for the columns to which Spark itself gives another type or value."""
+        """Columns to which Spark's source gives another type or value are left out."""
         expected, connection = loaded(server, tmp_path)
         columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
         scheme, more = ("mysql", "?permitMysqlScheme") if kind in ("mariadb", "mysql") else (server.kind, "")
@@ -212,7 +212,7 @@ class TestOverJdbc:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_rows_over_jdbc_equal_rows_over_arrow(self, kind: str, server: Server, spark: SparkSession) -> None:
-        """The whole of a table of hard values, and what predicates of every kind keep of it."""
+        """The whole table of difficult values, and the rows of predicates of every kind."""
         make = postgres_table if kind == "postgresql" else lambda found: mysql_table(found, "utf8mb4_bin")
         nasty = make(server)
         scans = [scanned(spark, server, way, table=nasty.table.name) for way in ("jdbc", "arrow")]
@@ -243,7 +243,7 @@ class TestOverJdbc:
     def test_session_settings_and_values_over_jdbc_equal_those_over_arrow(
         self, kind: str, query: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
-        """In a JVM that is elsewhere, which drivers tell the server."""
+        """The JVM has another time zone, which drivers send to the server."""
         loaded(server, tmp_path)
         zones = java_class(spark, "java.util.TimeZone")
         before = zones.getDefault()
@@ -401,7 +401,7 @@ class TestOverJdbc:
 
 
 def _jars(spark: SparkSession) -> list[str]:
-    """The jars that the session was given, as files."""
+    """Return the jars of the session as files."""
     return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
 
 

@@ -1,4 +1,4 @@
-"""Remote tables in joins: databases tell how large they are, and small ones are fetched by the driver."""
+"""Remote tables in joins: databases report their size, and the driver fetches small tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def statements() -> Sequence[str]:
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"], scope="module")
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """Each database in turn, with the tables."""
+    """Yield the connection of each database with the tables."""
     if request.param == "sqlite":
         path = tmp_path_factory.mktemp("joins") / "shops.db"
         with sqlite3.connect(path) as made:

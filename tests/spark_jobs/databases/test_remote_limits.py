@@ -1,4 +1,4 @@
-"""What a scan holds of a database: bounded batches, few connections, and none once its worker is gone."""
+"""Resources of a remote scan: bounded batches, few connections, and no connection after its worker ended."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ for _ in connect(Address(**address), ConnectionSettings()).batches(statement, fi
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn."""
+    """Yield each server."""
     found: Server = request.getfixturevalue(request.param)
     return found
 
@@ -55,7 +55,7 @@ def reached(connection: dict[str, object]) -> Address:
 
 
 def opened(server: Server) -> int:
-    """Connections that read, as the server itself knows them."""
+    """Return the number of reading connections that the server reports."""
     return int(server.execute(OPEN[server.kind]).strip())
 
 

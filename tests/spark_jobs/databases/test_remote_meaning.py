@@ -1,4 +1,4 @@
-"""Expressions, orders, groups and queries that databases take for something else than Spark, on real databases."""
+"""Expressions, sort orders, groups and queries whose meaning differs between databases and Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DECIMAL_CONDITIONS = (
 
 
 def both(spark: SparkSession, connection: Connection, **table: object) -> tuple[PushdownSession, PushdownSession]:
-    """Sessions over one table: what can be is pushed, and Spark answers over all rows."""
+    """Return sessions over one table: one pushes what it can, the other lets Spark evaluate everything."""
     sessions = PushdownSession(spark), PushdownSession(spark)
     for session, pushes in zip(sessions, (True, False), strict=True):
         session.add_remote("t", connection, **table, filter_pushdown=pushes)
@@ -50,7 +50,7 @@ def rows(session: PushdownSession, query: str) -> Rows:
 
 
 def assert_same(spark: SparkSession, connection: Connection, *queries: str, **table: object) -> None:
-    """Each query has Spark's rows, those with an order in it."""
+    """Assert that each query returns Spark's rows, in order if it has ORDER BY."""
     pushed, plain = both(spark, connection, **table)
     for query in queries:
         found, expected = rows(pushed, query), rows(plain, query)

@@ -1,4 +1,4 @@
-"""Remote tables follow the rules of projection that files follow, and say so where one cannot apply."""
+"""Remote tables follow the projection rules of files, and report rules that cannot apply."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def scanning(spark: SparkSession, connection: dict[str, object], table: str) -> 
 
 @pytest.fixture
 def goods(spark: SparkSession, tmp_path: Path) -> Scan:
-    """A table with names that must be quoted, and a column called like one of files."""
+    """Create a table whose names need quotes, with a column named like an implicit column."""
     return scanning(spark, sqlite_file(tmp_path, *TABLE), "goods")
 
 
 @pytest.fixture
 def lists(spark: SparkSession, postgresql_server: Server) -> Scan:
-    """A table with arrays, a document, and two names that differ by case alone."""
+    """Create a table with arrays, a JSON document, and two names that differ only by case."""
     postgresql_server.execute(*LISTS)
     return scanning(spark, postgresql_server.connection(), "lists")
 

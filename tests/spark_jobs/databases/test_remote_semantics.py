@@ -1,4 +1,4 @@
-"""What each database answers of a predicate, on real ones: the same rows as Spark, more, or nothing is asked."""
+"""Pushed predicates on real databases return Spark's rows, a superset, or are not sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]
 def tables(
     postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tables]:
-    """Each with the column of the documented table that is about it."""
+    """Return each table with the column of the documentation that describes it."""
     mysql = [*mysql_tables(mariadb_server, COLLATIONS), *mysql_tables(mysql_server, COLLATIONS)]
     made = [(0, postgres_table(postgresql_server)), *mysql, (4, sqlite_table(tmp_path_factory.mktemp("sqlite")))]
     assert {place for place, _ in made} == set(range(5))
@@ -40,7 +40,7 @@ def tables(
 
 @pytest.fixture(scope="module")
 def fold(spark: SparkSession) -> Callable[[str], object]:
-    """Spark's value of a constant expression."""
+    """Return a function that returns Spark's value of a constant expression."""
 
     def folded(sql: str) -> object:
         try:
@@ -54,12 +54,12 @@ def fold(spark: SparkSession) -> Callable[[str], object]:
 
 @pytest.fixture(scope="module")
 def asked() -> Asked:
-    """What Spark said before: tables of one content are asked once."""
+    """Return a cache of Spark's results, shared by tables with the same content."""
     return {}
 
 
 def _frame(spark: SparkSession, table: NastyTable) -> DataFrame:
-    """The rows as a local relation, which Spark filters without a job."""
+    """Return the rows as a local relation, which Spark filters without a job."""
     schema = to_arrow_schema(table.table.spark_schema)
     arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
@@ -94,7 +94,7 @@ def _problem(
     classified: PushedPredicate,
     expected: frozenset[int] | PySparkException,
 ) -> str | None:
-    """What is wrong with the rows that the database keeps; None where nothing is."""
+    """Return the difference between the database's rows and Spark's, None if there is none."""
     sql = row_query(table.table, ["id"], classified).sql
     kept = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):
@@ -130,7 +130,7 @@ def test_pushed_predicates_return_sparks_rows(
 def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
     spark: SparkSession, tables: Tables, fold: Callable[[str], object]
 ) -> None:
-    """Where ANSI mode raises, the older rules wrap or give NULL: such rows have to come back as well."""
+    """Rows for which ANSI mode raises must be returned, because the older rules wrap or return NULL."""
     problems = []
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", "false")

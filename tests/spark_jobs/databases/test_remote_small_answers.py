@@ -1,4 +1,4 @@
-"""Small answers of servers are fetched by the driver when an action runs; everything else is as it is with tasks."""
+"""The driver fetches small results of servers when an action runs. Everything else equals a scan with tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = 1000
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn, with a table `t` of 1,000 rows: the key `k` with an index, `g` of 10 groups, text `s`."""
+    """Yield each server with a table `t` of 1,000 rows: indexed key `k`, `g` of 10 groups, string `s`."""
     found: Server = request.getfixturevalue(request.param)
     texts = ["NULL" if k % 7 == 0 else f"'s{k}'" for k in range(ROWS)]
     rows = ", ".join(f"({k}, {k % 10}, {text})" for k, text in enumerate(texts))
@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
-    """A session that knows the table."""
+    """Return a session that declares the table."""
 
     def session(**options: object) -> PushdownSession:
         made = PushdownSession(spark)
@@ -51,7 +51,7 @@ def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
 
 
 def fetched(result: PushdownResult) -> bool:
-    """Whether the driver read the rows of a result that has run."""
+    """Return whether the driver read the rows of a result that has run."""
     return any(FETCHED in note for report in result.report().values() for note in report.notes)
 
 
@@ -95,7 +95,7 @@ BIG = 60_000
 
 @pytest.fixture(scope="module")
 def big_table(mariadb_server: Server) -> Server:
-    """MariaDB with tables of 60,000 rows, of which `n` divides 997 into equal parts; `bare` has no index."""
+    """Create MariaDB tables of 60,000 rows. `n` divides 997 into equal parts, and `bare` has no index."""
     mariadb_server.execute(
         "DROP TABLE IF EXISTS big, bare",
         "CREATE TABLE big (k int PRIMARY KEY, n int, s text, `to ``be`` or` int)",
@@ -132,7 +132,7 @@ def test_mariadbs_rows_are_fetched_if_a_sample_shows_that_they_are_few(
 
 @pytest.fixture(scope="module")
 def wide_table(mariadb_server: Server) -> Server:
-    """MariaDB with a table of 30,000 rows under a key of a text and a number, a view of it, and a copy of MyISAM."""
+    """Create a MariaDB table of 30,000 rows with a key of two columns, a view of it, and a MyISAM copy."""
     columns = ", ".join(f"c{place} int" for place in range(8))
     values = ", ".join(f"seq * {place}" for place in range(8))
     mariadb_server.execute(
@@ -238,7 +238,7 @@ def test_analysis_scans_of_two_tables_are_different_queries(spark: SparkSession)
 
 @pytest.fixture
 def sqlite_session(spark: SparkSession, tmp_path: Path) -> PushdownSession:
-    """A session that knows a table of ten numbers in a file."""
+    """Return a session that declares a SQLite table of ten integers."""
     with closing(sqlite3.connect(tmp_path / "numbers.db")) as connection, connection:
         connection.execute("CREATE TABLE t (k integer PRIMARY KEY)")
         connection.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(10)])

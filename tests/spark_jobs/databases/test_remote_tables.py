@@ -1,4 +1,4 @@
-"""Remote tables through a session, on real databases: every type, odd names, limits, partitions, snapshots, errors."""
+"""Remote tables in a session on real databases: types, odd names, limits, partitions, snapshots and errors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Connection = dict[str, object]
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Server | None:
-    """The server of the database that a test is about, None for SQLite."""
+    """Return the server of a test's database, None for SQLite."""
     kind = request.node.callspec.params["kind"]
     return request.getfixturevalue(f"{kind}_server") if kind in SERVERS else None
 
 
 @pytest.fixture
 def filled(server: Server | None, tmp_path: Path) -> Callable[..., Connection]:
-    """Runs statements in the database of a test; how to reach it."""
+    """Return a function that runs statements in a test's database and returns its connection."""
 
     def fill(*statements: str) -> Connection:
         if server is None:
@@ -46,7 +46,7 @@ def filled(server: Server | None, tmp_path: Path) -> Callable[..., Connection]:
 
 
 def numbers(quote: str = '"') -> tuple[str, ...]:
-    """A table of 1,000 rows: `k` with NULLs, `g` of 10 groups, text `s`."""
+    """Create a table of 1,000 rows: `k` with NULLs, `g` of 10 groups, string `s`."""
     rows = ", ".join(f"({k if k % 50 else 'NULL'}, {k % 10}, 's{k}')" for k in range(1000))
     return (
         f"DROP TABLE IF EXISTS {quote}numbers{quote}",
@@ -56,19 +56,19 @@ def numbers(quote: str = '"') -> tuple[str, ...]:
 
 
 def quote_of(kind: str) -> str:
-    """What stands around names in a kind of database."""
+    """Return the quote character for names in a kind of database."""
     return "`" if kind in MYSQLS else '"'
 
 
 def scanned(spark: SparkSession, connection: Connection, **table: object) -> Callable[..., PushdownResult]:
-    """Scans of one remote table."""
+    """Return a function that scans one remote table."""
     session = PushdownSession(spark)
     session.add_remote("source", connection, **table)
     return lambda **query: session.scan("source", **query)
 
 
 def collected(result: PushdownResult) -> list[dict[str, object]]:
-    """The rows of a result that ran."""
+    """Return the rows of a result after running it."""
     return result.run(lambda frame: frame.toArrow().to_pylist())
 
 
@@ -99,7 +99,7 @@ def assert_rows(rows: list[dict[str, object]], expected: EveryType) -> None:
 def test_values_of_every_type_are_returned(
     kind: str, partitions: int | None, server: Server | None, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """In the driver and in tasks; with one partition asked for nothing is estimated, and ADBC is taken."""
+    """They are read in the driver and in tasks. A given number of partitions uses ADBC without an estimate."""
     expected, connection = loaded(server, tmp_path)
     result = scanned(spark, connection, table="every_type", num_partitions=partitions)()
     assert {field.name: field.dataType.simpleString() for field in result.df.schema} == expected.types
@@ -424,7 +424,7 @@ HARD_TEXTS = (
 def test_strings_that_look_like_other_types_are_returned(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    """Fetched by the driver, copied by a task, and by a task that was asked for."""
+    """They are fetched by the driver, copied by a task, and read by a task that was requested."""
     texts = [None, *HARD_TEXTS, None]
     quoted = ["NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in texts]
     if kind in MYSQLS:

@@ -1,4 +1,4 @@
-"""Conditions on SQLite's integer columns are served by an index, and lose no row whatever the column holds."""
+"""Conditions on SQLite's integer columns use an index, and lose no rows with values of other types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PREDICATES = [
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[sqlite3.Connection]:
-    """A column that is declared as integer, with an index, and holds values of every storage class."""
+    """Create an indexed integer column with values of every storage class."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE t (n integer)")
         connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in HELD])

@@ -1,4 +1,4 @@
-"""Files, their compression by suffix, and how they are cut and packed."""
+"""Listed files, their compression by suffix, and their division into splits and tasks."""
 
 from __future__ import annotations
 

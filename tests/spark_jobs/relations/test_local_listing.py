@@ -1,4 +1,4 @@
-"""Which files `pushdown_orc` and `pushdown_avro` read: those that Spark's own sources do, or none with a reason."""
+"""`pushdown_orc` and `pushdown_avro` read the files that Spark's own sources read, or raise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = [
 
 
 def written(spark: SparkSession, directory: Path, names: list[str]) -> Path:
-    """Files of one row each: the number of the file."""
+    """Write files of one row each, which is the number of the file."""
     for number, name in enumerate(names):
         parts = directory.with_name(f"{directory.name}-{number}")
         spark.range(number, number + 1, 1, 1).selectExpr("id AS Number").write.orc(str(parts))

@@ -1,4 +1,4 @@
-"""Malformed lines are counted as Spark's parser judges them, over whole lines, and the rows stay the same."""
+"""Malformed lines are counted by Spark's parser over whole lines, and the rows do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of a real S3 server give the lines that local files give; what goes wrong is told without secrets."""
+"""Objects of a real S3 server have the same lines as local files, and errors have no secrets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _lines(split: Split) -> bytes:
 
 
 def _numbers(size: int) -> bytes:
-    """Lines that compress badly, at least this many bytes of them."""
+    """Return at least this many bytes of lines that compress badly."""
     rng = random.Random(size)
     return b"".join(b"%064x\n" % rng.getrandbits(256) for _ in range(-(-size // 65)))
 
@@ -148,7 +148,7 @@ def test_requests_without_keys_are_anonymous(store: ObjectStore) -> None:
 
 
 def _failure(split: Split) -> PushdownError:
-    """The error of reading a split; all that would be shown of it holds no secret."""
+    """Return the error of reading a split. Its traceback has no secrets."""
     with pytest.raises(PushdownError) as caught:
         _lines(split)
     shown = "".join(traceback.format_exception(caught.value))
@@ -234,7 +234,7 @@ def test_an_object_that_changes_during_the_read_raises(store: ObjectStore, chang
 
 
 def test_a_range_that_the_store_sends_in_part_raises(store: ObjectStore) -> None:
-    """pyarrow tells no short answer from a whole one; without a check of ours, stray memory would pass for lines."""
+    """pyarrow does not report a short response. Without our check, uninitialized memory would be read as lines."""
     bucket = store.bucket()
     for size in (2, 10, 60):
         path = store.put(bucket, "data", b"x" * 100)

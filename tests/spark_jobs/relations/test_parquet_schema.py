@@ -1,4 +1,4 @@
-"""The schema that the driver takes from a footer is Spark's, and no job runs for it."""
+"""The schema that the driver reads from a footer equals Spark's and needs no job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count_jobs(spark: SparkSession) -> Iterator[CountedJobs]:
 
 
 class CountedJobs:
-    """Jobs of this thread and of those that it starts."""
+    """The number of jobs of this thread and its child threads."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext

@@ -1,4 +1,4 @@
-"""Columns that Spark finds in the names of directories are never taken for columns of the files."""
+"""Partition columns come from directory names and are never read from files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONDITIONS = [
 
 @pytest.fixture(scope="module")
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The same rows in directories of three columns, by format."""
+    """Write the same rows in directories of three columns, by format."""
     root = tmp_path_factory.mktemp("directories")
     for name, written in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", FILE_FORMAT)):
         rows = spark.sql(PARTS).coalesce(1)
@@ -48,7 +48,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Sequence[str]) -> list[str]:
-    """What Spark's own reader gives."""
+    """Return the rows of Spark's own reader."""
     frame = spark.read.format(FILE_FORMAT if name == "avro" else name).schema(DECLARED).load(path)
     known = frame.selectExpr("*", "_metadata.file_name AS filename")
     return sorted(str(tuple(row)) for row in known.where(where).select(*columns).collect())

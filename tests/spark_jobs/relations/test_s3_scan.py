@@ -1,4 +1,4 @@
-"""Scans of objects give the rows and implicit columns of Spark's own reader, and leave no trace of the credentials."""
+"""Scans of objects return the rows and implicit columns of Spark's own reader, and expose no credentials."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Bucket:
 
 @pytest.fixture(params=["mounted", pytest.param("s3a", marks=pytest.mark.nightly)])
 def bucket(request: pytest.FixtureRequest, spark: SparkSession, store: ObjectStore, tmp_path: Path) -> Iterator[Bucket]:
-    """The files as objects, reached by Hadoop with S3A, or without it through a mount of the same files on this disk.
+    """Store the files as objects. Hadoop reads them with S3A, or from a mount of the same files on this disk.
 
-    The mount lets Spark list and read `s3a:` paths where the hundred classes of S3A and Amazon's library are not at
-    hand; Python workers read from the server either way.
+    The mount lets Spark list and read `s3a:` paths without the classes of S3A and Amazon's library. Python workers read
+    from the server in both cases.
     """
     if request.param == "s3a" and not _has_s3a(spark):
         pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
@@ -96,7 +96,10 @@ def _has_s3a(spark: SparkSession) -> bool:
 
 
 def _mount(spark: SparkSession, bucket: str, folder: Path) -> None:
-    """Hadoop keeps the file system that it has opened for a bucket, also when the key that chose it is gone again."""
+    """Mount a directory as a bucket.
+
+    Hadoop keeps an opened file system after the setting that selected it is removed.
+    """
     for file, content in FILES.items():
         path = folder / "data" / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +200,7 @@ def test_an_object_that_vanishes_before_the_read_raises_one_line(spark: SparkSes
 
 
 def test_denied_access_raises_sparks_error(spark: SparkSession, bucket: Bucket) -> None:
-    """The sample is refused first, so that Spark's reader gets the scan; S3A is refused as well, a mount is not."""
+    """The sample fails first, so Spark's reader takes the scan. S3A is denied as well, a mount is not."""
     path = bucket.path("plain.json")
     with bucket.store.asking_who():
         if not bucket.mounted:

@@ -1,4 +1,4 @@
-"""Hadoop's keys for S3A become what reaches the same bucket from Python, or the one that cannot is named."""
+"""Hadoop's settings for S3A are translated to connection settings, or the unsupported setting is named."""
 
 from __future__ import annotations
 

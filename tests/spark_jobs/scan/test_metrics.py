@@ -1,4 +1,4 @@
-"""What each file of a source was read for is told one by one, as far as a small result has room."""
+"""The report lists the files of a source with their counts, up to the maximum size of a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicates whose conjuncts must not drop rows for each other, because they call functions with effects or memory."""
+"""Conjuncts with side effects or memory see every row, because other conjuncts must not drop rows first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RAISING = (
 
 @pytest.fixture(scope="module")
 def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One file of each format."""
+    """Write one file in each format."""
     root = tmp_path_factory.mktemp("undivided")
     for name in FORMATS:
         spark.createDataFrame(ROWS, SCHEMA).coalesce(1).write.format(name).save(str(root / name))
@@ -36,7 +36,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 def scanned(
     spark: SparkSession, path: Path, name: str, where: str, **options: object
 ) -> tuple[list[str], SourceReport]:
-    """The keys that our reader, or what stands in for it, returns, and the report."""
+    """Return the keys that our reader or its fallback returns, and the report."""
     session = PushdownSession(spark)
     given: dict[str, Any] = {"reader": "pushdown", **options}
     session.add_source("t", path=str(path / name), format=name, schema=SCHEMA, **given)

@@ -1,4 +1,4 @@
-"""The block decompressor retains blocks in one buffer, and the block search pauses where it skips nothing."""
+"""The block decompressor keeps blocks in one buffer, and the block search pauses if it skips nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[byt
 
 
 def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
-    """Which of some equal blocks were searched."""
+    """Return which of several equal blocks were searched."""
     found = []
     for _ in range(blocks):
         found.append(not search.is_paused())

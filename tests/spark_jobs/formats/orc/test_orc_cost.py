@@ -15,7 +15,7 @@ from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
 
 @dataclass(frozen=True)
 class Case:
-    """Rows, row groups with a match and matching rows of a query, its columns and lists; readers, cheapest first."""
+    """A query: rows, row groups with a match, matching rows, columns and lists. The readers are ordered by cost."""
 
     name: str
     rows: int

@@ -17,7 +17,7 @@ Run = tuple[bytes, list[int]]
 
 
 def some(rng: random.Random, width: int, count: int) -> list[int]:
-    """Values of at most so many bits, one of which has them all."""
+    """Return values with a maximum number of bits. One of them has all bits set."""
     values = [rng.getrandbits(rng.randint(0, width)) for _ in range(count)]
     values[rng.randrange(count)] |= 1 << (width - 1)
     return values
@@ -102,7 +102,7 @@ def test_single_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding:
 
 @pytest.mark.parametrize("coding", MAKERS)
 def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
-    """Whether or not their number is asked for: that decides how they are looked at."""
+    """A given number of values selects another check."""
     rng = random.Random(2)
     for _ in range(300):
         runs = [rng.choice(MAKERS[coding])(rng) for _ in range(rng.randint(1, 12))]

@@ -67,7 +67,7 @@ def query(
 
 
 def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
-    """The rows of all stripes, and the figures."""
+    """Return the rows of all stripes and the metrics."""
     count = OrcMetrics()
     file = sample.file(asked, count)
     batches = list(file.batches(file.stripes(0, len(sample.content))))
@@ -129,7 +129,7 @@ def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypa
 
 
 def test_impossible_lengths_are_rejected() -> None:
-    """The decoder underneath would take so much memory as they claim, and end the process where there is less."""
+    """Arrow's decoder would allocate the claimed size, and end the process without enough memory."""
     table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
     sample = written(table, file_version="0.12")
     (place,) = (place for place in sample.stripe().data_streams(1) if place.kind == StreamKind.LENGTH)
@@ -187,7 +187,7 @@ def test_row_groups_are_pruned_by_bloom_filters() -> None:
 
 
 def bloomed() -> Sample:
-    """The table by pyorc, which is of C++'s ORC as well."""
+    """Return the table written by pyorc, which uses the C++ library."""
     out = io.BytesIO()
     schema = "struct<n:bigint,odd:bigint,s:string,st:struct<x:bigint,y:string>>"
     with pyorc.Writer(out, schema, row_index_stride=STRIDE, bloom_filter_columns=["odd"]) as writer:
@@ -248,7 +248,7 @@ def test_a_scan_of_only_missing_columns_returns_nulls() -> None:
 
 
 def test_values_after_nan_are_found() -> None:
-    """A writer's bounds of numbers that follow NaN may miss them, in row groups and in what is merged of them."""
+    """Bounds of numbers after a NaN may be too narrow in row groups and in merged statistics."""
     values = [1.0, 2.0, math.nan, 100.0, 3.0, math.nan]
     sample = written(pa.table({"x": values}), row_index_stride=2)
     schema = pa.schema([("x", pa.float64())])

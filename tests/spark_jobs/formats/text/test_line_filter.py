@@ -1,4 +1,4 @@
-"""Candidate lines are whole, in order, each once; headers are no lines; what Spark may read otherwise is refused."""
+"""Candidate lines are complete, ordered and unique. Headers are skipped, and ambiguous lines raise."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_lines_that_parse_alike_are_accepted(line: bytes) -> None:
 def _scan(
     path: Path, tasks: int, skip: tuple[int, ...] = (), cap: int | None = None
 ) -> tuple[list[str], list[TextTask]]:
-    """Candidates of a file cut into tasks, and the figures that the tasks report."""
+    """Return the candidates of a file that is cut into tasks, and the counts of the tasks."""
     size = path.stat().st_size
     step = -(-size // tasks)
     cut = tuple(

@@ -1,4 +1,4 @@
-"""Every line of a file is in exactly one split, whole, whatever the sizes of splits and windows."""
+"""Every line of a file is complete and in exactly one split, for any sizes of splits and windows."""
 
 from __future__ import annotations
 
