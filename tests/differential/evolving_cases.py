@@ -1,4 +1,4 @@
-"""Files of one table that do not have the same columns, and the table that they are."""
+"""Files of one table with different columns, and the expected table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NAMED = ("csv", "json", *TYPED)
 
 @dataclass(frozen=True)
 class Evolving:
-    """Files as (DDL, rows), and the answer to a question about all of them, or parts of the error's message.
+    """Files as (DDL, rows), and the expected rows of a query over all of them, or parts of the error message.
 
-    In an error `{0}` stands for the place of the first file.
+    In an error, `{0}` is the location of the first file.
     """
 
     name: str

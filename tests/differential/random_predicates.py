@@ -1,4 +1,4 @@
-"""Random predicates over a schema: every operator that the readers push, and neighbours that they must not."""
+"""Random predicates over a schema: every operator that the readers push, and similar ones that they must not push."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPUTED = re.compile(r"\(|INTERVAL| [+-] |BD$|D$|L$")
 
 
 def leaves(schema: t.StructType, prefix: str = "") -> Iterator[Leaf]:
-    """All columns and struct members, as they are written in SQL, with their types."""
+    """Return all columns and struct members in SQL, with their types."""
     for field in schema.fields:
         name = prefix + "`" + field.name.replace("`", "``") + "`"
         yield name, field.dataType
@@ -24,7 +24,7 @@ def leaves(schema: t.StructType, prefix: str = "") -> Iterator[Leaf]:
 
 
 def predicate(rng: random.Random, columns: list[Leaf], *, mixed: bool, depth: int = 0) -> str:
-    """A predicate; `mixed` also compares with literals of other types (which ANSI mode may raise for)."""
+    """Return a predicate. With `mixed`, it also compares literals of other types, which may raise in ANSI mode."""
     roll = rng.random()
     if depth < 3 and roll < 0.3:
         word = rng.choice((" AND ", " OR "))
