@@ -1,4 +1,4 @@
-"""Cases that nightly runs have found, each by its seed."""
+"""Cases that nightly runs found, identified by their seeds."""
 
 from __future__ import annotations
 

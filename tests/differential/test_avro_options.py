@@ -57,7 +57,7 @@ NAMED = "first bigint, second date, third timestamp"
 
 @dataclass(frozen=True)
 class Case:
-    """A directory (`sound`, `outdated`, `damaged`, or outdated ones of `HEADS`) and how it is read."""
+    """A directory (`sound`, `outdated`, `damaged`, or the outdated ones of `HEADS`) and its options."""
 
     data: str
     options: Mapping[str, str] = field(default_factory=dict)

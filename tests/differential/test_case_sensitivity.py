@@ -1,4 +1,4 @@
-"""Names that differ by case alone are one column or two, as `spark.sql.caseSensitive` says, with every reader."""
+"""Names that differ only by case are one column or two, depending on `spark.sql.caseSensitive`, with every reader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NESTED = "id bigint, S struct<x: int, X: int, y: int>"
 
 
 def case_sensitive(spark: SparkSession, value: str) -> AbstractContextManager[None]:
-    """Spark's setting; what a session opens in here takes it over."""
+    """Set Spark's setting. Sessions that open sources in the block use it."""
     return session_settings(spark, {"spark.sql.caseSensitive": value})
 
 

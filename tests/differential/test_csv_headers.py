@@ -1,4 +1,4 @@
-"""CSV with a declared schema: columns by the names of the header, else by position as in Spark, for any reader."""
+"""CSV with a declared schema: columns are matched by header names, else by position as in Spark, with any reader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAYS: dict[str, dict[str, str]] = {
 
 
 def written(directory: Path, way: str, *texts: str) -> str:
-    """The files p0, p1, ... of some texts, as a way of `WAYS` asks for."""
+    """Write the files p0, p1, ... with these contents, in one of the `WAYS`. Return their path."""
     for number, text in enumerate(texts):
         path = directory / f"p{number}.csv{'.gz' if way == 'gzip' else ''}"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Rows of a session with reader='pushdown' equal the rows of Spark's own reader with its pushdown off, as multisets."""
+"""Rows of a session with reader='pushdown' equal those of Spark's own reader without pushdown, as multisets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_batch(
     oddness: Sequence[float] = ODDNESS,
     refused: float = 0.1,
 ) -> None:
-    """Run a batch's predicates, alone and joined by OR, through the whole reader: all in one job."""
+    """Run a batch's predicates, alone and joined by OR, with the complete reader in one job."""
     case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
     rng = random.Random(seed)
     # Hypothesis runs a seed again where it fails.
@@ -68,7 +68,7 @@ def check_batch(
 
 
 def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
-    """Predicates, mostly such with a pattern, and some that join several."""
+    """Return predicates, mostly those with a pattern, and some combinations."""
     if case.unsafe:
         return case.predicates[:SCANS]
     fold = Folder(spark)

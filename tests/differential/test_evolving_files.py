@@ -1,4 +1,4 @@
-"""Files of different columns are one table, whose answer depends neither on their order nor on the reader."""
+"""Files with different columns are one table. The result depends neither on their order nor on the reader."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ EVERY = [(case, source_format) for case in CASES for source_format in case.forma
 
 
 def label(part: object) -> str:
-    """A case's name, or a format."""
+    """Return the name of a case or a format."""
     return part.name if isinstance(part, Evolving) else str(part)
 
 
 def orders(case: Evolving) -> Iterator[tuple[int, ...]]:
-    """The files as they come, and the other way round: their names say which comes first."""
+    """Return the files in their order and reversed. Their names determine the order."""
     numbers = tuple(range(len(case.files)))
     yield numbers
     yield numbers[::-1]
 
 
 def written(case: Evolving, source_format: str, directory: Path, order: Sequence[int]) -> dict[int, Path]:
-    """The files by number, named so that they are listed in the order."""
+    """Write the files by number, with names that are listed in the order."""
     places = {}
     for place, number in enumerate(order):
         schema, rows = case.files[number]
@@ -113,7 +113,7 @@ def test_records_without_fields_are_rows(spark: SparkSession, tmp_path: Path, re
 
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """The answer to a case over its files in all orders, the readers in turn: one query for all of them."""
+    """Return the rows of a case for all orders of its files, with alternating readers, in one query."""
     every = itertools.permutations(range(len(case.files)))
     frames = [
         result.df.selectExpr(f"{turn} AS turn", "*")
@@ -127,7 +127,7 @@ def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_f
 def planned(
     spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str, every: Iterable[tuple[int, ...]]
 ) -> Iterator[tuple[str, PushdownResult]]:
-    """A reader and what it plans, of columns as they should be, for each order; nothing where the case is an error."""
+    """Return a reader and its plan for each order, with columns as expected. Empty if the case is an error."""
     for order, reader in zip(every, itertools.cycle(("spark", "pushdown"))):
         directory = tmp_path / "".join(map(str, order))
         places = written(case, source_format, directory, order)
@@ -145,7 +145,7 @@ def planned(
 
 
 def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
-    """The error of a case, which names files by their places."""
+    """Check the error of a case, which names files by their location."""
     with pytest.raises(PushdownError) as caught:
         made.scan("data", columns=case.columns, where=case.where)
     for part in case.error:
@@ -155,6 +155,6 @@ def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapp
 
 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """The answer to a case by Spark's reader, and by ours over the files in the other order."""
+    """Return the rows of a case with Spark's reader, and with ours over the files in the other order."""
     for reader, result in planned(spark, tmp_path, case, source_format, orders(case)):
         assert result.run(rows_of) == shown(case.rows), reader

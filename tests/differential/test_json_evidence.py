@@ -1,4 +1,4 @@
-"""Types of JSON files without a declared schema are Spark's own, and conflicts between files are found at any place."""
+"""Types of JSON files without a declared schema are Spark's, and conflicts between files are found at any depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that are no JSON: those that Spark reads otherwise from a file than from a text are known and left to it."""
+"""Lines that are not JSON: our reader detects the lines that Spark parses differently in files, and uses Spark's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOOD = ("1", "-0.5e3", "null", "true", '"é\\u00e9\\n"', "NaN", "[]", "[1, 2]", 
 
 
 def shown(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, str]]:
-    """What Spark makes of each line in a file, and of the same line as a text."""
+    """Return Spark's result for each line in a file, and for the same line as a string."""
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     reader = spark.read.schema(SCHEMA)
     frames = (reader.json(str(path)), reader.json(spark.read.text(str(path))))

@@ -1,4 +1,4 @@
-"""Lines that Spark reads otherwise in a file than by themselves: they are known and left to it, others are searched."""
+"""Our reader detects lines that Spark parses differently in a file, and uses Spark's. It searches the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUR = "a string, b string, c int, d int"
 
 @dataclass(frozen=True)
 class Odd:
-    """A file of which Spark keeps `kept` rows; `searched` tells who must read it."""
+    """A file of which Spark keeps `kept` rows. With `searched`, our reader must read it, else Spark's."""
 
     content: bytes
     where: str
@@ -82,7 +82,7 @@ def test_json_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_p
 
 
 def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path) -> None:
-    """Our rows of a file are Spark's, and its reader reads what it must."""
+    """Assert that our rows of a file equal Spark's, and that the expected reader ran."""
     path.write_bytes(odd.content)
     schema = StructType.fromDDL(odd.schema)
     columns = odd.columns or tuple(schema.fieldNames())
@@ -102,6 +102,6 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path
 
 
 def shown(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:
-    """Rows as texts: Python has no values for variants."""
+    """Return rows as strings, because Python has no values for variants."""
     texts = [f"to_json(struct({column}))" for column in columns]
     return Counter(str(row) for row in frame.selectExpr(*texts).collect())

@@ -1,8 +1,7 @@
-"""Rows of the lazy ORC reader equal those of Spark's own reader with its pushdown off, as multisets.
+"""Rows of our ORC reader equal those of Spark's own reader without pushdown, as multisets.
 
-A case is a directory of random files of one table and many predicates. Spark evaluates them all in one job; the
-reader's tasks run in this process, which takes milliseconds, and a few through a whole session. Hypothesis draws the
-seeds only.
+A case is a directory of random files of one table, and many predicates. Spark evaluates them all in one job. The
+reader's tasks run in this process, which takes milliseconds, and a few in a session. Hypothesis draws only the seeds.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Row = tuple[str, ...]
 
 @dataclass
 class Tally:
-    """What was really compared, so that the test cannot become vacuous unnoticed."""
+    """The numbers of comparisons, so that the test notices if nothing is compared."""
 
     scans: int = 0
     exact: int = 0
@@ -76,24 +75,24 @@ class Case:
     about: str
 
     def expected(self, predicate: str, names: Sequence[str]) -> Counter[Row]:
-        """The rows that Spark keeps."""
+        """Return the rows that Spark keeps."""
         answers = self.answers[predicate]
         rows = list(zip(*(self.columns[name] for name in names), strict=True)) if names else [()] * len(answers)
         return Counter(row for row, answer in zip(rows, answers, strict=True) if answer)
 
 
 def pushdown_off(spark: SparkSession) -> AbstractContextManager[None]:
-    """Spark's ORC reader as it reads without any filter of its own."""
+    """Turn off all filters in Spark's ORC reader."""
     return session_settings(spark, {"spark.sql.orc.filterPushdown": "false"})
 
 
 def shown(table: pa.Table) -> dict[str, list[str]]:
-    """Every value as text that tells NaN, -0.0 and null from all else."""
+    """Return a value as a string that distinguishes NaN, -0.0 and null."""
     return {name: [repr(_ordered(value)) for value in table[name].to_pylist()] for name in table.schema.names}
 
 
 def _ordered(value: object) -> object:
-    """Maps, which are lists of pairs, in an order of their own: Spark changes it when it gathers rows."""
+    """Return maps, which are lists of pairs, in a fixed order, because Spark changes it when it gathers rows."""
     if isinstance(value, dict):
         return {name: _ordered(member) for name, member in value.items()}
     if isinstance(value, tuple):
@@ -105,7 +104,7 @@ def _ordered(value: object) -> object:
 
 
 def judged(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
-    """Columns, and predicates as columns; None where Spark fails."""
+    """Return columns, and predicates as columns. None if Spark fails."""
     items = [*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)]
     try:
         return frame.selectExpr(*items).toArrow()
@@ -114,7 +113,7 @@ def judged(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Tabl
 
 
 def answered(frame: DataFrame, names: list[str], predicates: list[str]) -> dict[str, list[bool | None]] | None:
-    """Spark's answers; predicates that raise are left out. None where the columns cannot be read."""
+    """Return Spark's results without the predicates that raise. None if the columns cannot be read."""
     table = judged(frame, names, predicates)
     if table is not None:
         return {text: table[text].to_pylist() for text in predicates}
@@ -128,7 +127,7 @@ def answered(frame: DataFrame, names: list[str], predicates: list[str]) -> dict[
 
 
 def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
-    """Predicates over all columns; maps cannot be compared, only be null."""
+    """Return predicates over all columns. Maps have only null tests."""
     columns = [(name, kind) for name, kind in leaves(table)]
     maps = [f"{name} IS {rng.choice(('', 'NOT '))}NULL" for name, kind in columns if isinstance(kind, t.MapType)]
     others = [(name, kind) for name, kind in columns if not isinstance(kind, t.MapType)]
@@ -137,7 +136,7 @@ def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
 
 
 def case_of(spark: SparkSession, seed: int, directory: Path) -> Case | None:
-    """The case of a seed; None where Spark's own reader fails on the files."""
+    """Return the case of a seed, None if Spark's own reader fails on the files."""
     rng = random.Random(seed)
     table = random_table(rng)
     change = rng.choice((NO_CHANGE, SOME_CHANGE))
@@ -155,7 +154,7 @@ def case_of(spark: SparkSession, seed: int, directory: Path) -> Case | None:
 
 
 def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
-    """Each predicate through the reader's tasks, in this process."""
+    """Check each predicate with the reader's tasks in this process."""
     parsed = {text: parse_predicate(text) for text in case.answers}
     case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
     for text, predicate in parsed.items():
@@ -169,7 +168,7 @@ def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
 
 
 def check_scan(rng: random.Random, case: Case, text: str, bound: Pushdown[Node], tally: Tally) -> None:
-    """One predicate: random other columns, reads and splits."""
+    """Check one predicate with random other columns, reads and splits."""
     assert bound.artifact is not None
     arrow_filter = ArrowFilter(bound.artifact)
     needed = {path[0] for path in arrow_filter.columns}
@@ -198,7 +197,7 @@ def check_scan(rng: random.Random, case: Case, text: str, bound: Pushdown[Node],
 
 
 def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcMetrics]) -> Counter[Row]:
-    """Rows of all tasks, run here."""
+    """Return the rows of all tasks, which run in this process."""
     files = local_files(sorted(str(path) for path in directory.glob("*.orc")))
     tasks = pack(files, Packing(split, 1_000, 2))
     scan = OrcScanTask(tasks, query, lambda _, files: counts.extend(files.values()))
@@ -213,7 +212,7 @@ def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcMetric
 
 
 def check_session(rng: random.Random, case: Case, text: str, tally: Tally) -> None:
-    """One predicate through a whole session."""
+    """Check one predicate in a session."""
     session = PushdownSession(case.spark)
     reader = rng.choice(("pushdown", "pushdown", "auto"))
     names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))

@@ -1,7 +1,7 @@
-"""Damaged ORC files never crash a worker, and rows that come out of them are those that Spark's own reader gives.
+"""Damaged ORC files never crash a worker, and their rows equal those of Spark's own reader.
 
-Spark reads all files of a case in one job and skips those that it cannot read. It does not look at row indexes and
-statistics while its pushdown is off; a flipped bit there that leaves them readable may mislead any reader that does.
+Spark reads all files of a case in one job and skips those that it cannot read. Without pushdown, it does not use row
+indexes and statistics. A flipped bit there that leaves them readable may mislead any reader that uses them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def queries() -> dict[str, OrcQuery]:
 
 @dataclass
 class Tally:
-    """What came of the files, by region and outcome."""
+    """The outcomes by region and kind."""
 
     counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
@@ -88,7 +88,7 @@ class Tally:
 
 
 def sound(rng: random.Random, codec: str, path: Path) -> bytes:
-    """A file without damage: every type, four row groups."""
+    """Return an intact file with every type and four row groups."""
     table = table_of(rng, SCHEMA, ROWS, 0, Times(early_fractions=False))
     orc.write_table(
         storable(table, zoned=False),
@@ -102,7 +102,7 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
 
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
-    """Spark skips files that it cannot read, has a task for each, and its ORC reader reads without any filter."""
+    """Let Spark skip unreadable files, use a task for each file, and turn off all filters of its ORC reader."""
     wanted = {
         "spark.sql.files.ignoreCorruptFiles": "true",
         "spark.sql.orc.filterPushdown": "false",
@@ -112,7 +112,7 @@ def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
 
 
 def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[str, object]] | None]:
-    """What Spark reads of each file, None where it fails."""
+    """Return Spark's rows of each file, None if it fails."""
     frame = spark.read.schema(SCHEMA).orc([str(path) for path in paths])
     try:
         table = frame.withColumn("file", f.input_file_name()).toArrow()
@@ -129,7 +129,7 @@ def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[st
 
 
 def expected(rows: list[dict[str, object]], query: str) -> Rows:
-    """The rows that a query keeps, as text."""
+    """Return the rows that a query keeps, as strings."""
     return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
 
 
@@ -139,7 +139,7 @@ def _passes(row: Mapping[str, object]) -> bool:
 
 
 def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
-    """What came of a query over a damaged file, in a word. Raises AssertionError for what must not come of it."""
+    """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     if outcome.error:
         assert outcome.error in TYPED, f"{about}: {outcome}"
         assert about.split(":")[0] in outcome.message, f"{about}: {outcome}"
@@ -222,7 +222,7 @@ def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
 
 @pytest.mark.parametrize("codec", third(CODECS))
 def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
-    """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
+    """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.orc")
     for region, (begin, end) in regions(content).items():

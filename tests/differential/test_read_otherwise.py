@@ -1,4 +1,4 @@
-"""SQL that Spark reads otherwise than one might think, and settings that change what text means: rows are Spark's."""
+"""SQL with an unexpected meaning in Spark, and settings that change the meaning of SQL: the rows are Spark's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE = "\u00e9" * 5_000
 
 @dataclass(frozen=True)
 class Trap:
-    """A predicate, or a whole query, with lines of which Spark keeps `kept`; `searched` tells who must read them."""
+    """A predicate or a query, and lines of which Spark keeps `kept`. With `searched`, our reader must read them."""
 
     where: str
     lines: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Settings and layouts under which Spark gives the same files other values, or columns in another order."""
+"""Settings and layouts with which Spark returns other values or another column order for the same files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READERS = ("pushdown", "spark")
 
 
 def shown(frame: DataFrame) -> tuple[list[str], list[str]]:
-    """Columns in their order with types, and rows in any."""
+    """Return columns and types in order, and rows in any order."""
     return [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema], sorted(
         map(str, frame.collect())
     )

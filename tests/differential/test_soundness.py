@@ -1,4 +1,4 @@
-"""Every line that Spark keeps matches every pattern derived from the predicate, and is found in the file."""
+"""Every line that Spark keeps matches all patterns of the predicate, and the search of the file finds it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, folder: Path, tally: Tally) -> None:
-    """Judge a batch by Spark, then hold all patterns of all predicates against the lines that Spark keeps."""
+    """Evaluate a batch in Spark, then compare all patterns of all predicates with the lines that Spark keeps."""
     case = Case.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
     path = folder / f"data.{source_format.value}"
     try:
@@ -58,7 +58,7 @@ def _check_lines(case: Case, pattern: BytePattern, kept_lines: list[int], about:
 
 
 def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: Path, parts: int, about: str) -> None:
-    """Found in the file, however it is cut; never more often than it is there."""
+    """Assert that the line is found for any splits, and not more often than the file has it."""
     if b"\x00" in case.content:
         return
     found = candidates(case, pattern, path, path.stat().st_size // parts + 1)
@@ -70,7 +70,7 @@ def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: P
 
 
 def _whole(case: Case, number: int) -> bool:
-    """Whether a line comes out of the file as it was put in."""
+    """Return whether the search returns a line unchanged."""
     return b"\r" not in case.lines[number] and not (number == 0 and case.lines[0].startswith(_BOM))
 
 
