@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = pytest.StashKey[dict[str, str]]()
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.quick(ROOT / ".venv-spark"))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.jvm_options(ROOT / ".venv-spark"))
 
 if find_spec("airflow") is not None:
     home = tempfile.mkdtemp(prefix="airflow-home-")

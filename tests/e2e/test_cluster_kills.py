@@ -181,7 +181,7 @@ def wait_until_gone(local: Local, traces: Traces) -> None:
 
 def worker_of(local: Local) -> Program:
     """The Spark worker that has the one executor."""
-    workers = (local.programs.named(f"spark-worker-{number}") for number in range(1, WORKERS + 1))
+    workers = (local.programs.by_name(f"spark-worker-{number}") for number in range(1, WORKERS + 1))
     return next(worker for worker in workers if any(is_one(process, EXECUTOR) for process in worker.tree()))
 
 
@@ -246,7 +246,7 @@ def test_another_scheduler_ends_the_scan_of_a_killed_scheduler_and_retries_it(
     scan = Scan(local, 4)
     traces = scan.in_its_middle()
 
-    local.programs.kill(local.programs.named("airflow-scheduler"))
+    local.programs.kill(local.programs.by_name("airflow-scheduler"))
     # What the old one ran is taken over as soon as that has not been heard of for so many seconds.
     local.services.start_service(
         "scheduler",
