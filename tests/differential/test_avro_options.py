@@ -1,4 +1,4 @@
-"""Options of Spark's Avro source mean the same to our reader, or its own reads: equal rows, or an error of both."""
+"""Options of Spark's Avro source have the same effect with our reader, which may use Spark's."""
 
 from __future__ import annotations
 

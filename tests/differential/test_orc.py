@@ -64,7 +64,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Case:
-    """A directory of files, and what Spark reads there: each column's values as text, and each predicate's answers."""
+    """A directory of files and Spark's results.
+
+    These are the values of each column as strings, and the result of each predicate.
+    """
 
     spark: SparkSession
     directory: Path
