@@ -108,7 +108,7 @@ def _settings_of_the_session(request: pytest.FixtureRequest) -> Iterator[None]:
         session.conf.set(key, before[key]) if key in before else session.conf.unset(key)
         if value_of(key) != value:
             left[key] = value
-    assert not left, f"{request.module.__name__} leaves settings behind: {left}"
+    assert not left, f"{request.module.__name__} did not restore settings: {left}"
 
 
 @pytest.fixture(scope="session")

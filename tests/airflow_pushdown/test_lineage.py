@@ -155,9 +155,9 @@ def test_asset_events_have_rows_and_bytes(register_dag: Callable[[DAG], None]) -
             select(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
         )
         events = dict(rows.all())
-    told = {"rows": 7, "bytes_read": 10, "bytes_total": 1000, "seconds": 2.0, "application_id": "app-1"}
-    assert told.items() <= events["s3://marts/fixed"].items()
-    assert told.items() <= events["s3://marts/2026-01-01"].items()
+    facets = {"rows": 7, "bytes_read": 10, "bytes_total": 1000, "seconds": 2.0, "application_id": "app-1"}
+    assert facets.items() <= events["s3://marts/fixed"].items()
+    assert facets.items() <= events["s3://marts/2026-01-01"].items()
     assert "s3://marts/off" not in events
 
 

@@ -57,8 +57,8 @@ def outcomes(directory: Path, queries: Mapping[str, AvroQuery]) -> dict[str, dic
     )
     found = {}
     for line in done.stdout.splitlines():
-        name, told = json.loads(line)
-        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in told.items()}
+        name, results = json.loads(line)
+        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in results.items()}
     left = [path.name for path in sorted(directory.glob("*.avro")) if path.name not in found]
     assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
     return found

@@ -156,10 +156,10 @@ def _plain(names: Names, rng: random.Random) -> Kind:
         name = rng.choice(sorted(logical))
         base, make = logical[name]
         return Kind({"type": base, "logicalType": name}, make, base)
-    return _named(names, rng)
+    return _named_type(names, rng)
 
 
-def _named(names: Names, rng: random.Random) -> Kind:
+def _named_type(names: Names, rng: random.Random) -> Kind:
     """Return a decimal, an enum or a fixed."""
     roll = rng.random()
     digits, scale = rng.choice(((5, 2), (18, 4), (20, 0), (38, 18)))

@@ -34,7 +34,7 @@ MOST_BYTES = 450_000
 """Larger files are left out: what matters is how many kinds of files there are."""
 MOST_ROWS = 4_000
 SCHEMA_SUFFIX = ".schema"
-"""A hidden file `_NAME.schema` beside a file NAME has the DDL of the schema that it is read with."""
+"""A hidden file `_NAME.schema` next to a file NAME has the DDL with which it is read."""
 
 _NAME = re.compile(r"\.(orc|avro|json|jsonl|ndjson|csv|tsv)(\.(gz|bz2|zst|gzip|zstd|deflate|snappy|lz4))?$", re.I)
 _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
@@ -58,8 +58,8 @@ class CorpusFile:
     @property
     def schema(self) -> str | None:
         """Return the DDL with which the file is read, None for Spark's inference."""
-        beside = self.path.with_name(f"_{self.path.name}{SCHEMA_SUFFIX}")
-        return beside.read_text(encoding="utf-8") if beside.exists() else None
+        schema_file = self.path.with_name(f"_{self.path.name}{SCHEMA_SUFFIX}")
+        return schema_file.read_text(encoding="utf-8") if schema_file.exists() else None
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Setting:
         options: dict[str, str] = {}
         if rng.random() < 0.6:
             options = random_options(rng, file.source_format, refused=rng.random() < 0.05)
-            # A separator or codec that the file does not have leaves one column to compare.
+            # With a separator or codec that the file does not have, one column is compared.
             options = {key: text for key, text in options.items() if key not in ("sep", "compression", "lineSep")}
         if ".tsv" in file.path.name:
             options["sep"] = "\t"
@@ -166,7 +166,7 @@ class Comparison:
             self._tally.files[self._file.source_format.value].add(self._file.path)
             if not frame.columns:
                 return
-            # A schema that is known costs no job for each of the scans.
+            # With a declared schema, the scans need no job for inference.
             if self._file.source_format in (SourceFormat.JSON, SourceFormat.CSV) and rng.random() < 0.9:
                 self._schema = frame.schema.toDDL()
                 self._options.pop("inferSchema", None)
@@ -240,7 +240,7 @@ class Comparison:
             frames = [result.df.selectExpr(f"{n} AS scan", self._shown) for n, result in enumerate(results.values())]
             collected = _together(frames).collect() if frames else []
         except _FAILURES:
-            # One of the scans gives up or fails: a few by themselves show what becomes of it.
+            # One of the scans fails or falls back. Running a few separately shows which one.
             for text in asked[:_FEW]:
                 self._alone("pushdown", text)
             return {}

@@ -41,7 +41,7 @@ class SparkGivesUpError(Exception):
 
 
 MARK = "rid"
-"""The field that tells which line a JSON row came from: a line of its own follows each generated line."""
+"""The field with the line number of JSON rows. A marker line with this field follows each generated line."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ def judge(spark: SparkSession, case: Case, path: Path) -> Verdicts:
     """Evaluate all predicates over all rows in one job. Predicates that raise are returned separately."""
     path.write_bytes(case.content)
     with configured(spark, case):
-        collected, good, raised = _judged(case.native(spark, path), case)
+        collected, good, raised = _judge_rows(case.native(spark, path), case)
     origins = tuple(_origins(case, [row[0] for row in collected]))
     rows = tuple(row[1] for row in collected)
     kept = {p: frozenset(n for n, row in enumerate(collected) if row[2 + i] is True) for i, p in enumerate(good)}
     return Verdicts(rows, origins, kept, tuple(raised))
 
 
-def _judged(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
+def _judge_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
     """Return Spark's rows with the result of each predicate, the valid predicates, and those that raise."""
     predicates = list(case.predicates)
     try:

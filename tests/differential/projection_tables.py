@@ -136,6 +136,6 @@ HIVE = Table(
     ALL,
     options={"header": "true"},
 )
-"""Directories that tell columns."""
+"""Partition directories."""
 
 TABLES = {"nested": NESTED, "flat": FLAT, "odd": ODD, "ticks": TICKS, "fields": FIELDS, "hive": HIVE}

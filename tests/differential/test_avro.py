@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
-from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
+from test_orc import Case, Row, counted, evaluate_predicates, judge, predicates_over, shown
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import UnsafeInputError
@@ -82,12 +82,12 @@ def case_over(rng: random.Random, frame: DataFrame, directory: Path, tally: Tall
     spark = frame.sparkSession
     asked = predicates_over(rng, frame.schema)
     with pushdown_off(spark):
-        # Mostly one query tells it all; only where a predicate raises, or nothing can be read, it takes several.
-        whole = judged(frame, frame.columns, asked)
+        # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
+        whole = judge(frame, frame.columns, asked)
         answers = None if whole is None else {text: whole[text].to_pylist() for text in asked}
         if whole is None:
-            whole = judged(frame, frame.columns, [])
-            answers = None if whole is None else answered(frame, frame.columns, asked)
+            whole = judge(frame, frame.columns, [])
+            answers = None if whole is None else evaluate_predicates(frame, frame.columns, asked)
     if whole is None or answers is None:
         tally.reasons["Spark's own reader fails"] += 1
         return None
@@ -184,7 +184,7 @@ def check_case(spark: SparkSession, seed: int, scans: int, tally: Tally) -> None
         if case is None:
             return
         check_scans(rng, case, tally)
-        # Spark's own pushdown is no part of what is compared.
+        # Spark's own pushdown is not part of the comparison.
         with pushdown_off(spark):
             for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
                 check_session(rng, case, text, tally)

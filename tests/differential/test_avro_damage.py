@@ -179,7 +179,7 @@ def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outc
         assert PLACE.search(outcome.message), f"{about}: {outcome}"
         return outcome.error
     if found["all"].error:
-        # What is skipped by its bytes, or behind the last column that is needed, is not looked at.
+        # Blocks skipped by byte patterns, and bytes after the last required column, are not checked.
         assert set(outcome.rows) <= set(undamaged), f"{about}: {set(outcome.rows) - set(undamaged)}"
         return "rows around the damage"
     theirs = reference.rows(path.name, query)

@@ -49,7 +49,7 @@ def _generated(spark: SparkSession, source_format: SourceFormat, first: int) -> 
         seed += 1
 
 
-def _given(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
+def _given_files(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
     """Yield the files of a format in a directory repeatedly. Yield nothing if there are none."""
     found = [file for file in corpus_files(folder) if file.source_format is source_format]
     while found:
@@ -87,7 +87,7 @@ def test_the_external_corpus_returns_sparks_rows(
 ) -> None:
     if CORPUS is None:
         pytest.skip("set PUSHDOWN_CORPUS to a directory of files; another test of this module generates files")
-    files = _given(Path(CORPUS), source_format)
+    files = _given_files(Path(CORPUS), source_format)
     tally = _run(spark, files, source_format, WANTED)
     show(tally)
     assert not tally.differences, tally.text()

@@ -41,16 +41,16 @@ def check_batch(
     """Run a batch's predicates, alone and joined by OR, with the complete reader in one job."""
     case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
     rng = random.Random(seed)
-    # Hypothesis runs a seed again where it fails.
+    # Hypothesis runs a failing seed again, which needs a new directory.
     scans = Scans.written(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=folder)), rng)
     try:
-        outcomes = list(compared(spark, scans, _chosen(spark, case, rng)))
+        outcomes = list(compared(spark, scans, _choose_predicates(spark, case, rng)))
     except SparkGivesUpError:
         tally.because("Spark's own reader fails")
         return
     for asked, theirs, ours, report in outcomes:
         if case.options.get("header") == "true" and any("are read separately" in note for note in report.notes):
-            # By chance the first line of a file has the name of a column: its columns are then told by their names.
+            # The first line of a file has the name of a column by chance, so its columns are matched by name.
             tally.because("columns by the names of a header")
             continue
         about = f"seed {seed}, {source_format}: {asked}, columns {scans.columns}, options {case.options}, "
@@ -67,7 +67,7 @@ def check_batch(
             tally.because(report.reason)
 
 
-def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
+def _choose_predicates(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
     """Return predicates, mostly those with a pattern, and some combinations."""
     if case.unsafe:
         return case.predicates[:SCANS]

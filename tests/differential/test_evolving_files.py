@@ -117,26 +117,26 @@ def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_f
     every = itertools.permutations(range(len(case.files)))
     frames = [
         result.df.selectExpr(f"{turn} AS turn", "*")
-        for turn, (_, result) in enumerate(planned(spark, tmp_path, case, source_format, every))
+        for turn, (_, result) in enumerate(plan_in_orders(spark, tmp_path, case, source_format, every))
     ]
     if frames:
         expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
         assert rows_of(reduce(DataFrame.unionAll, frames)) == shown(expected)
 
 
-def planned(
+def plan_in_orders(
     spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str, every: Iterable[tuple[int, ...]]
 ) -> Iterator[tuple[str, PushdownResult]]:
-    """Return a reader and its plan for each order, with columns as expected. Empty if the case is an error."""
+    """Yield a reader and its plan for each order, with the expected columns. Yield nothing if the case is an error."""
     for order, reader in zip(every, itertools.cycle(("spark", "pushdown"))):
         directory = tmp_path / "".join(map(str, order))
         places = written(case, source_format, directory, order)
         made = session(spark, case, source_format, directory, reader)
         if case.error:
-            refused(made, case, directory, places)
+            check_error(made, case, directory, places)
             continue
         wanted = t.StructType.fromDDL(case.schema)
-        # Spark sorts the columns that it finds in JSON by their names.
+        # Spark sorts the columns of JSON files by name.
         is_sorted = source_format == "json" and case.declared is None
         columns = case.columns or (tuple(wanted.fieldNames()) if is_sorted else None)
         result = made.scan("data", columns=columns, where=case.where)
@@ -144,7 +144,7 @@ def planned(
         yield reader, result
 
 
-def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
+def check_error(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
     """Check the error of a case, which names files by their location."""
     with pytest.raises(PushdownError) as caught:
         made.scan("data", columns=case.columns, where=case.where)
@@ -155,6 +155,6 @@ def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapp
 
 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """Return the rows of a case with Spark's reader, and with ours over the files in the other order."""
-    for reader, result in planned(spark, tmp_path, case, source_format, orders(case)):
+    """Assert that Spark's reader, and ours over the files in the other order, return the rows of a case."""
+    for reader, result in plan_in_orders(spark, tmp_path, case, source_format, orders(case)):
         assert result.run(rows_of) == shown(case.rows), reader

@@ -15,10 +15,10 @@ from pushdown_spark.session import PushdownSession
 
 LOOKED = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
 ALIKE = {
-    "texts": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
+    "strings": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
     "nothing but numbers": ('{"a": 1}', '{"a": 2.5}'),
-    "zeros behind the point": ('{"a": 1.0, "t": "x"}', '{"a": 2.0, "t": "x"}'),
-    "whole numbers beyond 64 bits": ('{"a": 100000000000000000000, "t": "x"}', '{"a": 1, "t": null}'),
+    "zeros after the decimal point": ('{"a": 1.0, "t": "x"}', '{"a": 2.0, "t": "x"}'),
+    "integers beyond 64 bits": ('{"a": 100000000000000000000, "t": "x"}', '{"a": 1, "t": null}'),
     "a double and a large number": ('{"a": 1.0, "t": "x"}', '{"a": 100000000000000000000}'),
     "powers of ten": ('{"a": 1e3, "t": "x"}', '{"a": 1}'),
     "nulls": ('{"a": null, "t": null}', '{"a": true, "t": "x"}'),
@@ -81,9 +81,9 @@ def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, colu
 
 
 def test_only_strings_are_read_a_second_time(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
+    (tmp_path / "strings").mkdir()
     (tmp_path / "numbers").mkdir()
-    texts = session(spark, written(tmp_path / "texts", ALIKE["texts"])).scan("data").report()["data"].notes
+    texts = session(spark, written(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"].notes
     numbers = session(spark, written(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
     assert LOOKED in texts
     assert LOOKED not in numbers.notes

@@ -61,11 +61,11 @@ JSON = {
     "no base64": Odd('{"b":"Grüße","l":7}\n{"b":"YWJj","l":8}\n'.encode(), "l = 7", "b binary, l int", 0),
     "no base64 in a struct": Odd('{"st":{"b":"é"},"l":7}\n'.encode(), "l = 7", "st struct<b: binary>, l int", 0),
     "no base64, in ASCII": Odd(b'{"b":"a$b","l":7}\n', "l = 7", "b binary, l int", 1, searched=True),
-    "base64 that nobody needs": Odd('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
+    "base64, not selected": Odd('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
     "a letter in an escape": Odd('{"s":"\\u00é,"l":7}\n'.encode(), "l = 7", "s string, l int", 0),
     "a letter like a digit": Odd('{"s":"\\u004\u0131","l":7}\n'.encode(), "l = 7", "s string, l int", 0),
     "a letter in an unknown text": Odd('{"l":7,"zz":"\\u004\u0131"}\n'.encode(), "l = 7", "l int", 0),
-    "a letter behind an escape": Odd('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
+    "a letter after an escape": Odd('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
                                      searched=True),
     "no JSON in a variant": Odd('{"v":[1,2\u00a0],"l":7}\n'.encode(), "l = 7", "l int, v variant", 0),
 }  # fmt: skip

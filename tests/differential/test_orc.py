@@ -106,7 +106,7 @@ def _ordered(value: object) -> object:
     return value
 
 
-def judged(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
+def judge(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
     """Return columns, and predicates as columns. None if Spark fails."""
     items = [*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)]
     try:
@@ -115,17 +115,19 @@ def judged(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Tabl
         return None
 
 
-def answered(frame: DataFrame, names: list[str], predicates: list[str]) -> dict[str, list[bool | None]] | None:
+def evaluate_predicates(
+    frame: DataFrame, names: list[str], predicates: list[str]
+) -> dict[str, list[bool | None]] | None:
     """Return Spark's results without the predicates that raise. None if the columns cannot be read."""
-    table = judged(frame, names, predicates)
+    table = judge(frame, names, predicates)
     if table is not None:
         return {text: table[text].to_pylist() for text in predicates}
     if not predicates:
         return None
     half = len(predicates) // 2
     if not half:
-        return {} if judged(frame, names, []) is not None else None
-    halves = [answered(frame, names, part) for part in (predicates[:half], predicates[half:])]
+        return {} if judge(frame, names, []) is not None else None
+    halves = [evaluate_predicates(frame, names, part) for part in (predicates[:half], predicates[half:])]
     return None if None in halves else {text: found for part in halves for text, found in (part or {}).items()}
 
 
@@ -149,8 +151,8 @@ def case_of(spark: SparkSession, seed: int, directory: Path) -> Case | None:
     names = table.fieldNames()
     asked = predicates_over(rng, table)
     with pushdown_off(spark):
-        whole = judged(frame, names, [])
-        answers = None if whole is None else answered(frame, names, asked)
+        whole = judge(frame, names, [])
+        answers = None if whole is None else evaluate_predicates(frame, names, asked)
     if whole is None or answers is None:
         return None
     return Case(spark, directory, table, shown(whole), answers, Folder(spark), f"seed {seed}")
@@ -255,7 +257,7 @@ def check_case(spark: SparkSession, seed: int, scans: int, tally: Tally) -> None
             tally.reasons["Spark's own reader fails"] += 1
             return
         check_scans(rng, case, tally)
-        # Pushed by itself, a predicate over a timestamp without time zone makes Spark's ORC reader fail.
+        # Spark's ORC reader fails if a predicate over a timestamp without time zone is pushed alone.
         with pushdown_off(spark) if "timestamp_ntz" in case.schema.simpleString() else nullcontext():
             for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
                 check_session(rng, case, text, tally)

@@ -37,7 +37,7 @@ CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError"}
 PRUNING = {"index", "statistics", "footer", "stripe footer"}
-"""Where what excludes row groups is told: the footer holds the file's statistics, a stripe's whose an index is."""
+"""Regions that decide which row groups are skipped: statistics, indexes, and the footers that refer to them."""
 SCHEMA = t.StructType(
     [
         t.StructField("row", t.LongType()),
@@ -145,15 +145,15 @@ def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, a
         assert about.split(":")[0] in outcome.message, f"{about}: {outcome}"
         return outcome.error
     if theirs is None:
-        # Spark fails, say at the writer's time zone, which is not used here, or it would have to read more than this.
+        # Spark fails, for example at the writer's time zone, which is not used here, or in rows that this query skips.
         return "rows where Spark fails"
     if outcome.rows == theirs:
         return "the same rows"
     if outcome.rows == undamaged:
-        # Whoever begins behind the damage, at a row group that the index tells, does not carry it on as Spark does.
+        # Our reader starts at a later row group with the index, so the damage before it has no effect.
         return "the rows of the sound file"
     if region == "data" and theirs != undamaged and len(outcome.rows) <= len(theirs) and "filter" in about:
-        # Nothing checks the values of ORC files: damage that goes on to a row group's end goes on elsewhere from there.
+        # ORC values have no checksum. Damage beyond a row group affects other values if row groups are skipped.
         return "other values where Spark's are damaged too"
     assert region in PRUNING, f"{about}: {outcome.rows[:3]} are not {theirs[:3]}"
     missing = set(undamaged) - set(outcome.rows)
@@ -169,7 +169,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
             name = f"{region.replace(' ', '_')}-{number}.orc"
             (directory / name).write_bytes(flipped(rng, content, begin, end))
     ours = outcomes(directory, queries())
-    # Runs of numbers that are spoilt can keep Spark's reader busy for ever: it is asked of files alone that we read.
+    # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that our reader can read.
     gave_rows = [name for name, found in ours.items() if not found["all"].error]
     with tolerant(spark):
         theirs = spark_rows(spark, sorted(directory / name for name in gave_rows))

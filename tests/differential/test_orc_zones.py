@@ -21,7 +21,7 @@ import pytest
 from folder import Folder
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
+from test_orc import Row, counted, judge, pushdown_off, rows_of, shown
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -157,7 +157,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     names = schema.fieldNames()
     asked = predicates(rng, name)
     with pushdown_off(spark):
-        whole = judged(spark.read.schema(schema).orc(str(directory)), names, asked)
+        whole = judge(spark.read.schema(schema).orc(str(directory)), names, asked)
     assert whole is not None
     values = list(zip(*shown(whole.select(names)).values(), strict=True))
     parsed = {text: parse_predicate(text) for text in asked}

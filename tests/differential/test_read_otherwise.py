@@ -77,7 +77,7 @@ TRAPS = {
 }
 
 
-def _answered(spark: SparkSession, trap: Trap, file: Path) -> tuple[Counter[str], SourceReport]:
+def _run_trap(spark: SparkSession, trap: Trap, file: Path) -> tuple[Counter[str], SourceReport]:
     session = PushdownSession(spark)
     session.add_source("data", path=str(file), format="json", schema=trap.schema, reader="pushdown")
     result = session.sql(trap.sql) if trap.sql else session.scan("data", where=trap.where)
@@ -97,7 +97,7 @@ def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSessi
         native.createOrReplaceTempView("data")
         theirs = spark.sql(trap.sql) if trap.sql else native.where(trap.where)
         expected = Counter(row[0] for row in theirs.selectExpr("CAST(struct(*) AS STRING)").collect())
-        rows, report = _answered(spark, trap, file)
+        rows, report = _run_trap(spark, trap, file)
     assert sum(expected.values()) == trap.kept
     assert rows == expected
     assert (report.reader == "pushdown") is trap.searched or "decimal" in name
@@ -115,7 +115,7 @@ def test_hadoop_settings_that_change_lines_use_spark(spark: SparkSession, key: s
     trap = Trap("i = 5", (), 1, settings={key: value})
     case = Case(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
     with configured(spark, case):
-        rows, report = _answered(spark, trap, tmp_path / "data.json")
+        rows, report = _run_trap(spark, trap, tmp_path / "data.json")
     assert sum(rows.values()) == 1
     assert report.reader == "spark"
     assert key in report.reason
@@ -129,7 +129,7 @@ def test_suffixes_in_any_case_determine_the_compression(spark: SparkSession, suf
     file = tmp_path / f"data.json.{suffix}"
     file.write_bytes(PACKED[suffix](b'{"i":5}\n{"i":6}\n'))
     assert spark.read.schema("i int").json(str(file)).where("i = 5").count() == 1
-    rows, _ = _answered(spark, Trap("i = 5", (), 1), file)
+    rows, _ = _run_trap(spark, Trap("i = 5", (), 1), file)
     assert sum(rows.values()) == 1
 
 

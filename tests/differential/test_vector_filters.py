@@ -36,7 +36,7 @@ from pushdown_spark.expressions.types import Path, Value
 ROWS = 120
 PREDICATES = 120
 COPIES = 160
-"""Batches of so many times the rows take the ways that are for large batches only."""
+"""Number of copies of the rows in a batch that is large enough for the code of large batches."""
 SLICES = 6
 NIGHTLY_CASES = 400
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")

@@ -54,7 +54,7 @@ class Scans:
             (folder / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
         names = case.schema.fieldNames()
         wanted = sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
-        # Of files that Spark reads by its newer interface it does not tell the names.
+        # Spark's DataSource V2 readers do not support the file name.
         is_named = "spark.sql.sources.useV1SourceList" not in case.settings and rng.random() < 0.3
         return cls(case, folder, tuple(wanted), is_named)
 
@@ -84,7 +84,7 @@ class Scans:
         """Return the rows of Spark's own reader for one predicate in a query of its own."""
         return Counter(row[0] for row in self._native(spark).where(asked).selectExpr(self.shown).collect())
 
-    def answered(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
+    def run_predicates(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
         """Return the rows of a session with reader='pushdown' and its reports for each predicate, in one job."""
         session = PushdownSession(spark)
         session.add_source(
@@ -130,7 +130,7 @@ def compared(
     """
     with configured(spark, scans.case):
         expected = scans.expected(spark, predicates)
-        answers = scans.answered(spark, list(expected)) if expected else {}
+        answers = scans.run_predicates(spark, list(expected)) if expected else {}
         for asked, (rows, report) in answers.items():
             theirs = expected[asked] if rows == expected[asked] else scans.alone(spark, asked)
             yield asked, theirs, rows, report

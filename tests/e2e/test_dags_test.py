@@ -1,6 +1,6 @@
-"""`airflow dags test` over a real spark-submit: the rows, the report, the XCom, and no secret anywhere on the way.
+"""`airflow dags test` with a real spark-submit: rows, report, XCom, and no visible secrets.
 
-The example DAGs run this way at night; `make e2e-local` runs them in a deployment.
+Nightly runs test the example DAGs this way. `make e2e-local` runs them in a deployment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDLE, RARE = "N328AA", "N503US"
 
 
 class Seen:
-    """What could be seen of the processes below Airflow while a DAG ran."""
+    """The observed processes below Airflow while a DAG ran."""
 
     def __init__(self) -> None:
         self.command_lines: set[str] = set()
@@ -62,7 +62,7 @@ def result(airflow: Airflow, run: Seen) -> dict[str, object]:
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a Parquet output."""
+    """Return the rows of a Parquet output."""
     return parquet.read_table(folder).to_pylist()
 
 
@@ -135,7 +135,7 @@ def test_the_temporary_directory_has_no_files_of_the_job(airflow: Airflow, run: 
 
 
 class Flight(NamedTuple):
-    """What tells the flights of the small ORC files apart."""
+    """The distinguishing values of a flight in the small ORC files."""
 
     number: int
     month: int
@@ -144,7 +144,7 @@ class Flight(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The flight as a line of the demo's CSV files."""
+        """Return the flight as a line of the demo's CSV files."""
         date = f"2013-{self.month:02}-{self.day:02}"
         return f"2013,{self.month},{self.day},,,,,,1,AA,{self.number},{self.tailnum},JFK,BOS,,,,,{date}T05:00:00Z\n"
 
@@ -163,7 +163,7 @@ FLIGHTS = [
 
 @pytest.fixture(scope="module")
 def orc_run(airflow: Airflow) -> Path:
-    """The demo's home after `dags/flights_orc.py` ran over a few flights."""
+    """Run `dags/flights_orc.py` over a few flights, and return the demo's home."""
     demo = airflow.data / "demo"
     folder = demo / "data" / "flights_csv" / "2013" / "all"
     folder.mkdir(parents=True)
@@ -218,7 +218,7 @@ with ExitStack() as stack:
 
 @pytest.fixture(scope="module")
 def avro_run(airflow: Airflow, spark_python: str) -> Path:
-    """The demo's home after `dags/flights_avro.py` ran over a few flights."""
+    """Run `dags/flights_avro.py` over a few flights, and return the demo's home."""
     demo = airflow.data / "demo-avro"
     flights = [
         {

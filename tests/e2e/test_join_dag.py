@@ -1,4 +1,4 @@
-"""`airflow dags test` of `dags/flights_join.py`: the rows, what reached each source, and the order of the joins."""
+"""`airflow dags test` of `dags/flights_join.py`: rows, pushed conjuncts of each source, and join order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLANES = {f"N{number:03}": "CESSNA" if number in (7, 77, 777) else "BOEING" for 
 
 
 def flight(number: int) -> tuple[int, int, str, str, str]:
-    """A flight: month, delay, carrier, tail number, destination."""
+    """Return a flight: month, delay, carrier, tail number, destination."""
     return (
         number // 10_000 + 1,
         number % 97 - 20,
@@ -31,7 +31,7 @@ def flight(number: int) -> tuple[int, int, str, str, str]:
 
 
 def line(number: int) -> str:
-    """A flight as a line of the demo's CSV files."""
+    """Return a flight as a line of the demo's CSV files."""
     month, delay, carrier, tailnum, dest = flight(number)
     return (
         f"2013,{month},1,517,515,2,830,819,{delay},{carrier},{number},{tailnum},JFK,{dest},227,1400,5,15,"
@@ -43,7 +43,7 @@ FLIGHTS = 110_000
 
 
 def expected() -> list[dict[str, Any]]:
-    """The rows that the query asks for, without Spark."""
+    """Return the rows of the query, computed without Spark."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number in range(FLIGHTS):
         month, delay, carrier, tailnum, dest = flight(number)
@@ -58,7 +58,7 @@ def expected() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def join_run(airflow: Airflow) -> Path:
-    """The demo's home after the DAG ran."""
+    """Run the DAG and return the demo's home."""
     demo = airflow.data / "demo-join"
     data = demo / "data"
     (data / "flights_csv" / "2013" / "all").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Executors without any library run a scan with the environment that the task sends along."""
+"""Executors without libraries run a scan with the packed environment of the task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remote tables through `airflow dags test`: the example on SQLite, and a server's password that nobody sees."""
+"""Remote tables in `airflow dags test`: the example with SQLite, and a server's password that is not visible."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def test_the_password_is_not_in_processes_logs_or_xcoms(airflow: Airflow, postgr
 
 
 def looks(airflow: psutil.Process) -> list[str]:
-    """Command lines of all processes below Airflow, and the environments of those that run the job."""
-    texts = []
+    """Return the command lines of all processes below Airflow, and the environments of the job's processes."""
+    visible_texts = []
     for process in airflow.children(recursive=True):
         try:
             command = " ".join(process.cmdline())
-            texts.append(command)
+            visible_texts.append(command)
             if "SparkSubmit" in command or "job.py" in command or "pyspark" in command:
-                texts.append(" ".join(process.environ().values()))
+                visible_texts.append(" ".join(process.environ().values()))
         except psutil.Error:
             continue
-    return texts
+    return visible_texts

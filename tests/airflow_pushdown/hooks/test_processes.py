@@ -17,7 +17,7 @@ import pytest
 from airflow_pushdown.hooks.processes import DRIVER_PROGRAM, JobProcess, session_members, wait_for_end
 from airflow_pushdown.packaging import job_program
 
-# A parent with two children: one in a process group of its own (as Spark's Python workers are), both deaf to SIGTERM.
+# A parent with two children that ignore SIGTERM. One has its own process group, like Spark's Python workers.
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -31,14 +31,14 @@ time.sleep(600)
 """
 
 
-# A program that starts the driver's, and has nothing to do but to wait.
+# A launcher that starts the driver and waits for it.
 LAUNCHER = """
 import subprocess, sys
 subprocess.run([sys.executable, sys.argv[1], "--spec", "job.json"])
 """
 
 
-# A driver that, told to stop, takes a moment and then says whether its launcher is still there.
+# A driver that takes a moment to stop after SIGTERM, and then prints whether its launcher still runs.
 DRIVER = """
 import os, signal, sys, time
 def stop(*_):
@@ -52,7 +52,7 @@ time.sleep(600)
 """
 
 
-# A task that runs the job above, says its session, and then waits for it.
+# A task that runs the job above, prints its session, and waits for it.
 TASK = """
 import os, sys
 from airflow_pushdown.hooks.processes import JobProcess

@@ -133,7 +133,7 @@ def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
     return error.code, error.message
 
 
-def told(row: dict[str, object]) -> list[str]:
+def comparable_values(row: dict[str, object]) -> list[str]:
     """Return the values of a row as strings. NaN equals NaN, and zones with the same offset are equal."""
     zoned = (value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value for value in row.values())
     return list(map(repr, zoned))
@@ -179,8 +179,8 @@ class TestOverJdbc:
         types = {field.name: field.dataType.simpleString() for field in result.df.schema}
         assert types == {name: expected.types[name] for name in columns}
         wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
-        assert list(map(told, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
-            map(told, wanted)
+        assert list(map(comparable_values, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
+            map(comparable_values, wanted)
         )
         report = result.report()["source"]
         assert any("Spark's JDBC source" in note for note in report.notes)
@@ -205,7 +205,8 @@ class TestOverJdbc:
         theirs = spark.read.jdbc(url, "every_type", properties=login).select(*columns).toArrow().to_pylist()
         ours = collected(scanned(spark, server, "jdbc", table="every_type")(columns=columns))
         by_column = (
-            {name: {row["id"]: told({"": row[name]}) for row in rows} for name in columns} for rows in (ours, theirs)
+            {name: {row["id"]: comparable_values({"": row[name]}) for row in rows} for name in columns}
+            for rows in (ours, theirs)
         )
         one, other = by_column
         assert {name for name in columns if one[name] != other[name]} == OTHER_IN_SPARK[server.kind]
@@ -250,7 +251,7 @@ class TestOverJdbc:
         zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
         try:
             results = [scanned(spark, server, way, query=query)() for way in ("jdbc", "arrow")]
-            over_jdbc, as_arrow = (sorted(map(told, collected(result))) for result in results)
+            over_jdbc, as_arrow = (sorted(map(comparable_values, collected(result))) for result in results)
         finally:
             zones.setDefault(before)
         assert over_jdbc == as_arrow
@@ -341,7 +342,7 @@ class TestOverJdbc:
         scan = scanned(spark, server, "jdbc", table="bad")
         code, message = error_of(lambda: collected(scan()))
         assert code is ErrorCode.SCHEMA_CONFLICT, message
-        # Of a number that the driver refuses it names no column.
+        # If the driver rejects a number, its message has no column.
         assert message.startswith(("column d (", "the database or its driver ended the read: "))
         assert values[2:5] in message
 

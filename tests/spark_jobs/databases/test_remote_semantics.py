@@ -53,7 +53,7 @@ def fold(spark: SparkSession) -> Callable[[str], object]:
 
 
 @pytest.fixture(scope="module")
-def asked() -> Asked:
+def known_rows() -> Asked:
     """Return a cache of Spark's results, shared by tables with the same content."""
     return {}
 
@@ -65,7 +65,7 @@ def _frame(spark: SparkSession, table: NastyTable) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
-def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+def _kept_ids(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
     try:
         return frozenset(row[0] for row in frame.where(predicate).select("id").collect())
     except PySparkException as problem:
@@ -77,7 +77,7 @@ def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]
     return push_predicate(conjuncts(tree), table.table, SparkRules(fold=fold))
 
 
-def _named(table: NastyTable) -> str:
+def _description(table: NastyTable) -> str:
     return f"{table.table.name} of {table.table.dialect}"
 
 
@@ -99,7 +99,7 @@ def _problem(
     kept = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):
         left = frame.where(f.col("id").isin(*kept)) if kept else frame.limit(0)
-        hidden = classified.is_exact or not isinstance(_kept(left, predicate), PySparkException)
+        hidden = classified.is_exact or not isinstance(_kept_ids(left, predicate), PySparkException)
         return f"{predicate}: Spark raises, which {sql} hides" if hidden else None
     if expected - kept:
         return f"{predicate}: {sql} loses {sorted(expected - kept)}"
@@ -108,7 +108,7 @@ def _problem(
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
 def test_pushed_predicates_return_sparks_rows(
-    group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], asked: Asked
+    group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], known_rows: Asked
 ) -> None:
     problems = []
     for place, table in tables:
@@ -117,11 +117,13 @@ def test_pushed_predicates_return_sparks_rows(
             classified = _classified(table, row.predicate, fold)
             if _letter(classified) != row.classes[place]:
                 reasons = [conjunct.reason for conjunct in classified.conjuncts]
-                problems.append(f"{row.predicate}: {_letter(classified)} in {_named(table)}, {reasons}")
+                problems.append(f"{row.predicate}: {_letter(classified)} in {_description(table)}, {reasons}")
             if classified.where is None:
                 continue
             key = (hash(table.rows), row.predicate)
-            expected = asked[key] if key in asked else asked.setdefault(key, _kept(frame, row.predicate))
+            expected = (
+                known_rows[key] if key in known_rows else known_rows.setdefault(key, _kept_ids(frame, row.predicate))
+            )
             if problem := _problem(frame, table, row.predicate, classified, expected):
                 problems.append(problem)
     assert not problems
@@ -143,7 +145,7 @@ def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
                 for row in group.rows:
                     classified = _classified(table, row.predicate, fold)
                     if classified.where is not None:
-                        expected = _kept(frame, row.predicate)
+                        expected = _kept_ids(frame, row.predicate)
                         problems.append(_problem(frame, table, row.predicate, classified, expected))
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
@@ -157,7 +159,7 @@ def test_predicates_that_sqlglot_mistranslates_are_not_pushed(
     for place, table in tables:
         if places[place] == "x":
             classes = {conjunct.exactness for conjunct in _classified(table, predicate, fold).conjuncts}
-            assert classes == {Exactness.UNSUPPORTED}, _named(table)
+            assert classes == {Exactness.UNSUPPORTED}, _description(table)
 
 
 def test_the_documentation_contains_the_tables(project: Path) -> None:

@@ -49,7 +49,7 @@ def sent(predicate: str) -> str:
     return " AND ".join(f"({to_sql(each.artifact, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.artifact)
 
 
-def found(database: sqlite3.Connection, condition: str) -> list[int]:
+def matching_rows(database: sqlite3.Connection, condition: str) -> list[int]:
     return sorted(row[0] for row in database.execute(f"SELECT rowid FROM t WHERE {condition}"))
 
 
@@ -60,7 +60,7 @@ def test_conditions_with_index_hints_keep_the_same_rows(
 ) -> None:
     whole = f"NOT ({predicate})" if turned else predicate
     plain = whole.replace("<=>", "IS").replace("n ", "CAST(n AS INTEGER) ")
-    assert found(database, sent(whole)) == found(database, plain)
+    assert matching_rows(database, sent(whole)) == matching_rows(database, plain)
 
 
 @pytest.mark.parametrize("predicate", ["n = 3", "n > 4", "n <= -5", "n IN (3, 4)", "n BETWEEN 1 AND 2"])

@@ -1,4 +1,4 @@
-"""Checks of staged rows: what fails them, what the error says, and that the output stays as it was."""
+"""Checks of staged rows: failures, their messages, and that the output does not change."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_error_names_all_failed_checks(rows: DataFrame, output: Callable[..., Fi
 
 
 def test_checks_apply_to_an_empty_result(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
-    """Spark knows at once that there are none, and takes what counts them out of its plan or leaves it in."""
+    """Spark knows that the result is empty, and may remove the observation from its plan."""
     for empty in (spark.range(0), spark.range(9).where("id < 0"), spark.range(9).where("false")):
         with pytest.raises(CheckFailedError, match="min_rows requires at least 1, found 0"):
             write(output({"min_rows": 1}), empty)

@@ -164,12 +164,12 @@ def test_a_missing_object_raises_a_retryable_missing_path(store: ObjectStore) ->
     assert error.code.retryable
 
 
-@pytest.mark.parametrize("who", ["nobody known", "wrong secret", "no rights"])
+@pytest.mark.parametrize("who", ["unknown user", "wrong secret", "no permission"])
 def test_denied_access_raises_an_error_that_is_not_retried(store: ObjectStore, who: str) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"x\n" * 100)
     known = store.user("s3:ListBucket")
-    reader = {"nobody known": ROOT, "wrong secret": ROOT, "no rights": known}[who]
+    reader = {"unknown user": ROOT, "wrong secret": ROOT, "no permission": known}[who]
     if who == "wrong secret":
         reader = type(ROOT)(known.access_key, ROOT.secret_key)
     with store.asking_who():

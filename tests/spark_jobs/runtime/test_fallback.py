@@ -113,14 +113,14 @@ def test_fallback_if_planning_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str, step: str, reader: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise LookupError("nobody expected this")
+        raise LookupError("an unexpected error")
 
     monkeypatch.setattr(step, fails)
     result = _session(spark, folder, source_format, reader).scan("data", columns=["id", "part"], where=WHERE)
     report = result.report()["data"]
     assert report.reader == "spark"
     assert report.reason == (
-        "our reader gave up while it planned the scan: unexpected LookupError: nobody expected this"
+        "our reader gave up while it planned the scan: unexpected LookupError: an unexpected error"
     )
     assert result.run(_rows) == ["Row(id=11, part=1)"]
 

@@ -45,6 +45,6 @@ def test_counts_of_splits_are_summed_by_file() -> None:
 
 def test_the_report_lists_the_files_with_the_most_bytes_read() -> None:
     files = [FileReport(path=f"{number:03}", bytes_read=number // 2, rows_decoded=1) for number in range(200)]
-    told = most_read(files)
-    assert len(told) == MOST_FILES
-    assert [file.path for file in told[:3]] == ["198", "199", "196"]
+    listed = most_read(files)
+    assert len(listed) == MOST_FILES
+    assert [file.path for file in listed[:3]] == ["198", "199", "196"]

@@ -268,7 +268,7 @@ CALENDAR = {
         (And((Comparison(DAY, Op.GE, GREGORIAN_DAY), Comparison(DAY, Op.LT, GREGORIAN_DAY + 9))), True),
         (And((Comparison(DAY, Op.GE, GREGORIAN_DAY - 1), Comparison(DAY, Op.LT, GREGORIAN_DAY + 9))), False),
         (Comparison(TIME, Op.EQ, 10**15), True),
-        # A time before 1900 that is moved by a zone's local mean time may come to lie behind.
+        # The local mean time of a zone may move a time before 1900 past this limit.
         (Comparison(TIME, Op.EQ, GREGORIAN_MICROS), False),
         (Comparison(LOCAL_TIME, Op.EQ, GREGORIAN_MICROS - 1), True),
     ],

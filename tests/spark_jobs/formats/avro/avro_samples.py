@@ -102,7 +102,7 @@ class Sample:
 
 
 class Namer:
-    """A source of unique names for the named types of a schema."""
+    """A source of unique names for the named_types types of a schema."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -149,7 +149,7 @@ def _decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
     return st.integers(-limit, limit).map(lambda number: Decimal(number).scaleb(-scale, exact))
 
 
-def named(namer: Namer) -> list[Sample]:
+def named_types(namer: Namer) -> list[Sample]:
     """Return samples of types that need names, and of decimals."""
     symbols = ["RED", "GREEN", "BLUE", "BLACK"]
     small, large, fixed = (15, 2), (38, 10), (20, 4)
@@ -186,7 +186,7 @@ def samples(draw: st.DrawFn, namer: Namer, depth: int = 3, in_union: bool = Fals
     if shape == "single":
         return draw(st.sampled_from(SINGLE))
     if shape == "named":
-        return draw(st.sampled_from(named(namer)))
+        return draw(st.sampled_from(named_types(namer)))
     if shape == "record":
         return draw(records(namer, depth - 1))
     if shape == "numbers":

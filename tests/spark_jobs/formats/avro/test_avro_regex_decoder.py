@@ -8,7 +8,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from avro_samples import SINGLE, Namer, encoded, named
+from avro_samples import SINGLE, Namer, encoded, named_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,7 +44,7 @@ def by_instructions(program: Bytecode, data: bytes, runs: RecordRuns) -> tuple[l
 @st.composite
 def flat_tables(draw: st.DrawFn) -> tuple[dict[str, object], list[pa.Field], list[dict[str, object]]]:
     """Return a schema without lists, maps and records, some of its columns, and records."""
-    kinds = draw(st.lists(st.sampled_from([*SINGLE, *named(Namer())]), min_size=1, max_size=6))
+    kinds = draw(st.lists(st.sampled_from([*SINGLE, *named_types(Namer())]), min_size=1, max_size=6))
     # Named types may occur once in a schema.
     kinds = [kind for place, kind in enumerate(kinds) if kind not in kinds[:place] or kind in SINGLE]
     unions = draw(st.lists(st.sampled_from([None, 0, 1]), min_size=len(kinds), max_size=len(kinds)))

@@ -24,7 +24,7 @@ from pushdown_spark.relations.listing import Compression, Split, Task
 PATTERN = BytePattern(("x[^0-9]",))
 
 
-def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePattern = PATTERN) -> list[bytes]:
+def _candidates(content: bytes, syntax: LineSyntax | None = None, pattern: BytePattern = PATTERN) -> list[bytes]:
     window = Window()
     window.data[: len(content)] = content
     window.length = len(content)
@@ -45,7 +45,7 @@ def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePatter
     ],
 )
 def test_each_line_with_a_match_is_returned_once(content: bytes, lines: list[bytes]) -> None:
-    assert [line for line in _found(content) if line] == lines
+    assert [line for line in _candidates(content) if line] == lines
 
 
 def test_a_match_counts_only_in_its_field() -> None:
@@ -53,31 +53,31 @@ def test_a_match_counts_only_in_its_field() -> None:
     lines = [b"x,y,x", b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b"y,y,x,'", b"xx", b",x", b"x,"]
     kept = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
     for end in (b"\n", b"\r\n", b"\r"):
-        found = _found(b"".join(line + end for line in lines), pattern=pattern)
+        found = _candidates(b"".join(line + end for line in lines), pattern=pattern)
         assert [line for line in found if line] == kept
 
 
 def test_alternatives_match_in_their_own_fields_or_anywhere() -> None:
     one = BytePattern(("x",), fields=Fields(b",", b"'", frozenset({0})))
     two = BytePattern(("y",), fields=Fields(b",", b"'", frozenset({2})))
-    assert _found(b"x,,\n,x,\n,,y\n,y,\n", pattern=one | two) == [b"x,,", b",,y"]
-    assert _found(b",x,\n,z,\n", pattern=one | BytePattern(("z",))) == [b",x,", b",z,"]
+    assert _candidates(b"x,,\n,x,\n,,y\n,y,\n", pattern=one | two) == [b"x,,", b",,y"]
+    assert _candidates(b",x,\n,z,\n", pattern=one | BytePattern(("z",))) == [b",x,", b",z,"]
 
 
 def test_only_the_first_line_of_a_file_is_skipped_as_header() -> None:
     syntax = LineSyntax(header=True)
-    assert _found(b"x \nx \ny\nx \n", syntax) == [b"x ", b"x "]
-    assert _found(b"\n  \n#x \nx \nx \n", LineSyntax(header=True, comment=b"#")) == [b"x "]
+    assert _candidates(b"x \nx \ny\nx \n", syntax) == [b"x ", b"x "]
+    assert _candidates(b"\n  \n#x \nx \nx \n", LineSyntax(header=True, comment=b"#")) == [b"x "]
 
 
 def test_a_nul_byte_raises() -> None:
     with pytest.raises(UnsafeInputError, match="NUL"):
-        _found(b"a\x00\nx\n")
+        _candidates(b"a\x00\nx\n")
 
 
 def test_conditional_expressions_are_searched_only_where_they_can_match() -> None:
     pattern = BytePattern(("never",), ("\\\\u0041",), ("[\\xc0\\xc1]",))
-    assert _found(b'a\n"\\u0041"\nb\xc1\n', pattern=pattern) == [b'"\\u0041"', b"b\xc1"]
+    assert _candidates(b'a\n"\\u0041"\nb\xc1\n', pattern=pattern) == [b'"\\u0041"', b"b\xc1"]
 
 
 def _schema() -> t.StructType:

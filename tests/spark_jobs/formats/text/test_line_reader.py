@@ -123,7 +123,7 @@ def test_truncated_and_damaged_files_use_spark(tmp_path: Path, compression: Comp
     rng = random.Random(3)
     content = b"".join(b"%d\n" % rng.getrandbits(64) for _ in range(50_000))
     stored = PACKERS[compression](content)
-    for name, broken in (("cut", stored[: len(stored) // 2]), ("junk", b"this is no compressed file at all")):
+    for name, broken in (("cut", stored[: len(stored) // 2]), ("junk", b"this is not a compressed file")):
         path = _file(tmp_path / f"{name}{compression}", broken)
         with pytest.raises(UnsafeInputError, match=f"{name}.*near byte"):
             _windows(Split(str(path), 0, len(broken), compression))
