@@ -142,7 +142,7 @@ class ScanResult(PushdownResult):
 
     @contextmanager
     def _limited_rows(self) -> Iterator[DataFrame]:
-        """The DataFrame to act on. With a limit, an incremental scan has read the rows already."""
+        """Return the DataFrame to act on. With a limit, an incremental scan has already read the rows."""
         rows = self._scan.fetch_local(self._limit)
         if rows is not None:
             yield rows

@@ -259,7 +259,7 @@ def _mariadb(address: Address, client: Client) -> dict[str, str]:
 
 
 def _is_encrypted(client: Client) -> bool:
-    """Whether the server offers TLS. The client uses it if so, while this driver needs a fixed mode."""
+    """Return whether the server offers TLS. The client uses it if so, while this driver needs a fixed mode."""
     return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
 
 

@@ -140,7 +140,7 @@ def _decided_without_column(column: Column, op: Op, constant: Literal) -> Node |
 
 
 def _in_doubles(column: Column, constants: Sequence[Literal]) -> bool:
-    """Whether Spark compares an integer or decimal column with these constants as doubles."""
+    """Return whether Spark compares an integer or decimal column with these constants as doubles."""
     types = {constant.type for constant in constants}
     if (
         LogicalType.FLOAT in types

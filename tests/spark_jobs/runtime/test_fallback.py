@@ -81,7 +81,7 @@ ESTIMATES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    """The same rows in every format, in two partitions."""
+    """Write the same rows in every format, in two partitions."""
     from pushdown_spark.formats.avro.spark_source import format_name
 
     folder = tmp_path_factory.mktemp("fallback")

@@ -62,7 +62,7 @@ def schema_of(types: list[object]) -> str:
 
 
 def takes(spark: SparkSession, schema: str) -> bool:
-    """Whether Avro's library takes a schema."""
+    """Return whether Avro's library accepts a schema."""
     try:
         spark.sparkContext._jvm.org.apache.avro.Schema.Parser().parse(schema)
     except Py4JJavaError:

@@ -43,7 +43,7 @@ def write(path: Path, keys: Sequence[int], codec: str = "deflate", schema: dict[
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys in two files, those of the first in a random order, which does not matter to a search for bytes."""
+    """Write keys to two files. The first file has them in random order, which does not affect a byte search."""
     root = tmp_path_factory.mktemp("avro") / "t"
     write(root / "a.avro", [key * 7919 % ROWS * 1_000 for key in range(ROWS)])
     write(root / "b.avro", range(ROWS * 1_000, ROWS * 1_000 + 100), codec="snappy")
@@ -242,7 +242,7 @@ def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A file whose second half is overwritten."""
+    """Write a file whose second half is overwritten."""
     path = write(tmp_path / "t" / "a.avro", range(2_000), codec="deflate")
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40

@@ -31,7 +31,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 @pytest.fixture(autouse=True)
 def unconfigured(spark: SparkSession) -> Iterator[None]:
-    """Nobody has said anything of pushdown; afterwards the session is as it was."""
+    """Unset the settings for pushdown, and restore them after the test."""
     before = {key: spark.conf.get(key, None) for key in KEYS}
     for key in KEYS:
         spark.conf.unset(key)
