@@ -1,9 +1,9 @@
 """Avro scans: our reader against Spark's own Avro source with pushdown on and off, and against other engines.
 
 Every round runs all readers once, in turn. Ratios are medians of the ratios within rounds. Spark's source is the class
-in its own jars; the jar of the short name adds no code. Of fastavro, Polars, DataFusion and DuckDB, those that can read
-the files on this machine are included. DuckDB needs its extension `avro`. The rare value is also searched in tables
-with other codecs, because decompression is most of our reader's work for it.
+in its own jars; the jar of the short name adds no code. The others are fastavro, Polars, DataFusion and DuckDB, if they
+can read the files on this machine. DuckDB needs its extension `avro`. The rare value is also searched in tables with
+other codecs, because decompression is most of our reader's work for it.
 """
 
 from __future__ import annotations

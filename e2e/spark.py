@@ -54,11 +54,6 @@ class SparkCluster:
         """Return the master URL for submissions."""
         return f"spark://{HOST}:{self.port}"
 
-    @property
-    def history_url(self) -> str:
-        """Return the URL of the history server."""
-        return f"http://{HOST}:{self.history_port}"
-
     def start(self) -> None:
         """Start master, workers and history server, and wait until both workers are registered."""
         events = self.run / "events"

@@ -42,7 +42,7 @@ def source(tmp_path: Path) -> Path:
     return directory
 
 
-def texts(root: Path) -> Iterator[tuple[str, str]]:
+def file_contents(root: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         raw = path.read_bytes()
         yield path.relative_to(root).as_posix(), (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
@@ -53,11 +53,11 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 
 def json_rows(target: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for _, text in texts(target / "flights_json") for line in text.splitlines()]
+    return [json.loads(line) for _, text in file_contents(target / "flights_json") for line in text.splitlines()]
 
 
 def csv_rows(target: Path) -> list[dict[str, str]]:
-    return [row for _, text in texts(target / "flights_csv") for row in csv.DictReader(text.splitlines())]
+    return [row for _, text in file_contents(target / "flights_csv") for row in csv.DictReader(text.splitlines())]
 
 
 def avro_rows(target: Path) -> list[dict[str, object]]:
@@ -73,7 +73,7 @@ def test_all_formats_have_every_flight_by_year_and_month(source: Path, tmp_path:
 
     assert written.rows == len(FLIGHTS)
     assert written.files == 11
-    assert [name for name, _ in texts(tmp_path / "data" / "flights_json")] == [
+    assert [name for name, _ in file_contents(tmp_path / "data" / "flights_json")] == [
         "2013/01/days-01-15.json",
         "2013/01/days-16-31.json",
         "2013/06/days-01-15.json",
@@ -88,7 +88,7 @@ def test_all_formats_have_every_flight_by_year_and_month(source: Path, tmp_path:
 def test_csv_files_have_headers_and_one_is_compressed(source: Path, tmp_path: Path) -> None:
     lay_out(source, tmp_path / "data")
 
-    files = dict(texts(tmp_path / "data" / "flights_csv"))
+    files = dict(file_contents(tmp_path / "data" / "flights_csv"))
     assert "2013/06/days-01-15.csv.gz" in files
     assert {text.splitlines()[0] for text in files.values()} == {HEADER}
 

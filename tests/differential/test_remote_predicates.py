@@ -95,11 +95,11 @@ def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query,
         cursor = remote.cursor()
         cursor.execute("SET time_zone = '+00:00'")
 
-        def asked(sql: str) -> Sequence[Sequence[object]]:
+        def run_query(sql: str) -> Sequence[Sequence[object]]:
             cursor.execute(sql)
             return cursor.fetchall()
 
-        yield asked, cursor.executemany
+        yield run_query, cursor.executemany
 
 
 def _fetched(cursor: psycopg.Cursor) -> Sequence[Sequence[object]]:

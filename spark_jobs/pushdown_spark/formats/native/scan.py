@@ -96,11 +96,11 @@ class NativeScan(Scan):
         """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
         malformed = self._request.malformed
         if malformed is None:
-            return self._planned_report
-        return self._planned_report.model_copy(update={"malformed_lines": malformed.count()})
+            return self._plan_report
+        return self._plan_report.model_copy(update={"malformed_lines": malformed.count()})
 
     @cached_property
-    def _planned_report(self) -> SourceReport:
+    def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
         files = input_files(request.native, LOCAL)
