@@ -1,1 +1,1 @@
-"""Side-by-side measurements against peers; ratios in one run, never part of the tests."""
+"""Comparisons with other readers and engines, as ratios within one run. They are not part of the tests."""

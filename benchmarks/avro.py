@@ -1,9 +1,9 @@
-"""Avro scans: our reader against Spark's own Avro source with its pushdown on and off, and against other engines.
+"""Avro scans: our reader against Spark's own Avro source with pushdown on and off, and against other engines.
 
-Every round runs all readers once, in turn; ratios are medians of those within rounds. Spark's source is the class that
-its own jars hold; the jar of the short name adds nothing to it. Of fastavro, Polars, DataFusion and DuckDB those are
-asked that can read the files here; DuckDB needs its extension `avro` installed. The needle is also looked for in the
-same table in other codecs, since unpacking is most of what our reader does for it.
+Every round runs all readers once, in turn. Ratios are medians of the ratios within rounds. Spark's source is the class
+in its own jars; the jar of the short name adds no code. The others are fastavro, Polars, DataFusion and DuckDB, if they
+can read the files on this machine. DuckDB needs its extension `avro`. The rare value is also searched in tables with
+other codecs, because decompression is most of our reader's work for it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _OTHER_CODECS = ("uncompressed", "zstandard", "deflate")
 
 @dataclass(frozen=True)
 class Query:
-    """One line of the table: which rows, which columns (None for all); `keys` are what `l_partkey` must be in.
+    """One row of the results: filter and columns (None for all). `keys` are the values for `l_partkey`.
 
-    `codec` is that of the files.
+    `codec` is the codec of the files.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Query:
 
 
 def queries(scale: int) -> list[Query]:
-    """Needle to everything; rows of a part are scattered over all blocks, those of an order lie together."""
+    """Return queries from one row to all rows. Rows of a part are in all blocks, rows of an order are adjacent."""
     needle = range(12_345 * scale, 12_345 * scale + 1)
     thousand = range(1, 197 * scale * 1_000 + 1, 197 * scale)
     among = ", ".join(map(str, thousand))
@@ -74,7 +74,7 @@ def queries(scale: int) -> list[Query]:
 
 
 def repacked(spark: SparkSession, lineitem: Path, codec: str) -> Path:
-    """The files of a directory in another codec, made if they are not there yet."""
+    """Return the files of a directory in another codec. They are created if necessary."""
     if codec == _DEFAULT_CODEC:
         return lineitem
     target = lineitem.with_name(f"{lineitem.name}-{codec}")
@@ -86,7 +86,7 @@ def repacked(spark: SparkSession, lineitem: Path, codec: str) -> Path:
 
 
 def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
-    """A directory of lineitem in Spark's default codec, made if it is not there yet, in the order of `l_orderkey`."""
+    """Return a directory of lineitem in Spark's default codec, ordered by `l_orderkey`. It is created if necessary."""
     lineitem = cache / f"lineitem-avro-{scale}"
     if not (lineitem / "_SUCCESS").exists():
         parquet = cache / "parquet"
@@ -100,7 +100,7 @@ def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
 
 
 class Bench:
-    """The readers over one table, in the codec of each query."""
+    """The readers over one table in the codec of each query."""
 
     def __init__(self, spark: SparkSession, data: Path, peers: frozenset[str]) -> None:
         self._spark = spark
@@ -111,7 +111,7 @@ class Bench:
         return str(repacked(self._spark, self._data, query.codec))
 
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
-        """What to run for a query, by reader."""
+        """Return the action of each reader for a query."""
         found: dict[str, Callable[[], int]] = {
             "pushdown": lambda: self._ours(query, "pushdown"),
             "auto": lambda: self._ours(query, "auto"),
@@ -135,7 +135,7 @@ class Bench:
         return result.rows or 0
 
     def _spark_reader(self, query: Query, *, pushdown: bool) -> int:
-        """Spark alone, as its users write it."""
+        """Run Spark's reader as its users do."""
         self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
         rows = self._spark.read.format(FILE_FORMAT).load(self._files(query))
         rows = rows if query.where is None else rows.where(query.where)
@@ -145,7 +145,7 @@ class Bench:
         return 0
 
     def _fastavro(self, query: Query) -> int:
-        """Record by record, as its users write it."""
+        """Read record by record, as fastavro's users do."""
         kept = 0
         for path in sorted(self._data.glob("*.avro")):
             with path.open("rb") as file:
@@ -154,7 +154,7 @@ class Bench:
         return kept
 
     def _polars(self, query: Query) -> int:
-        """Polars reads whole files, of which only columns can be chosen."""
+        """Read whole files with selected columns, because Polars' reader has no filter."""
         kept = 0
         for path in sorted(self._data.glob("*.avro")):
             names = None if query.columns is None else list(dict.fromkeys((*query.columns, "l_partkey")))
@@ -179,7 +179,7 @@ class Bench:
 
 
 def possible_peers(data: Path) -> frozenset[str]:
-    """The peers that can read the files here, with a word on those that cannot."""
+    """Return the engines that can read the files on this machine, with a note on the others."""
     path = min(data.glob("*.avro"), key=lambda file: file.stat().st_size)
     attempts: dict[str, Callable[[], object]] = {
         "fastavro": lambda: next(fastavro.reader(path.open("rb"))),
@@ -217,7 +217,7 @@ Raw = dict[str, dict[str, Measured]]
 
 
 def _table(scale: int, raw: Raw) -> list[str]:
-    """The figures of the queries that were measured, now or before."""
+    """Return the table of the queries measured in this or an earlier run."""
     titles = ["query", "rows", "our CPU s", "our wall s", *(title for title, *_ in _COLUMNS)]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     return lines + [_line(query, raw[query.name]) for query in queries(scale) if query.name in raw]
@@ -232,7 +232,7 @@ def _line(query: Query, measured: dict[str, Measured]) -> str:
 
 
 def _known(results: Path, scale: int) -> Raw:
-    """What earlier runs measured; a run with `--only` adds to it."""
+    """Return the results of earlier runs. A run with `--only` adds to them."""
     file = results / f"avro-sf{scale}.json"
     found = json.loads(file.read_text()) if file.exists() else {}
     return {
@@ -241,7 +241,7 @@ def _known(results: Path, scale: int) -> Raw:
 
 
 def main() -> None:
-    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    """Run the queries, and write the table as Markdown and the raw values as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=5)
@@ -276,12 +276,12 @@ def main() -> None:
 
 
 def _warm_up(bench: Bench, scale: int, times: int) -> None:
-    """Needles, so that the JVM has compiled what every query runs."""
+    """Run queries for a rare value, so that the JVM compiles the code that every query runs."""
     repeat(bench.engines(queries(scale)[0]), ("pushdown", "spark on", "spark off"), times)
 
 
 def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:
-    """After every query: a run that is stopped keeps what it measured."""
+    """Write the results after every query, so that an interrupted run keeps them."""
     results.mkdir(parents=True, exist_ok=True)
     about = (
         f"TPC-H lineitem, scale {scale}, written by Spark with its default codec. {rounds} interleaved rounds after a "

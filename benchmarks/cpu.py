@@ -1,4 +1,4 @@
-"""CPU seconds and bytes read of a process tree: this process, the JVM it drives, the Python workers of that JVM."""
+"""CPU seconds and bytes read of a process tree: this process, its JVM, and the JVM's Python workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import psutil
 
 
 def tree_seconds() -> float:
-    """User and system seconds used so far by this process and all its descendants, finished ones included."""
+    """Return user and system seconds of this process and all descendants, including ended ones."""
     me = psutil.Process()
     total = 0.0
     for process in (me, *me.children(recursive=True)):
@@ -19,7 +19,7 @@ def tree_seconds() -> float:
 
 
 def tree_bytes() -> int:
-    """Bytes that the processes alive now have read by system calls: from files, whether cached or not, and pipes."""
+    """Return the bytes that running processes have read by system calls, from files, the page cache and pipes."""
     me = psutil.Process()
     total = 0
     for process in (me, *me.children(recursive=True)):

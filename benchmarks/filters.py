@@ -1,8 +1,8 @@
-"""The lazy filter's two choices, measured: vector against row filter, predicates as written against normal forms.
+"""Design choices of the columnar filter: Arrow against row filter, predicates as written against normal forms.
 
 The predicates have the shapes of ORC's own benchmarks of its lazy filter: IN over one bigint column, and an OR of ANDs,
-whose conjunctive normal form doubles with each AND. The row filter is plain Python over the same compiled tree. Every
-round times all variants in turn; figures are medians over the rounds, of which slow variants run only the first.
+whose conjunctive normal form doubles with each AND. The row filter is Python code over the same compiled tree. Every
+round times all variants in turn. Results are medians over the rounds. Slow variants run only in the first round.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _in_table() -> Iterator[str]:
 
 
 def _normal_form_table() -> Iterator[str]:
-    yield "An OR of so many ANDs of two comparisons, as written and in conjunctive normal form."
+    yield "An OR of ANDs of two comparisons, as written and in conjunctive normal form, by the number of ANDs."
     yield ""
     yield "| rows | ANDs | leaves | leaves, normal | row | row, normal | vector | vector, normal | compact faster by |"
     yield "|---|---|---|---|---|---|---|---|---|"
@@ -112,7 +112,7 @@ def _in_filter(size: int, limit: int) -> ArrowFilter:
 
 
 def _or_of_ands(size: int) -> ArrowFilter:
-    """Intervals that together hold a tenth of the rows."""
+    """Return intervals that together contain a tenth of the rows."""
     step = _NEAR // size
     parts = [f"(f1 >= {number * step} AND f2 < {(number + 1) * step // 10})" for number in range(size)]
     return _compiled(" OR ".join(parts))
@@ -127,7 +127,7 @@ def _compiled(where: str) -> ArrowFilter:
 
 
 def _normal_form(node: Node) -> Node:
-    """The conjunctive normal form of an OR of ANDs: every way to take one part of each."""
+    """Return the conjunctive normal form of an OR of ANDs: every choice of one part of each AND."""
     assert isinstance(node, Or)
     return And(tuple(Or(choice) for choice in product(*(part.parts for part in node.parts if isinstance(part, And)))))
 
@@ -137,7 +137,7 @@ def _leaves(node: Node) -> int:
 
 
 def _variants(compiled: ArrowFilter, batch: pa.RecordBatch) -> list[Callable[[], object]]:
-    """The row filter over rows that are already there, and the vector filter."""
+    """Return the row filter over existing rows, and the Arrow filter."""
     test = _row_test(compiled.root, batch.schema.names)
     rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     assert compiled.keep(batch).to_pylist()[:1_000] == [test(row) is True for row in rows[:1_000]]
@@ -145,7 +145,7 @@ def _variants(compiled: ArrowFilter, batch: pa.RecordBatch) -> list[Callable[[],
 
 
 def _measured(variants: Sequence[Callable[[], object]]) -> list[float]:
-    """Microseconds of each variant."""
+    """Return the microseconds of each variant."""
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_ROUNDS):
         for variant, found in zip(variants, times, strict=True):
@@ -155,7 +155,7 @@ def _measured(variants: Sequence[Callable[[], object]]) -> list[float]:
 
 
 def _timed(run: Callable[[], object]) -> float:
-    """CPU seconds of one run, averaged over as many as fill the time; nothing here uses a second thread."""
+    """Return the CPU seconds of one run, averaged over enough runs to fill the time. All code is single-threaded."""
     runs, elapsed = 0, 0.0
     start = time.thread_time()
     while elapsed < _SECONDS:
@@ -166,7 +166,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def _row_test(node: Node, names: Sequence[str]) -> RowTest:
-    """The tree as one function of a row, three-valued."""
+    """Return the tree as a function of a row with three-valued logic."""
     match node:
         case And(parts=parts):
             return _all([_row_test(part, names) for part in parts])

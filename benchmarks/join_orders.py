@@ -1,10 +1,10 @@
-"""How good orders of joins are, by counting: rows through the joins of TPC-H's queries, against the best there is.
+"""Quality of join orders, measured as rows through the joins of TPC-H's queries relative to the best order.
 
-Nothing is timed, so that the figures do not depend on the machine. DuckDB counts what every connected set of relations
-of a query gives. By these counts the published and permuted FROM orders, as Spark joins them by itself, and the
-orders that are chosen here, are compared with the cheapest left-deep order. The sub-queries of a WHERE are left out.
-The table has the published order, and those permutations whose rows by Spark's order are the median and the 90th
-percentile: the orders that `benchmarks.joins` times.
+Nothing is timed, so the results do not depend on the machine. DuckDB counts the rows of every connected set of a
+query's relations. With these counts, the published and permuted FROM orders, as Spark joins them by default, and the
+orders of our optimizer are compared with the cheapest left-deep order. Subqueries in WHERE are left out. The table has
+the published order, and the permutations with the median and the 90th percentile of rows in Spark's order, which
+`benchmarks.joins` times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST = 500_000_000
 
 
 class Counts:
-    """Rows that sets of a query's relations give when they are joined by all conditions between them."""
+    """The row counts of joins of a query's relations with all conditions between them."""
 
     def __init__(self, text: str, data: Path) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
@@ -50,7 +50,7 @@ class Counts:
             columns[table] = frozenset(map(str.lower, pq.read_schema(path).names))
         self._block, self._chain = _largest(text, columns)
         self.relations = tuple(sorted(self._block.relations))
-        # Spark filters by what alternatives over several relations imply for each, in any order.
+        # Spark infers predicates for single relations from an OR over several relations, in any order.
         narrowed = [
             part for conjunct in self._chain.conjuncts for part in implied_predicates(conjunct, self._block.columns)
         ]
@@ -59,7 +59,7 @@ class Counts:
         self.rows = cache(self._counted)
 
     def _equal(self) -> list[frozenset[tuple[str, str]]]:
-        """Columns that equalities connect, as relation and name."""
+        """Return the columns that equalities connect, as relation and name."""
         found: list[frozenset[tuple[str, str]]] = []
         for conjunct in self._chain.conjuncts:
             pair = column_equality(conjunct.node) if conjunct.is_joinable else None
@@ -73,7 +73,7 @@ class Counts:
         return found
 
     def connected(self, names: Names) -> bool:
-        """Whether equalities, also implied ones, or other conditions over two relations connect a set of relations."""
+        """Return whether equalities, including implied ones, or other binary conditions connect a set of relations."""
         return len(self._parts(names)) == 1
 
     def _meet(self, one: str, two: str) -> bool:
@@ -97,7 +97,7 @@ class Counts:
         return int(found)
 
     def through(self, tree: JoinTree) -> int:
-        """Rows through the joins of a tree. A cross product counts as the product of its sides."""
+        """Return the rows through the joins of a tree. A cross product has the product of its sides."""
         return sum(self._through(node) for node in tree.nodes() if node.sides)
 
     def _through(self, node: JoinTree) -> int:
@@ -111,7 +111,7 @@ class Counts:
         return math.prod(map(self.rows, self._parts(names)))
 
     def _parts(self, names: Names) -> list[Names]:
-        """The connected parts of a set."""
+        """Return the connected components of a set."""
         order = sorted(names)
         edges = [
             sum(1 << other for other, two in enumerate(order) if one != two and self._meet(one, two)) for one in order
@@ -122,7 +122,7 @@ class Counts:
         ]
 
     def best(self) -> int:
-        """Rows through the joins of the cheapest left-deep order without cross products."""
+        """Return the rows through the joins of the cheapest left-deep order without cross products."""
 
         @cache
         def cheapest(names: Names) -> float:
@@ -135,7 +135,7 @@ class Counts:
 
 
 def _largest(text: str, columns: Mapping[str, Names]) -> tuple[SelectBlock, JoinChain]:
-    """The SELECT of a query with the most relations."""
+    """Return the SELECT of a query with the most relations."""
     names = ColumnNameResolver(columns)
     found = [
         (block, chain)
@@ -151,7 +151,7 @@ def _names(tree: JoinTree) -> Names:
 
 @dataclass(frozen=True)
 class Compared:
-    """A query in one FROM order: rows by Spark's order, by ours, and by the best left-deep one."""
+    """A query in one FROM order: rows in Spark's order, in ours, and in the best left-deep order."""
 
     query: str
     permutation: int
@@ -161,12 +161,12 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """Our rows over the best order's."""
+        """Return our rows relative to the best order's rows."""
         return self.ours / max(self.best, 1)
 
 
 def compared(session: PushdownSession, data: Path, query: JoinQuery, permutations: int) -> Iterator[Compared]:
-    """A query in its published order, and in some permuted ones."""
+    """Yield a query in its published order and in permuted orders."""
     counts = Counts(query.text(), data)
     best = counts.best()
     for number in range(permutations + 1):
@@ -176,7 +176,7 @@ def compared(session: PushdownSession, data: Path, query: JoinQuery, permutation
 
 
 def ranked(found: Sequence[Compared]) -> dict[str, Compared]:
-    """Of a query's orders the published one and two permutations, by what the table calls them."""
+    """Return a query's published order and two permutations by their name in the table."""
     by_rows = sorted((each for each in found if each.permutation), key=lambda each: each.spark)
     ranks = {"median": 50, "90th percentile": 90}
     permuted = {
@@ -188,7 +188,7 @@ def ranked(found: Sequence[Compared]) -> dict[str, Compared]:
 
 
 def table(found: Sequence[Compared]) -> list[str]:
-    """The lines of a table in Markdown, and what they come to."""
+    """Return the lines of a Markdown table and a summary."""
     lines = [
         "| query | order | rows by Spark's order | by ours | best left-deep | ours / best |",
         "|---|---|---|---|---|---|",
@@ -199,13 +199,13 @@ def table(found: Sequence[Compared]) -> list[str]:
             cells = [query, order, *(f"{rows:,}" for rows in (each.spark, each.ours, each.best)), f"{each.ratio:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
             by_rank[order.partition(":")[0]].append(each)
-    said = [f"{name}: {_told([each.ratio for each in chosen])}" for name, chosen in by_rank.items()]
-    said.append(f"all orders: {_told([each.ratio for each in found])}")
-    spark = _told([each.spark / max(each.best, 1) for each in found])
+    said = [f"{name}: {_summarize([each.ratio for each in chosen])}" for name, chosen in by_rank.items()]
+    said.append(f"all orders: {_summarize([each.ratio for each in found])}")
+    spark = _summarize([each.spark / max(each.best, 1) for each in found])
     return [*lines, "", f"Our rows over the best order's, {'; '.join(said)}. Spark's, all orders: {spark}."]
 
 
-def _told(ratios: Sequence[float]) -> str:
+def _summarize(ratios: Sequence[float]) -> str:
     return f"{statistics.geometric_mean(ratios):.2f} in geometric mean and {max(ratios):,.2f} at most"
 
 
@@ -235,7 +235,7 @@ def main() -> None:
         for each in compared(session, data, query, arguments.permutations):
             found.append(each)
             print(each, flush=True)
-        # After every query: a run that is stopped keeps what it counted.
+        # The file is written after every query, so that an interrupted run keeps the results.
         (arguments.results / f"join-orders-sf{arguments.scale:g}.md").write_text(about + "\n".join(table(found)) + "\n")
     print(*table(found), sep="\n")
     spark.stop()

@@ -1,11 +1,11 @@
-"""Join order: workloads in published and permuted FROM orders, by us, by Spark as it is, and by its cost model.
+"""Join orders: workloads in published and permuted FROM orders, with our optimizer, plain Spark and its cost model.
 
-The latter runs TPC-H alone, with `spark.sql.cbo` on and every table analysed; the seconds of ANALYZE are told apart.
-TPC-H's eight queries come in their median order and in that of the 90th percentile by the rows that Spark joins. TPC-DS
-has its queries with four and more relations, without their LIMIT; the Star Schema Benchmark its ten of four and five;
-the Join Order Benchmark the first of each of its 33 forms, over skewed tables of its shape, a twentieth of its size.
-Every round runs all once, in turn. `rows` are those that flow out of all joins of a run, which no noise changes; a run
-that takes longer than the limit is stopped, and counts as one that did not finish.
+The cost model runs only TPC-H, with `spark.sql.cbo` and analyzed tables. The seconds of ANALYZE are reported
+separately. TPC-H's eight queries have the orders at the median and the 90th percentile of rows that Spark joins. TPC-DS
+has its queries with at least four relations, without their LIMIT. The Star Schema Benchmark has its ten queries of four
+and five relations. The Join Order Benchmark has the first of each of its 33 forms, over skewed tables with its schema
+and a twentieth of its size. Every round runs all engines once, in turn. `rows` are the rows of all joins of a run,
+which do not depend on noise. A run beyond the time limit is stopped and counts as not finished.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _COST_MODEL = ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled")
 
 
 class OrderedQuery(Protocol):
-    """A query whose FROM lists can be in several orders."""
+    """A query whose FROM lists can have several orders."""
 
     @property
     def name(self) -> str:
-        """What the tables call it."""
+        """Return the name in the tables."""
 
     def orders(self) -> dict[str, str]:
-        """The query in its orders, by what tables call these, as published first."""
+        """Return the query in its orders by their names in the tables, as published first."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Tables, a Parquet file each in a directory, and queries over them; `analysed`: the cost model runs them too."""
+    """Tables, each a Parquet file in a directory, and queries. With `analysed`, the cost model runs them too."""
 
     name: str
     data: Path
@@ -75,7 +75,7 @@ class Workload:
 
 @dataclass
 class Run:
-    """One execution: wall and CPU seconds, rows out of joins (None where it was stopped), seconds before it began."""
+    """One execution: wall and CPU seconds, rows of joins (None if it was stopped), and seconds of planning."""
 
     wall: float
     cpu: float
@@ -86,7 +86,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Pair:
-    """The engines over one text; `costed` is empty where the cost model did not run."""
+    """The runs of all engines for one query. `costed` is empty without the cost model."""
 
     query: str
     order: str
@@ -96,7 +96,7 @@ class Pair:
 
     @property
     def others(self) -> tuple[tuple[Run, ...], ...]:
-        """The runs of the engines that are not ours."""
+        """Return the runs of the other engines."""
         return (self.spark, self.costed) if self.costed else (self.spark,)
 
 
@@ -115,7 +115,7 @@ class Bench:
         self.analysing = self._analysed() if workload.analysed else None
 
     def _analysed(self) -> float:
-        """Have all tables in a catalog with statistics of all columns; the seconds that these took."""
+        """Create all tables in a catalog with statistics of all columns. Return the seconds that this took."""
         started = time.perf_counter()
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {_ANALYSED}")
         for table in self._tables:
@@ -127,19 +127,19 @@ class Bench:
 
     @property
     def engines(self) -> tuple[Callable[[str], Run], ...]:
-        """Ours, and the others in the order of a pair's."""
+        """Return our engine, and the others in the order of `Pair`."""
         return (self.ours, self.spark) if self.analysing is None else (self.ours, self.spark, self.costed)
 
     def ours(self, text: str) -> Run:
-        """The query through a session that has sampled the files before, as within one job."""
+        """Run the query in a session that has already sampled the files, as within one job."""
         return self._run(lambda: self._session.sql(text, JoinOptions()).df)
 
     def spark(self, text: str) -> Run:
-        """The query as Spark runs it by itself; it opens the files too."""
+        """Run the query in plain Spark. This includes opening the files."""
         return self._run(lambda: self._opened(text))
 
     def costed(self, text: str) -> Run:
-        """The query over the analysed tables, in the order of Spark's cost model."""
+        """Run the query over the analyzed tables with Spark's cost model."""
         tree = parse_query(text)
         for table in named_tables(tree):
             table.set("db", exp.to_identifier(_ANALYSED))
@@ -152,7 +152,7 @@ class Bench:
                 self._spark.conf.unset(key)
 
     def runs(self, text: str) -> bool:
-        """Whether Spark takes a text for a query."""
+        """Return whether Spark supports a query."""
         try:
             self._opened(text)
         except PySparkException:
@@ -175,25 +175,25 @@ class Bench:
         planning = time.perf_counter() - wall
         timer.start()
         try:
-            found = [str(tuple(map(_told, row))) for row in frame.collect()]
+            found = [str(tuple(map(_normalized, row))) for row in frame.collect()]
             rows = watch.rows_through_joins()
         except (PySparkException, Py4JJavaError):
-            # Stopped at the limit: how Spark says so depends on what it was at.
+            # The run was stopped at the limit. The exception depends on what Spark was doing.
             found, rows = [], None
         finally:
             timer.cancel()
         return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, found)
 
 
-def _told(value: object) -> object:
-    """A value as text that no order of joins changes: sums of floating point numbers agree in nine digits."""
+def _normalized(value: object) -> object:
+    """Return a value as a string that does not depend on the join order: floats are rounded to nine digits."""
     if isinstance(value, float):
         return f"{value:.9g}"
     return str(value.normalize()) if isinstance(value, Decimal) else value
 
 
 def pairs(bench: Bench, queries: Sequence[OrderedQuery], rounds: int, at_most: int) -> Iterator[Pair]:
-    """Every query in every order by all engines, after one run of each that is not counted."""
+    """Yield the runs of every query in every order by all engines, after one warm-up run of each."""
     for query in queries:
         for order, text in query.orders().items():
             if not bench.runs(text):
@@ -208,10 +208,10 @@ def pairs(bench: Bench, queries: Sequence[OrderedQuery], rounds: int, at_most: i
 
 
 def _rounds(engines: Sequence[Callable[[], Run]], rounds: int, at_most: int) -> list[tuple[Run, ...]]:
-    """The runs of each engine. Each round begins with another: who comes later meets better compiled code.
+    """Return the runs of each engine. Each round begins with another engine, because later engines run compiled code.
 
-    After `rounds` more follow until the ratios are told well enough, `at_most` in all. That depends on how far ratios
-    differ, not on who is ahead, so it favours nobody.
+    After `rounds`, more rounds follow until the ratios are precise enough, up to `at_most`. This depends only on the
+    variance of the ratios, so it favors no engine.
     """
     runs: list[list[Run]] = [[] for _ in engines]
     for engine in engines:
@@ -226,21 +226,21 @@ def _rounds(engines: Sequence[Callable[[], Run]], rounds: int, at_most: int) -> 
 
 
 def _is_settled(theirs: Sequence[Run], ours: Sequence[Run]) -> bool:
-    """Whether the median of the ratios has a standard error of at most `_NOISE`; a run that was stopped tells none."""
+    """Return whether the median ratio has a standard error of at most `_NOISE`, or a run was stopped."""
     if theirs[-1].rows is None or ours[-1].rows is None:
         return True
     ratios = [math.log(run.wall / mine.wall) for mine, run in zip(ours, theirs, strict=True)]
-    # The median of normal values has this many times the standard error of their mean.
+    # The standard error of the median of normal values, relative to that of their mean.
     return 1.2533 * statistics.stdev(ratios) / math.sqrt(len(ratios)) <= _NOISE
 
 
 def _same(one: Run, two: Run) -> bool:
-    """Whether two runs gave the same rows: sums of decimals are exact, and ties do not decide who is listed."""
+    """Return whether two runs have the same rows. Sums of decimals are exact, and ties do not affect the rows."""
     return sorted(one.result) == sorted(two.result)
 
 
 def line(pair: Pair) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     engines = (pair.ours, *pair.others)
     rows = [f"{runs[0].rows:,}" if runs[0].rows is not None else "not finished" for runs in engines]
     planning = statistics.median(run.planning / run.wall for run in pair.ours)
@@ -249,12 +249,12 @@ def line(pair: Pair) -> str:
 
 
 def _wall(theirs: Sequence[Run], ours: Sequence[Run]) -> float:
-    """Wall time of an engine over ours; one that was stopped took the time until then."""
+    """Return the wall time of an engine relative to ours. A stopped run counts with its time limit."""
     return statistics.median(run.wall / mine.wall for mine, run in zip(ours, theirs, strict=True))
 
 
 def _ratios(theirs: Sequence[Run], ours: Sequence[Run]) -> tuple[str, str]:
-    """Wall and CPU time of an engine over ours; at least that where it was stopped."""
+    """Return wall and CPU time of an engine relative to ours, as lower bounds if it was stopped."""
     wall = _wall(theirs, ours)
     cpu = statistics.median(run.cpu / max(mine.cpu, 1e-3) for mine, run in zip(ours, theirs, strict=True))
     sign = "" if theirs[0].rows is not None else "> "
@@ -262,7 +262,7 @@ def _ratios(theirs: Sequence[Run], ours: Sequence[Run]) -> tuple[str, str]:
 
 
 def titles(*, analysed: bool) -> list[str]:
-    """The two lines above the table."""
+    """Return the two header lines of the table."""
     others = ("Spark", "cost model") if analysed else ("Spark",)
     cells = ["query", "order", "our rows", *(f"{name}'s rows" for name in others)]
     cells += [cell for name in others for cell in (f"{name} / ours: wall", "CPU")]
@@ -271,7 +271,7 @@ def titles(*, analysed: bool) -> list[str]:
 
 
 def summary(found: Sequence[Pair], analysing: float | None) -> str:
-    """Geometric means over the queries, for each of the others and for each kind of order."""
+    """Return geometric means over the queries for each other engine and each kind of order."""
     orders = {"All orders": found}
     for order in dict.fromkeys(pair.order for pair in found):
         orders[order.capitalize()] = [pair for pair in found if pair.order == order]
@@ -305,7 +305,7 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
 
 
 def prepare(scale: float, cache: Path) -> Path:
-    """A directory with a Parquet file of each table, made if it is not there yet."""
+    """Return a directory with a Parquet file of each table. It is created if necessary."""
     data = cache / f"tpch-{scale:g}"
     if not (data / "lineitem.parquet").exists():
         tool = Path(sys.executable).with_name("tpchgen-cli")
@@ -314,33 +314,33 @@ def prepare(scale: float, cache: Path) -> Path:
 
 
 def tpch(scale: float, cache: Path, permutations: int) -> Workload:
-    """Eight queries of TPC-H, in orders of their own choice."""
+    """Return eight queries of TPC-H with their own orders."""
     del permutations
     return Workload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analysed=True)
 
 
 def tpcds(scale: float, cache: Path, permutations: int) -> Workload:
-    """The queries of TPC-DS that have four and more relations in a FROM list."""
+    """Return the queries of TPC-DS with at least four relations in a FROM list."""
     made = TPCDS.workload(scale, cache)
     chosen = {f"Q{number}": text for number, text in made.queries.items() if most_relations(text) >= _FEWEST_RELATIONS}
     return _permuted("TPC-DS", made, chosen, permutations)
 
 
 def star(scale: float, cache: Path, permutations: int) -> Workload:
-    """The Star Schema Benchmark's joins."""
+    """Return the joins of the Star Schema Benchmark."""
     made = ssb(prepare(scale, cache), scale, cache)
     return _permuted("Star Schema Benchmark", made, made.queries, permutations)
 
 
 def job(scale: float, cache: Path, permutations: int) -> Workload:
-    """The Join Order Benchmark's 33 queries "a", over tables made here."""
+    """Return the Join Order Benchmark's 33 queries "a" over generated tables."""
     made = movies(scale * _SHARE_OF_IMDB, cache)
     chosen = {name: text for name, text in made.queries.items() if name.endswith("a")}
     return _permuted("Join Order Benchmark", made, chosen, permutations)
 
 
 def _permuted(name: str, made: Made, queries: Mapping[str, str], permutations: int) -> Workload:
-    """A workload's queries in some orders each."""
+    """Return a workload's queries in several orders each."""
     ordered = tuple(PermutedQuery(query, without_limit(text), permutations) for query, text in queries.items())
     return Workload(name, made.data, made.tables, ordered, analysed=False)
 
@@ -348,13 +348,13 @@ def _permuted(name: str, made: Made, queries: Mapping[str, str], permutations: i
 _WORKLOADS = {"tpch": tpch, "tpcds": tpcds, "ssb": star, "job": job}
 _FEWEST_RELATIONS = 4
 _NOISE = 0.04
-"""Relative standard error of a ratio from where on more rounds are not worth their time."""
+"""Relative standard error of a ratio below which no more rounds are run."""
 _SHARE_OF_IMDB = 0.05
-"""Of IMDB's rows at scale 1."""
+"""Share of IMDB's rows at scale 1."""
 
 
 def main() -> None:
-    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    """Run the queries, and write the table as Markdown and the raw values as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=sorted(_WORKLOADS), default="tpch")
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
@@ -381,7 +381,7 @@ def main() -> None:
     workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache, arguments.permutations)
     bench = Bench(spark, workload, arguments.limit)
     queries = [query for query in workload.queries if not arguments.only or query.name in arguments.only]
-    # Otherwise the first ones would meet code that the JVM has not compiled yet, and an analysis that it slows down.
+    # The warm-up lets the JVM compile the code, and finish the compilations that slow down the analysis.
     for query in islice(cycle(workload.queries), arguments.warm_up):
         for engine in bench.engines:
             engine(query.orders()["published"])
@@ -407,7 +407,7 @@ def _number_of_rounds(found: Sequence[Pair]) -> str:
 
 
 def _write(file: Path, about: str, lines: list[str], found: Sequence[Pair]) -> None:
-    """After every query: a run that is stopped keeps what it measured."""
+    """Write the results after every query, so that an interrupted run keeps them."""
     file.parent.mkdir(parents=True, exist_ok=True)
     about += (
         f", medians of the ratios within rounds (above 1: the optimizer takes less), rows of the first. "

@@ -1,4 +1,4 @@
-"""TPC-H lineitem as JSON lines and CSV, made once per scale factor."""
+"""TPC-H lineitem as JSON lines and CSV, created once for each scale factor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NESTED_SCHEMA = f"{SCHEMA}, part struct<key bigint, supplier struct<key bigint>>
 
 
 def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
-    """Directories of the data as `json` (with a nested copy of two keys) and `csv`; made if they are not there yet."""
+    """Return the directories of the data as `json` (with a nested copy of two keys) and `csv`."""
     home = cache / f"lineitem-{scale}"
     made = {name: home / name for name in ("json", "csv")}
     if all((path / "_SUCCESS").exists() for path in made.values()):

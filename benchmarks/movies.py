@@ -1,7 +1,7 @@
-"""The Join Order Benchmark's 113 queries over tables of its shape: skewed, and made here, since IMDB's cannot be had.
+"""The Join Order Benchmark's 113 queries over generated, skewed tables, because IMDB's data are not available.
 
-The queries, and the tables with their columns and numbers of rows, are those that the package `benchbox` brings. Few
-keys have most of the rows, the same ones in every table, and texts have the values that the queries ask for.
+The queries, the schemas and the row counts are those of the package `benchbox`. Few keys have most of the rows, the
+same keys in every table, and strings have the values that the queries compare with.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _REFERENCES = {
     "status_id": "comp_cast_type",
 }
 _MOST_TYPES = 200
-"""Tables of up to so many rows list types, and have as many at any scale."""
+"""Tables with at most this number of rows list types. They have the same rows at any scale."""
 _SKEW = 1.3
 _SKEWS = {"keyword": 2.5, "company_name": 2.5}
 _TYPES_SKEW = 3.0
-"""The powers that make even keys uneven: of 250,000 movies the first has 17 times its share."""
+"""Exponents that skew uniformly distributed keys. The first of 250,000 movies has 17 times its share."""
 _FIRST_YEAR, _LAST_YEAR = 1880, 2015
-_ASKED_FOR = 0.6
-"""The share of a column's texts that are ones that queries ask for."""
-_MISSING = 0.1
-"""The share of NULLs among values that are no keys."""
+_QUERIED_SHARE = 0.6
+"""Share of a column's strings that queries compare with."""
+_NULL_SHARE = 0.1
+"""Share of NULLs in columns that are not keys."""
 
 
-def movies(share: float, kept: Path) -> Workload:
-    """The workload with a share of IMDB's rows; its data are kept in a directory below `kept`."""
-    data = kept / f"movies-{share:g}"
+def movies(share: float, cache: Path) -> Workload:
+    """Return the workload with a share of IMDB's rows. Its data are stored in a directory below `cache`."""
+    data = cache / f"movies-{share:g}"
     listed = tomllib.loads((_package() / "data_manifest.toml").read_text())
     tables = {table["name"]: table for table in listed["tables"]}
     queries = _queries()
@@ -63,15 +63,15 @@ def movies(share: float, kept: Path) -> Workload:
     if not (data / "title.parquet").exists():
         data.mkdir(parents=True, exist_ok=True)
         values = _values(queries.values())
-        # The table that is looked for is the last one.
-        for name in sorted(tables, key=lambda each: (each == "title", each)):
+        # The last table marks complete data.
+        for name in sorted(tables, key=lambda table: (table == "title", table)):
             _write(data, name, tables[name]["schema"], rows, values)
     return Workload(data, tuple(sorted(tables)), queries)
 
 
 @cache
 def _package() -> Path:
-    """Where the queries are. The package is not imported: its other modules want ten more libraries."""
+    """Return the directory of the queries. The package is not imported, because it requires ten more libraries."""
     spec = find_spec("benchbox")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("benchbox is not installed; it is listed in requirements/workloads.txt")
@@ -79,16 +79,16 @@ def _package() -> Path:
 
 
 def _queries() -> dict[str, str]:
-    """The queries by their names, 1a to 33c."""
+    """Return the queries by name, 1a to 33c."""
     for node in ast.parse((_package() / "queries.py").read_text()).body:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CANONICAL_JOINORDER_QUERIES" and node.value:
             return {str(name): str(text).rstrip("; \n") for name, text in ast.literal_eval(node.value).items()}
-    raise LookupError("benchbox has no dictionary of the queries any more")
+    raise LookupError("benchbox has no dictionary of the queries")
 
 
 def _values(queries: Iterable[str]) -> dict[tuple[str, str], list[str]]:
-    """The texts that conditions compare each column of a table with, in the order of the queries."""
-    found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    """Return the strings that conditions compare each column of a table with, in the order of the queries."""
+    values: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for query in queries:
         tree = parse_query(query)
         aliases = {table.alias_or_name: table.name for table in tree.find_all(exp.Table)}
@@ -100,8 +100,8 @@ def _values(queries: Iterable[str]) -> dict[tuple[str, str], list[str]]:
                 for literal in condition.find_all(exp.Literal):
                     if literal.is_string:
                         text = re.sub("[%_]", "", literal.name)
-                        found[aliases[column.table], column.name][text] = None
-    return {column: list(texts) for column, texts in found.items()}
+                        values[aliases[column.table], column.name][text] = None
+    return {column: list(strings) for column, strings in values.items()}
 
 
 def _write(
@@ -109,39 +109,42 @@ def _write(
     table: str,
     types: Mapping[str, str],
     rows: Mapping[str, int],
-    asked: Mapping[tuple[str, str], list[str]],
+    queried: Mapping[tuple[str, str], list[str]],
 ) -> None:
-    """A table's file. What a row has in a column depends on their numbers alone."""
+    """Write a table's file. Values depend only on the number of their row and column."""
     columns = [
-        f"{_column(table, name, kind, rows, asked.get((table, name), []))} AS {name}" for name, kind in types.items()
+        f"{_column(table, name, kind, rows, queried.get((table, name), []))} AS {name}" for name, kind in types.items()
     ]
     query = f"SELECT {', '.join(columns)} FROM range(1, {rows[table] + 1}) AS rows(number)"
     target = data / f"{table}.parquet"
     duckdb.connect().execute(f"COPY ({query}) TO '{target}' (FORMAT parquet, ROW_GROUP_SIZE 100000)")
 
 
-def _column(table: str, name: str, kind: str, rows: Mapping[str, int], asked: list[str]) -> str:
-    """The expression of a column's values."""
-    one, two = (f"(hash('{table}.{name} {which} ' || number) / 18446744073709551616.0)" for which in ("one", "two"))
+def _column(table: str, name: str, kind: str, rows: Mapping[str, int], queried: list[str]) -> str:
+    """Return the SQL expression of a column's values."""
+    first, second = (
+        f"(hash('{table}.{name} {which} ' || number) / 18446744073709551616.0)" for which in ("one", "two")
+    )
     if name == "id":
         return "number::INTEGER"
     if name in _REFERENCES:
         target = _REFERENCES[name]
         skew = _TYPES_SKEW if rows[target] <= _MOST_TYPES else _SKEWS.get(target, _SKEW)
-        return f"(1 + floor({rows[target]} * pow({one}, {skew})))::INTEGER"
+        return f"(1 + floor({rows[target]} * pow({first}, {skew})))::INTEGER"
     if name == "md5sum":
         return "md5(number::VARCHAR)"
     if kind == "integer":
-        years = f"{_LAST_YEAR} - {_LAST_YEAR - _FIRST_YEAR} * pow({two}, 3)"
-        number = years if name == "production_year" else f"50 * {two}"
-        return f"CASE WHEN {one} >= {_MISSING} THEN floor({number})::INTEGER END"
-    texts = "([" + ", ".join(exp.Literal.string(text).sql(dialect="duckdb") for text in asked) + "]::VARCHAR[])"
+        years = f"{_LAST_YEAR} - {_LAST_YEAR - _FIRST_YEAR} * pow({second}, 3)"
+        number = years if name == "production_year" else f"50 * {second}"
+        return f"CASE WHEN {first} >= {_NULL_SHARE} THEN floor({number})::INTEGER END"
+    strings = "([" + ", ".join(exp.Literal.string(text).sql(dialect="duckdb") for text in queried) + "]::VARCHAR[])"
     if table == "keyword" or rows[table] <= _MOST_TYPES:
-        # What names a type comes once, and what is asked for has the keys that come most often.
-        return f"coalesce({texts}[number], '{name} ' || number)"
-    chosen = f"{texts}[1 + floor({len(asked)} * pow({two}, 2))::INTEGER]"
-    other = f"'{name} ' || floor({two} * {rows[table]} / 10)::INTEGER"
+        # Names of types are unique, and queried names have the most frequent keys.
+        return f"coalesce({strings}[number], '{name} ' || number)"
+    value = f"{strings}[1 + floor({len(queried)} * pow({second}, 2))::INTEGER]"
+    other = f"'{name} ' || floor({second} * {rows[table]} / 10)::INTEGER"
     return (
-        f"CASE WHEN {one} < {_MISSING} THEN NULL WHEN {one} < {_MISSING + _ASKED_FOR} THEN coalesce({chosen}, {other}) "
+        f"CASE WHEN {first} < {_NULL_SHARE} THEN NULL "
+        f"WHEN {first} < {_NULL_SHARE + _QUERIED_SHARE} THEN coalesce({value}, {other}) "
         f"ELSE {other} END"
     )

@@ -1,8 +1,8 @@
-"""ORC scans: the lazy reader against Spark's own, with and without its lazy filter (`orc.sarg.to.filter`).
+"""ORC scans: our reader against Spark's own, with and without its lazy filter (`orc.sarg.to.filter`).
 
-Every round runs all readers once, in turn; ratios are medians of those within rounds. Bytes are what the processes read
-by system calls. The wide table has the shape of the search job that ORC's lazy filter was made for: 120 columns, three
-of them searched by IN lists of 1,000 values under OR, very few rows found.
+Every round runs all readers once, in turn. Ratios are medians of the ratios within rounds. Bytes are those that the
+processes read by system calls. The wide table has the shape of the search job for which ORC's lazy filter was made: 120
+columns, three of them searched by IN lists of 1,000 values under OR, and very few matches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTLE = 15
 
 @dataclass(frozen=True)
 class Query:
-    """One line of the table: which data, which rows, which columns (None for all)."""
+    """One row of the results: data, filter and columns (None for all)."""
 
     name: str
     table: str
@@ -47,7 +47,7 @@ class Query:
 
 
 def _lineitem_queries(scale: int) -> list[Query]:
-    """Matches by number: scattered over all row groups by part, side by side by order."""
+    """Return queries with matches in all row groups (by part) and with adjacent matches (by order)."""
     parts = ", ".join(map(str, range(1, 33 * 197 * scale, 197 * scale)))
     start = 3_000_001
     two, eight = ("l_orderkey", "l_comment"), ("l_orderkey", "l_partkey", "l_quantity", "l_tax", "l_shipdate")
@@ -84,7 +84,7 @@ def _wide_queries() -> list[Query]:
 
 
 def prepare(spark: SparkSession, scale: int, wide_rows: int, cache: Path) -> dict[str, Path]:
-    """Directories of the two tables and of some rows to warm up with, made if they are not there yet."""
+    """Return directories of the two tables and of some rows for the warm-up. They are created if necessary."""
     lineitem, wide = cache / f"lineitem-orc-{scale}", cache / f"wide-orc-{wide_rows}"
     if not (lineitem / "_SUCCESS").exists():
         parquet = cache / "parquet"
@@ -112,7 +112,7 @@ def _few(table: str) -> str:
 
 
 def _wide_column(number: int) -> str:
-    """Columns of six kinds, all pseudo-random; the searched ones are long."""
+    """Return columns of six kinds with pseudo-random values. The searched columns are long."""
     seed = f"xxhash64(id, {number})"
     if f"c{number}" in _SEARCHED:
         return f"pmod({seed}, {_DOMAIN}) AS c{number}"
@@ -128,14 +128,14 @@ def _wide_column(number: int) -> str:
 
 
 class Bench:
-    """The readers over one set of data."""
+    """The readers over one data set."""
 
     def __init__(self, spark: SparkSession, data: dict[str, Path]) -> None:
         self._spark = spark
         self._data = data
 
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
-        """What to run for a query, by reader."""
+        """Return the action of each reader for a query."""
         return {
             "pushdown": lambda: self._ours(query, "pushdown"),
             "selected": lambda: self._ours(query, "pushdown", use_selected=True),
@@ -153,7 +153,7 @@ class Bench:
         return result.rows or 0
 
     def _spark_reader(self, query: Query, *, lazy: bool) -> int:
-        """Spark alone, as its users write it."""
+        """Run Spark's reader as its users do."""
         frame = self._spark.read.option("orc.sarg.to.filter", str(lazy).lower()).orc(str(self._data[query.table]))
         rows = frame.where(query.where)
         if query.columns is not None:
@@ -163,7 +163,7 @@ class Bench:
 
 
 def _warm_up(bench: Bench) -> None:
-    """A fresh JVM spends most of a short query on compiling, of either reader's code; `measure` is about warm ones."""
+    """Run queries until the JVM has compiled the code of both readers, because `measure` compares warm sessions."""
     few = Query("warm-up", _few("lineitem"), "l_partkey < 100000")
     repeat(bench.engines(few), COMPARED, WARM_UP)
 
@@ -195,12 +195,14 @@ def _head() -> list[str]:
 
 
 def main() -> None:
-    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    """Run the queries, and write the table as Markdown and the raw values as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--wide-rows", type=int, default=4_000_000, help="rows of the wide table")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="run only queries whose name contains one of these strings"
+    )
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
@@ -231,7 +233,7 @@ def main() -> None:
 
 
 def _write(file: Path, about: str, lines: list[str], raw: dict[str, object]) -> None:
-    """After every query: a run that is stopped keeps what it measured."""
+    """Write the results after every query, so that an interrupted run keeps them."""
     file.parent.mkdir(parents=True, exist_ok=True)
     about += (
         f" after two that do not count, in a JVM that ran {WARM_UP} small queries of each kind "

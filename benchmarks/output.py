@@ -31,7 +31,7 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Case:
-    """One output: what exists before, which rows are written, and how. Without `modulus` all rows are written."""
+    """One output: existing rows, written rows, and options. Without `modulus`, all rows are written."""
 
     name: str
     mode: OutputMode
@@ -40,7 +40,7 @@ class Case:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that become directories."""
+        """Return the partition columns."""
         return ("day",) if self.days else ()
 
 
@@ -55,7 +55,7 @@ CASES = (
 
 
 class Outputs:
-    """Writes the same rows by each engine; `work` holds what they write."""
+    """Writers of the same rows with each engine, in the directory `work`."""
 
     def __init__(self, spark: SparkSession, work: Path, rows: int) -> None:
         self._spark = spark
@@ -66,21 +66,21 @@ class Outputs:
         self.rows.count()
 
     def frame(self, case: Case) -> DataFrame:
-        """The rows of a case, spread over its partitions."""
+        """Return the rows of a case, spread over its partitions."""
         if not case.days:
             return self.rows
         rows = self.rows.selectExpr("*", f"CAST(id % {case.days} AS INT) AS day")
         return rows.where(f"id % {case.modulus} = 0").repartition(2, "day")
 
     def prepare(self, case: Case) -> None:
-        """What every round of each engine finds."""
+        """Create the existing output for a round of each engine."""
         for engine in ("v1", "v2", "ours"):
             rows = self.rows.selectExpr("*", f"CAST(id % {max(case.days, 1)} AS INT) AS day").repartition(2, "day")
             writer = rows.write.mode("overwrite").partitionBy(*case.partition_by)
             writer.save(str(self._work / engine))
 
     def by_spark(self, case: Case, version: str) -> int:
-        """Rows written by Spark's writer with one version of the file committer."""
+        """Write rows with Spark's writer and one version of the file committer. Return their number."""
         self._spark.sparkContext._jsc.hadoopConfiguration().set(_ALGORITHM, version[1:])
         mode = "append" if case.mode is OutputMode.APPEND else "overwrite"
         dynamic = "dynamic" if case.mode is OutputMode.OVERWRITE_PARTITIONS else "static"
@@ -89,7 +89,7 @@ class Outputs:
         return 0
 
     def by_ours(self, case: Case) -> int:
-        """Rows written as a job writes them; each round is a run of its own."""
+        """Write rows as a job does. Each round is a separate run."""
         self._spark.sparkContext._jsc.hadoopConfiguration().set(_ALGORITHM, "1")
         self._number += 1
         spec = OutputSpec(path=str(self._work / "ours"), mode=case.mode, partition_by=case.partition_by)
@@ -106,7 +106,7 @@ class Outputs:
 
 
 def _measure(engines: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, Measured]:
-    """Rounds in random order: what one engine has written is still going to the disk while the next one writes."""
+    """Run the rounds in random order, because the disk still writes one engine's files while the next runs."""
     chance = random.Random(rounds)
     measure(engines, rounds=0, warm_up=_WARM_UP)
     total = {name: Measured() for name in engines}
@@ -119,7 +119,7 @@ def _measure(engines: Mapping[str, Callable[[], int]], rounds: int) -> dict[str,
 
 
 def row(case: Case, rows: int, measured: Mapping[str, Measured]) -> str:
-    """A line of the table."""
+    """Return one line of the table."""
     seconds = [f"{statistics.median(measured[engine].wall):.2f}" for engine in ("v1", "v2", "ours")]
     ratios = [f"{ratio(measured, engine, 'ours', kind):.2f}" for engine in ("v1", "v2") for kind in ("wall", "cpu")]
     return "| " + " | ".join([case.name, f"{rows // case.modulus:,}", *seconds, *ratios]) + " |"

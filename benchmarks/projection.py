@@ -1,8 +1,8 @@
-"""What 2 of 120 columns, and 2 of 120 struct members, cost against all of them and against Spark's own reader.
+"""Costs of 2 of 120 columns, and 2 of 120 struct members, compared with all of them and with Spark's own reader.
 
-The same table in every format: flat, and once more with all columns in one struct. Every round runs all of one format's
-scans once, in turn; ratios are medians of those within rounds. Nothing is filtered, so whoever reads gains by the
-projection alone; where our reader takes scans without a predicate it is asked for as well.
+The same table is written in every format, flat and with all columns in one struct. Every round runs all scans of one
+format once, in turn. Ratios are medians of the ratios within rounds. There are no filters, so the only gain is the
+projection. Our reader is included if it supports scans without a predicate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TWO = ("c8", "c101")
 
 @dataclass(frozen=True)
 class Data:
-    """One table in one format. `nested` says that its columns are members of one struct."""
+    """One table in one format. With `nested`, its columns are members of one struct."""
 
     source_format: str
     nested: bool
@@ -41,12 +41,12 @@ class Data:
 
     @property
     def name(self) -> str:
-        """What it is called in the table of results."""
+        """Return the name in the table of results."""
         return f"{self.source_format}, members of a struct" if self.nested else self.source_format
 
     @property
     def schema(self) -> str:
-        """The DDL that both readers are given."""
+        """Return the DDL that both readers use."""
         fields = [(name, _TYPES[number % len(_TYPES)]) for number, name in enumerate(_NAMES)]
         if self.nested:
             return f"s struct<{', '.join(f'{name}: {kind}' for name, kind in fields)}>"
@@ -54,17 +54,17 @@ class Data:
 
     @property
     def two(self) -> tuple[str, ...]:
-        """Two columns, or two members."""
+        """Return two columns or two members."""
         return tuple(f"s.{name}" for name in _TWO) if self.nested else _TWO
 
     @property
     def spark_format(self) -> str:
-        """What Spark calls the format."""
+        """Return Spark's name of the format."""
         return FILE_FORMAT if self.source_format == "avro" else self.source_format
 
 
 def tables(cache: Path, only: list[str]) -> list[Data]:
-    """All tables; CSV holds no structs."""
+    """Return all tables. CSV has no structs."""
     return [
         Data(source_format, nested, cache / f"wide-{source_format}{'-nested' if nested else ''}")
         for source_format in _FORMATS
@@ -74,7 +74,7 @@ def tables(cache: Path, only: list[str]) -> list[Data]:
 
 
 def prepare(spark: SparkSession, data: Data, rows: int) -> None:
-    """Write the table if it is not there yet."""
+    """Write the table if it does not exist."""
     if (data.path / "_SUCCESS").exists():
         return
     makers = {
@@ -90,7 +90,7 @@ def prepare(spark: SparkSession, data: Data, rows: int) -> None:
 
 
 def engines(spark: SparkSession, data: Data) -> dict[str, Callable[[], int]]:
-    """What to run for a table: two columns and all, by the session's choice, by our reader and by Spark alone."""
+    """Return the actions for a table: two columns and all, with reader='auto', our reader, and Spark alone."""
 
     def ours(columns: tuple[str, ...] | None, reader: str) -> Callable[[], int]:
         def run() -> int:
@@ -145,7 +145,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=[""], help="texts: measure the formats that contain one of them")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="measure only formats whose name contains one of these strings"
+    )
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
@@ -170,7 +172,7 @@ def main() -> None:
 
 
 def _write(arguments: argparse.Namespace, lines: list[str]) -> None:
-    """After every table: a run that is stopped keeps what it measured."""
+    """Write the results after every table, so that an interrupted run keeps them."""
     about = (
         f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, strings, dates), all rows, written to Spark's `noop` "
         f"sink. CPU seconds of driver, JVM and Python workers. {arguments.rounds} interleaved rounds after two that do "

@@ -1,8 +1,8 @@
-"""Remote tables: our scans, as Arrow and over JDBC, against Spark's JDBC source as its users write it.
+"""Remote tables: our scans over Arrow and JDBC against Spark's JDBC source as its users write it.
 
-Servers are started for the run on this machine. Every round runs all once, in turn; ratios are medians of those within
-rounds. CPU seconds are those of Spark's side; the databases' own are not counted. `alone` is the wall time in which a
-database counts the rows that our statements ask it for: what no reader can undercut.
+Servers of the run are on this machine. Every round runs all engines once, in turn. Ratios are medians of the ratios
+within rounds. CPU seconds are those of Spark's side, without the databases. `alone` is the wall time in which a
+database counts the rows of our statements, which is a lower bound for any reader.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _FETCH = "10000"
 
 @dataclass(frozen=True)
 class Query:
-    """One line of the table: a predicate, columns (None for all) and a limit, or SQL over `t`."""
+    """One row of the results: predicate, columns (None for all) and limit, or SQL over `t`."""
 
     name: str
     where: str | None = None
@@ -80,7 +80,7 @@ class Query:
 
 
 def queries(rows: int) -> list[Query]:
-    """What Spark's JDBC source can push, then what it cannot."""
+    """Return queries that Spark's JDBC source can push, then others."""
     many = ", ".join(str(key) for key in range(1, 40_000, 8))
     return [
         Query("all, 16 columns"),
@@ -101,7 +101,7 @@ def queries(rows: int) -> list[Query]:
 
 @dataclass(frozen=True)
 class Database:
-    """A filled database: how we reach it, how Spark's JDBC source does, and how a client has rows counted there."""
+    """A filled database: our connection, the options of Spark's JDBC source, and a client that counts rows."""
 
     name: str
     connection: Mapping[str, object]
@@ -111,7 +111,7 @@ class Database:
 
 
 def prepare(scale: float, cache: Path) -> pa.Table:
-    """The rows of lineitem, generated once for each scale."""
+    """Return the rows of lineitem, generated once for each scale."""
     home = cache / f"lineitem-remote-{scale}"
     if not (home / "lineitem.parquet").exists():
         tool = Path(sys.executable).with_name("tpchgen-cli")
@@ -125,7 +125,7 @@ def prepare(scale: float, cache: Path) -> pa.Table:
 
 
 def fill_postgresql(server: Server, file: Path) -> Database:
-    """By COPY."""
+    """Load the rows with COPY."""
     login = {key: server.connection()[key] for key in ("host", "port", "user", "password")}
     with psycopg.connect(**login, dbname=server.connection()["database"], autocommit=True) as connection:
         connection.execute(f"CREATE TABLE lineitem ({_DEFINITION})")
@@ -141,7 +141,7 @@ def fill_postgresql(server: Server, file: Path) -> Database:
 
 
 def fill_mysql(server: Server, file: Path) -> Database:
-    """MariaDB or MySQL, by LOAD DATA."""
+    """Load the rows with LOAD DATA, into MariaDB or MySQL."""
     parts = server.connection()
     login = {key: parts[key] for key in ("host", "port", "user", "password", "database")}
     connecting = closing(pymysql.connect(**login, local_infile=True, autocommit=True))
@@ -159,13 +159,13 @@ def fill_mysql(server: Server, file: Path) -> Database:
         "user": str(parts["user"]),
         "password": server.password,
     }
-    # MariaDB's driver takes no TLS unless it is told to; neither do we then.
+    # MariaDB's driver uses no TLS by default, so our connection does not use it either.
     count = partial(_counted, partial(pymysql.connect, **login))
     return Database(_NAMES[server.product], {**parts, "tls": {"mode": "disable"}}, jdbc, count)
 
 
 def fill_sqlite(table: pa.Table, directory: Path) -> Database:
-    """Row by row; dates and decimals as text and number."""
+    """Insert the rows. Dates are strings and decimals are numbers."""
     path = directory / "lineitem.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"CREATE TABLE lineitem ({_DEFINITION})")
@@ -182,7 +182,7 @@ def fill_sqlite(table: pa.Table, directory: Path) -> Database:
 
 
 def _counted(connect: Callable[[], Any], statement: str) -> int:
-    """The rows of a statement, counted by the database over a connection of its own."""
+    """Return the number of rows of a statement, counted by the database over a separate connection."""
     with closing(connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"SELECT count(*) FROM ({statement}) AS found")
         return int(cursor.fetchone()[0])
@@ -210,25 +210,25 @@ class Bench:
         self._database = database
 
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
-        """What to run for a query, by reader."""
+        """Return the action of each reader for a query."""
         engines: dict[str, Callable[[], int]] = {
             way: partial(self._ours, query, way) for way in self._database.transports
         }
         engines["spark"] = lambda: self._jdbc(query)
         if query.where is None:
             return engines
-        statements = self._planned(query, self._database.transports[0]).report()["t"].statements
+        statements = self._plan(query, self._database.transports[0]).report()["t"].statements
         # Reports cut long statements short.
         if not any(statement.endswith("...") for statement in statements):
             engines["alone"] = lambda: sum(map(self._database.count, statements))
         return engines
 
     def _ours(self, query: Query, transport: str) -> int:
-        result = self._planned(query, transport)
+        result = self._plan(query, transport)
         result.run(_written)
         return result.rows or 0
 
-    def _planned(self, query: Query, transport: str) -> PushdownResult:
+    def _plan(self, query: Query, transport: str) -> PushdownResult:
         session = PushdownSession(self._spark)
         session.add_remote("t", self._database.connection, table="lineitem", transport=transport)
         if query.sql is not None:
@@ -236,7 +236,7 @@ class Bench:
         return session.scan("t", columns=query.columns, where=query.where, limit=query.limit)
 
     def _jdbc(self, query: Query) -> int:
-        """As its users write it, with a fetch size that suits it."""
+        """Run Spark's JDBC source as its users do, with a suitable fetch size."""
         frame = (
             self._spark.read.format("jdbc").options(**self._database.jdbc, dbtable="lineitem", fetchsize=_FETCH).load()
         )
@@ -276,11 +276,13 @@ def _head(database: Database) -> list[str]:
 
 
 def main() -> None:
-    """Run the queries and write the table as Markdown and the raw figures as JSON."""
+    """Run the queries, and write the table as Markdown and the raw values as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "0.17")), help="0.17: 1 M rows")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="run only queries whose name contains one of these strings"
+    )
     parser.add_argument("--databases", nargs="*", default=["PostgreSQL", "MariaDB", "MySQL", "SQLite"])
     parser.add_argument("--packages", required=True, help="the drivers of Spark's JDBC source, from Maven Central")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
@@ -318,7 +320,7 @@ def main() -> None:
 
 
 def _databases(names: list[str], table: pa.Table, cache: Path, stack: ExitStack) -> Iterator[Database]:
-    """Databases with the table, one after the other."""
+    """Yield the databases with the table, one after the other."""
     file = cache / "lineitem.csv"
     csv.write_csv(table, file, csv.WriteOptions(include_header=False))
     stack.callback(file.unlink)
@@ -335,7 +337,7 @@ def _databases(names: list[str], table: pa.Table, cache: Path, stack: ExitStack)
 
 
 def _write(arguments: argparse.Namespace, rows: int, lines: list[str], raw: dict[str, object]) -> None:
-    """After every query: a run that is stopped keeps what it measured."""
+    """Write the results after every query, so that an interrupted run keeps them."""
     arguments.results.mkdir(parents=True, exist_ok=True)
     about = (
         f"TPC-H lineitem, {rows:,} rows, on servers on this machine. Spark's JDBC source uses one partition and a "

@@ -1,4 +1,4 @@
-"""Interleaved rounds of several engines over one query: wall seconds, CPU seconds, bytes read."""
+"""Interleaved rounds of several engines for one query: wall seconds, CPU seconds and bytes read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.cpu import tree_bytes, tree_seconds
 
 @dataclass
 class Measured:
-    """What one engine took in the rounds that count; `rows` of the last one."""
+    """The measurements of one engine without warm-up rounds. `rows` are those of the last round."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Measured:
 
 
 def measure(engines: Mapping[str, Callable[[], int]], rounds: int, warm_up: int = 1) -> dict[str, Measured]:
-    """Run all engines in turn, so that a change in the machine's speed meets all of them; each returns its rows."""
+    """Run all engines in turn, so that changes of the machine's speed affect all. Each action returns its rows."""
     measured = {name: Measured() for name in engines}
     for number in range(rounds + warm_up):
         for name, action in engines.items():
@@ -37,13 +37,13 @@ def measure(engines: Mapping[str, Callable[[], int]], rounds: int, warm_up: int 
 
 
 def repeat(engines: Mapping[str, Callable[[], int]], names: Iterable[str], times: int) -> None:
-    """Run some engines in turn without measuring, so that the JVM has compiled what each of them runs."""
+    """Run some engines in turn without measuring, so that the JVM compiles their code."""
     for _ in range(times):
         for name in names:
             engines[name]()
 
 
 def ratio(measured: Mapping[str, Measured], other: str, ours: str, kind: str) -> float:
-    """The median over rounds of another engine's figure over ours: above 1 where ours is less."""
+    """Return the median over rounds of another engine's value relative to ours. Above 1, ours is less."""
     pairs = zip(getattr(measured[other], kind), getattr(measured[ours], kind), strict=True)
     return statistics.median(theirs / max(mine, 1e-3) for theirs, mine in pairs)

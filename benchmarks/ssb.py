@@ -1,6 +1,6 @@
-"""The Star Schema Benchmark: TPC-H's rows as one table of facts and four dimensions, and its joins of four and five.
+"""The Star Schema Benchmark: TPC-H's rows as a fact table and four dimensions, and its joins of four and five tables.
 
-O'Neil, O'Neil, Chen: The Star Schema Benchmark, 2009. Flight 1, which joins two tables, has no order to choose.
+O'Neil, O'Neil, Chen: The Star Schema Benchmark, 2009. Flight 1 is left out, because joins of two tables have one order.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ QUERIES = {
 
 
 def ssb(tpch: Path, scale: float, cache: Path) -> Workload:
-    """The workload, made of TPC-H's Parquet files of that scale; its data are kept in a directory below `cache`."""
+    """Return the workload, derived from TPC-H's Parquet files of a scale. Its data are stored below `cache`."""
     data = cache / f"ssb-{scale:g}"
-    # The table that is looked for is the last one.
+    # The last table marks complete data.
     if not (data / "lineorder.parquet").exists():
         data.mkdir(parents=True, exist_ok=True)
         connection = duckdb.connect()

@@ -1,7 +1,7 @@
-"""Whole tasks, each a spark-submit of its own, against the plain PySpark script that reads the same rows.
+"""Whole tasks, each with its own spark-submit, against a plain PySpark script that reads the same rows.
 
-A scheduled task starts Spark, scans once and ends: all of that counts here, the start of the JVM and of Python too.
-Ours run as they come, and with an archive of Spark's classes, which is made before anything counts.
+A scheduled task starts Spark, scans once and ends. All of this counts, including the start of the JVM and of Python.
+Our tasks run without and with a CDS archive, which is created before the measurements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pushdown_spark.contract import JobResult
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CUTS = (25, 100, 200)
-"""Megabytes of the CSV files that are cut out of the table."""
+"""Sizes in megabytes of the CSV files that are cut from the table."""
 _PLAIN = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Case:
-    """One scan: its name, its source as a spec has it, its predicate."""
+    """One scan: its name, its source as in a job spec, and its predicate."""
 
     name: str
     source: Mapping[str, object]
@@ -56,7 +56,7 @@ class Case:
 
 
 class Tasks:
-    """Submits tasks one after the other; everything they leave lies below `work`."""
+    """Submissions of tasks, one after the other. Their files are below `work`."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -66,11 +66,11 @@ class Tasks:
         self._script.write_text(_PLAIN, encoding="utf-8")
 
     def prepare(self) -> None:
-        """Make the archive of classes."""
+        """Create the CDS archive."""
         self._submit_ours("class_loading.py", jvm=f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={self._classes}")
 
     def ours(self, case: Case, *, archived: bool = False) -> int:
-        """The scan as a job of this project, as an operator submits it; its rows."""
+        """Run the scan as a job of this project, as an operator submits it. Return its rows."""
         result = self._work / "result.json"
         spec = {
             "run_key": "bench",
@@ -85,7 +85,7 @@ class Tasks:
         return JobResult.model_validate_json(result.read_text(encoding="utf-8")).rows or 0
 
     def plain(self, case: Case) -> int:
-        """The scan as a script would do it; it tells no rows."""
+        """Run the scan as a script would. Its rows are not counted."""
         self._submit(str(self._script), json.dumps(case.source), case.where, str(self._work / "plain"))
         return 0
 
@@ -104,7 +104,7 @@ class Tasks:
 
 
 def cases(scale: int, cache: Path) -> list[Case]:
-    """The scans, over data that is made if it is not there yet."""
+    """Return the scans. Their data are created if necessary."""
     cache = cache.resolve()
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     data = prepare(spark, scale, cache)
@@ -123,7 +123,7 @@ def _needle(scale: int) -> str:
 
 
 def _cut(table: Path, megabytes: int, cache: Path) -> Path:
-    """The first megabytes of a table's first file, whole lines of them."""
+    """Return the first megabytes of a table's first file, up to a line end."""
     target = cache / f"lineitem-{megabytes}mb.csv"
     if not target.exists():
         with min(table.glob("part-*")).open("rb") as file:
@@ -132,7 +132,7 @@ def _cut(table: Path, megabytes: int, cache: Path) -> Path:
 
 
 def row(case: Case, measured: Mapping[str, Measured]) -> str:
-    """A line of the table."""
+    """Return one line of the table."""
     engines = ("plain", "ours", "archived")
     seconds = [f"{statistics.median(measured[engine].wall):.1f}" for engine in engines]
     ratios = [f"{ratio(measured, 'plain', engine, kind):.2f}" for engine in engines[1:] for kind in ("wall", "cpu")]
@@ -140,7 +140,7 @@ def row(case: Case, measured: Mapping[str, Measured]) -> str:
 
 
 def main() -> None:
-    """Measures all scans and writes the table."""
+    """Measure all scans and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
@@ -152,7 +152,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         tasks = Tasks(Path(work))
         tasks.prepare()
-        for case in _chosen(cases(arguments.scale, arguments.cache), arguments.only):
+        for case in _select(cases(arguments.scale, arguments.cache), arguments.only):
             engines: dict[str, Callable[[], int]] = {
                 "plain": partial(tasks.plain, case),
                 "ours": partial(tasks.ours, case),
@@ -170,8 +170,8 @@ def main() -> None:
     (arguments.results / "tasks.md").write_text(text + "\n", encoding="utf-8")
 
 
-def _chosen(found: Sequence[Case], parts: Sequence[str]) -> list[Case]:
-    return [case for case in found if not parts or any(part in case.name for part in parts)]
+def _select(cases: Sequence[Case], parts: Sequence[str]) -> list[Case]:
+    return [case for case in cases if not parts or any(part in case.name for part in parts)]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""JSON and CSV scans: this package against Spark's own reader with pushdown on and off, DuckDB and Polars.
+"""JSON and CSV scans: our reader against Spark's own reader with pushdown on and off, DuckDB and Polars.
 
-Every round runs all engines once, in turn, so that a change in the machine's speed meets all of them; the figures are
-medians of the ratios within rounds. The session is warm: many small queries run first, and Python workers are running.
-CPU seconds of the whole process tree are the judge, wall seconds stand beside.
+Every round runs all engines once, in turn, so that changes of the machine's speed affect all. Results are medians of
+the ratios within rounds. The session is warm: many small queries run first, and the Python workers are running. CPU
+seconds of the whole process tree are the main result, wall seconds are additional.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PARTS_1000 = tuple(range(197, 197_001, 197))
 _TWO = ("l_orderkey", "l_comment")
 COMPARED = ("pushdown", "spark on", "spark off")
 WARM_UP = 40
-"""Queries of each kind before the first that counts."""
+"""Number of warm-up queries of each kind."""
 SETTLE = 25
-"""Runs of a query over one line before its first round."""
+"""Number of runs of a query over one line before its first round."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """One line of the table."""
+    """One row of the results."""
 
     name: str
     format: str
@@ -69,7 +69,7 @@ def _queries() -> list[Query]:
 
 @dataclass
 class Measured:
-    """Seconds of one engine over the rounds of one query."""
+    """The seconds of one engine over the rounds of one query."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Bench:
         self._data = data
 
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
-        """What to run for a query, by engine."""
+        """Return the action of each engine for a query."""
         return {
             "auto": lambda: self._ours(query, "auto", True),
             "pushdown": lambda: self._ours(query, "pushdown", True),
@@ -95,7 +95,7 @@ class Bench:
         }
 
     def start_workers(self) -> None:
-        """Start a Python worker on every core: Spark ends them after a minute without work, and rounds take longer."""
+        """Start a Python worker on every core. Spark ends idle workers after a minute, and rounds take longer."""
         cores = self._spark.sparkContext.defaultParallelism
         self._spark.range(0, cores, 1, cores).mapInArrow(_after_a_moment, "id bigint").collect()
 
@@ -115,7 +115,7 @@ class Bench:
         return result.rows or 0
 
     def _spark_reader(self, query: Query, pushdown: bool) -> int:
-        """Spark alone, as its users write it, with the same counting sink."""
+        """Run Spark's reader as its users do, with the same counting sink."""
         self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", str(pushdown).lower())
         reader = self._spark.read.schema(NESTED_SCHEMA if query.format == "json" else SCHEMA)
         frame = reader.options(header="true" if query.format == "csv" else "false").format(query.format)
@@ -148,13 +148,13 @@ class Bench:
 
 
 def _after_a_moment(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Long enough for the other cores' tasks to need workers of their own."""
+    """Wait long enough that tasks of other cores need their own workers."""
     time.sleep(0.5)
     return batches
 
 
 def _polars_predicate(query: Query) -> pl.Expr:
-    """The benchmark's predicates in Polars' words; JSON dates stay strings there and compare as such."""
+    """Return the predicate for Polars. JSON dates stay strings there and are compared as strings."""
     part, comment, shipped = pl.col("l_partkey"), pl.col("l_comment"), pl.col("l_shipdate").cast(pl.String)
     known = {
         "needle equality": part == 12345,
@@ -170,7 +170,7 @@ def _polars_predicate(query: Query) -> pl.Expr:
 
 
 def measure(bench: Bench, query: Query, rounds: int, skip: Sequence[str]) -> dict[str, Measured]:
-    """One round to warm up, then `rounds` rounds of all engines in turn."""
+    """Run one warm-up round, then `rounds` rounds of all engines in turn."""
     measured: dict[str, Measured] = {}
     for number in range(rounds + 1):
         for name, action in bench.engines(query).items():
@@ -189,18 +189,18 @@ def measure(bench: Bench, query: Query, rounds: int, skip: Sequence[str]) -> dic
 
 
 def warm_up(bench: Bench) -> None:
-    """Many small queries, so that the JVM has compiled what every query runs: planner, schedulers, parsers.
+    """Run many small queries, so that the JVM compiles the code of every query: planner, scheduler, parsers.
 
-    A fresh JVM spends most of a short query on compiling, of either reader's code; `measure` is about warm sessions.
+    A fresh JVM spends most of a short query compiling either reader's code, and `measure` compares warm sessions.
     """
     for name in ("json", "csv"):
         repeat(bench.engines(Query("warm-up", name, "l_partkey = 12345")), COMPARED, WARM_UP)
 
 
 def settle(tiny: Bench, query: Query, skip: Sequence[str]) -> None:
-    """The query's own planning, often enough over one line for the JVM to have compiled it.
+    """Run the query over one line often enough that the JVM has compiled its plan.
 
-    It would otherwise compile within the first rounds: up to a second of a query that takes ours two.
+    Otherwise it compiles within the first rounds, which takes up to a second.
     """
     repeat(tiny.engines(query), [name for name in COMPARED if name not in skip], SETTLE)
 
@@ -239,7 +239,7 @@ def _head() -> list[str]:
 
 
 def one_line(cache: Path) -> dict[str, Path]:
-    """Files of one line in each format."""
+    """Return files of one line in each format."""
     tiny = {name: cache / f"one-line.{name}" for name in ("json", "csv")}
     tiny["json"].write_text('{"l_partkey":12345}\n')
     tiny["csv"].write_text("l_orderkey,l_partkey\n1,12345\n")
@@ -247,7 +247,7 @@ def one_line(cache: Path) -> dict[str, Path]:
 
 
 def fixed_cost(bench: Bench, rounds: int) -> list[str]:
-    """What a query costs before the first byte: both readers over a file of one line."""
+    """Return the fixed cost of a query: both readers over a file of one line."""
     lines = []
     for name in ("json", "csv"):
         query = Query("fixed cost", name, "l_partkey = 12345")
@@ -259,11 +259,13 @@ def fixed_cost(bench: Bench, rounds: int) -> list[str]:
 
 
 def main() -> None:
-    """Run the queries and write the table as Markdown and the raw seconds as JSON."""
+    """Run the queries, and write the table as Markdown and the raw seconds as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[""], help="texts: run the queries that contain one of them")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="run only queries whose name contains one of these strings"
+    )
     parser.add_argument("--skip", nargs="*", default=[], help="engines to leave out")
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))

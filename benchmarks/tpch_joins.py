@@ -1,4 +1,4 @@
-"""The TPC-H queries whose joins matter, with their FROM lists apart, so that these can be permuted."""
+"""The TPC-H queries whose join order matters, with separate FROM lists that can be permuted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "order
 
 @dataclass(frozen=True)
 class JoinQuery:
-    """A query: SELECT list, relations in their published order, and what follows the FROM list.
+    """A query: SELECT list, relations in their published order, and the SQL after the FROM list.
 
-    Of its permutations 1 to 99 two are known by the rows through the joins that Spark makes of them by itself: the
-    median and the 90th percentile, as `benchmarks.join_orders` counts them at scale 1.
+    Two of the permutations 1 to 99 have names: the median and the 90th percentile of rows through the joins in Spark's
+    default order, as `benchmarks.join_orders` counts them at scale 1.
     """
 
     name: str
@@ -25,14 +25,17 @@ class JoinQuery:
     around: str = "{}"
 
     def text(self, permutation: int = 0) -> str:
-        """The query as published, or with its relations in an order that the number of the permutation decides."""
+        """Return the query as published, or with its relations permuted by a number."""
         relations = list(self.relations)
         if permutation:
             Random(f"{self.name} {permutation}").shuffle(relations)
         return self.around.format(f"SELECT {self.select} FROM {', '.join(relations)} {self.rest}")
 
     def orders(self) -> dict[str, str]:
-        """The query as published, and in an order of middling and one of bad luck, by what tables call these."""
+        """Return the query as published and in two permuted orders, by their names in tables.
+
+        The permutations are those with the median and the 90th percentile of rows.
+        """
         return {
             "published": self.text(),
             "median": self.text(self.median),

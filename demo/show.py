@@ -1,8 +1,8 @@
-"""Show what the last run of a DAG of scans answered: per task the report, where the rows lie, and a few of them.
+"""The results of the last run of a scan DAG: for each task the report, the output path and a few rows.
 
-    . .demo/env.sh && python -m demo.show flights_scan
+. .demo/env.sh && python -m demo.show flights_scan
 
-Exits with 1 if the run or one of its tasks failed or gave no result.
+The exit code is 1 if the run or one of its tasks failed or has no result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DERIVED_FIELDS = ("pushed", "residual")
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """How a task of the run ended; `result` is None where the job never came to give one."""
+    """The state and result of a task. `result` is None if the job wrote no result."""
 
     task_id: str
     state: str
@@ -38,12 +38,12 @@ class TaskOutcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether Airflow and the job agree that all went well."""
+        """Return whether both Airflow and the job report success."""
         return self.state == TaskInstanceState.SUCCESS and self.result is not None and self.result.error is None
 
 
 def last_run(dag_id: str) -> list[TaskOutcome]:
-    """The tasks of the newest run of a DAG, in the order they started; empty if it never ran."""
+    """Return the tasks of the newest run of a DAG in the order of their start. Empty if it never ran."""
     with create_session() as session:
         newest = select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1)
         run = session.scalars(newest).one_or_none()
@@ -61,7 +61,7 @@ def last_run(dag_id: str) -> list[TaskOutcome]:
 
 
 def sample(output: str) -> str:
-    """The first rows of an output in Parquet or ORC as a table."""
+    """Return the first rows of a Parquet or ORC output as a table."""
     file_format = "orc" if any(Path(output).glob("*.orc")) else "parquet"
     table = ds.dataset(output, format=file_format).head(SAMPLE_ROWS)
     lines = [table.column_names, *([str(cell) for cell in row.values()] for row in table.to_pylist())]
@@ -72,7 +72,7 @@ def sample(output: str) -> str:
 
 
 def _result(value: Mapping[str, Any]) -> JobResult:
-    """The JobResult behind an XCom value, which holds derived lists beside the fields."""
+    """Return the JobResult of an XCom value, which also has derived lists."""
     sources = {
         name: {key: entry for key, entry in source.items() if key not in DERIVED_FIELDS}
         for name, source in value["sources"].items()
@@ -83,7 +83,7 @@ def _result(value: Mapping[str, Any]) -> JobResult:
 def _show(outcome: TaskOutcome) -> None:
     print(f"\n{f'--- {outcome.task_id} ({outcome.state}) ':-<100}")
     if outcome.result is None:
-        print("The job gave no result; the reason is in the log above.")
+        print("The job has no result. The reason is in the log above.")
         return
     print(render_text(outcome.result))
     if outcome.succeeded and outcome.result.output is not None:
@@ -92,7 +92,7 @@ def _show(outcome: TaskOutcome) -> None:
 
 
 def main(dag_id: str) -> int:
-    """Print the outcome of every task of the newest run."""
+    """Print the outcome of every task of the newest run. Return 0 if all succeeded."""
     outcomes = last_run(dag_id)
     for outcome in outcomes:
         _show(outcome)

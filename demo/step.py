@@ -1,4 +1,4 @@
-"""Run one command as a step: its output goes to a log, its progress to one line with the elapsed time.
+"""Steps of the build: the output of a command goes to a log, its progress to one line with the elapsed time.
 
 python -m demo.step "Spark environment" .demo/logs/spark-environment.log -- pip install ...
 """
@@ -19,15 +19,11 @@ PLAIN_INTERVAL = 15.0
 
 
 def run_step(label: str, log: Path, command: Sequence[str]) -> int:
-    """Run `command` to its end and return its exit code; on failure the end of its output is shown.
+    """Run `command`, show the end of its output if it fails, and return its exit code.
 
-    On a terminal one line counts the seconds. Elsewhere a line is printed now and then, so that a log of a long run
-    shows that it goes on.
+    On a terminal, one line shows the elapsed seconds. Elsewhere, a line is printed every few seconds.
 
-    Args:
-        label: what the step does, in a few words.
-        log: the file that takes everything the command prints; replaced.
-        command: program and arguments.
+    `label` describes the step in a few words. `log` receives the output of the command and is overwritten.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     line = _ProgressLine(label)
@@ -55,7 +51,7 @@ def run_step(label: str, log: Path, command: Sequence[str]) -> int:
 
 
 class _ProgressLine:
-    """The one line of a step: rewritten in place on a terminal, repeated seldom elsewhere."""
+    """The progress line of a step. It is rewritten on a terminal, and repeated at intervals elsewhere."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -66,7 +62,7 @@ class _ProgressLine:
             self.tick()
 
     def tick(self) -> None:
-        """Show that the step still runs."""
+        """Show that the step is running."""
         self._write("...", end="" if self._terminal else "\n")
 
     def finish(self, outcome: str) -> None:
@@ -95,7 +91,7 @@ def _show_tail(log: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read `LABEL LOG -- COMMAND...` and run the step."""
+    """Parse `LABEL LOG -- COMMAND...` and run the step."""
     label, log, separator, *command = arguments
     if separator != "--" or not command:
         print('usage: python -m demo.step "LABEL" LOG -- COMMAND...', file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Runs the product in containers and checks it: `python -m e2e.compose`. Needs docker with compose.
+"""Checks of the product in containers: `python -m e2e.compose`. Requires docker with compose.
 
-Secrets are made for the run and lie in `.e2e/compose-*/env`, which goes when the run ends, with containers and volumes.
-The services' logs of a run that failed are kept beside it.
+The secrets of the run are in `.e2e/compose-*/env`, which is deleted with the containers and volumes. The logs of a
+failed run are kept next to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PASSWORDS = (
 )
 _PORTS = ("AIRFLOW_PORT", "SPARK_MASTER_UI_PORT", "SPARK_HISTORY_PORT")
 _HEALTHY_SECONDS = "900"
-# 64 characters: Airflow signs its tokens with HMAC of SHA-512, which asks for a key of as many bytes.
+# 48 bytes are 64 characters, the key length of HMAC with SHA-512, with which Airflow signs its tokens.
 _SECRET_BYTES = 48
 
 
@@ -40,7 +40,7 @@ class Composition:
     """The containers, networks and volumes of one run."""
 
     def __init__(self, run: Path) -> None:
-        """`run` is a directory of the run; its name becomes the project's."""
+        """Set the directory of the run. Its name is the name of the compose project."""
         self._run = run
         self._command = [
             *("docker", "compose", "--project-name", run.name, "--file", str(ROOT / "docker-compose.yaml")),
@@ -48,28 +48,28 @@ class Composition:
         ]
 
     def call(self, *arguments: str) -> int:
-        """Run a compose command; its exit code."""
-        return subprocess.run(  # noqa: S603 - docker, with arguments of ours
+        """Run a compose command and return its exit code."""
+        return subprocess.run(  # noqa: S603 - docker with our own arguments
             [*self._command, *arguments], cwd=ROOT, check=False
         ).returncode
 
     def keep_logs(self) -> Path:
-        """Write what every service said to a file, and give its path."""
+        """Write the logs of all services to a file and return its path."""
         path = self._run.with_name(f"{self._run.name}.log")
         with path.open("wb") as output:
             command = [*self._command, "logs", "--no-color", "--timestamps"]
-            subprocess.run(  # noqa: S603 - the same
+            subprocess.run(  # noqa: S603 - docker with our own arguments
                 command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False
             )
         return path
 
     def take_down(self) -> None:
-        """Remove containers, networks and volumes of the run."""
+        """Remove the containers, networks and volumes of the run."""
         self.call("down", "--volumes", "--remove-orphans", "--timeout", "20")
 
 
 def main(_arguments: Sequence[str] = ()) -> int:
-    """Bring all up, wait until healthy, check, take all down; 0 when all is well."""
+    """Run the checks in containers. Return 0 if they pass."""
     if shutil.which("docker") is None:
         print("docker was not found; `make e2e-local` runs the same checks without containers", file=sys.stderr)
         return 1
@@ -78,12 +78,12 @@ def main(_arguments: Sequence[str] = ()) -> int:
     try:
         return run_checks()
     except KeyboardInterrupt:
-        print("\ne2e was interrupted; everything is taken down", file=sys.stderr)
+        print("\ne2e was interrupted; all containers were removed", file=sys.stderr)
         return 130
 
 
 def run_checks() -> int:
-    """One run, taken down whatever happens; 0 when all is well."""
+    """Start the containers, run the checks, and always remove the containers. Return 0 if the checks pass."""
     (ROOT / ".e2e").mkdir(exist_ok=True)
     started = time.monotonic()
     with ExitStack() as stack:
@@ -98,21 +98,21 @@ def run_checks() -> int:
             print(f"healthy after {time.monotonic() - started:.0f} s", flush=True)
             code = composition.call("run", "--rm", "checks")
         if code:
-            print(f"\ne2e failed; what the services said is in {composition.keep_logs()}", file=sys.stderr)
+            print(f"\ne2e failed; the logs of the services are in {composition.keep_logs()}", file=sys.stderr)
             return 1
-    print(f"e2e: all is well, {time.monotonic() - started:.0f} s")
+    print(f"e2e passed, {time.monotonic() - started:.0f} s")
     return 0
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """Take all down; a second Ctrl-C does not stop that half way."""
+    """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the cleanup."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _write_secrets(path: Path) -> None:
-    """An environment file that only its owner reads, with free ports and secrets that nobody has used before."""
+    """Write an environment file with free ports and new secrets. Only its owner can read it."""
     values = {name: secrets.token_urlsafe(_SECRET_BYTES) for name in _PASSWORDS}
     values["AIRFLOW_FERNET_KEY"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
     values.update((name, str(free_port())) for name in _PORTS)

@@ -1,4 +1,4 @@
-"""Checks a product that runs already, from within its network: `python -m e2e.deployed BASE_URL DEMO_DIRECTORY`.
+"""Checks of a running product from within its network: `python -m e2e.deployed BASE_URL DEMO_DIRECTORY`.
 
 The passwords are in the environment: AIRFLOW_ADMIN_PASSWORD and POSTGRES_PASSWORD.
 """
@@ -19,7 +19,7 @@ _START_SECONDS = 300.0
 
 
 def main(base_url: str, demo: str) -> int:
-    """Load the remote table, run every example DAG and check it; 0 when all is well."""
+    """Load the remote table, run every example DAG and check it. Return 0 if the checks pass."""
     try:
         database = {
             "host": "postgres",
@@ -29,7 +29,7 @@ def main(base_url: str, demo: str) -> int:
         }
         load_flights(database, Path(demo) / "data")
         api = AirflowApi(base_url, "admin", os.environ["AIRFLOW_ADMIN_PASSWORD"])
-        wait_for("Airflow's services", api.healthy, _START_SECONDS)
+        wait_for("Airflow's services", api.is_healthy, _START_SECONDS)
         for line in check_examples(Deployment(api, Path(demo), "app-"), example_dags(ROOT / "dags")):
             print(f"  {line}")
     except E2eError as problem:

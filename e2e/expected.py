@@ -1,4 +1,4 @@
-"""What the example DAGs must leave, found by reading the flights without Spark and without this project's readers."""
+"""Expected outputs of the example DAGs, computed without Spark and without this project's readers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Expected:
-    """The rows that a task must write, as texts of some of its columns; with `limit` any so many of them.
+    """The rows that a task must write, as strings of some columns. With `limit`, any rows up to this number.
 
-    `reader` is who must have read the source that the task is about.
+    `reader` is the expected reader of the task's source.
     """
 
     columns: tuple[str, ...]
@@ -30,18 +30,18 @@ class Expected:
 
     @property
     def count(self) -> int:
-        """How many rows there must be."""
+        """Return the expected number of rows."""
         total = self.rows.total()
         return total if self.limit is None else min(total, self.limit)
 
-    def fits(self, rows: Counter[Row]) -> bool:
-        """Whether rows that were written are as they must be."""
+    def matches(self, rows: Counter[Row]) -> bool:
+        """Return whether written rows are the expected ones."""
         return rows.total() == self.count and rows <= self.rows
 
 
 @dataclass(frozen=True)
-class _Question:
-    """A task of an example DAG: which flights, which of their columns."""
+class _ExpectedTask:
+    """A task of an example DAG: the flights that it keeps and their columns."""
 
     keeps: Callable[[Flight], bool]
     columns: tuple[str, ...]
@@ -69,34 +69,34 @@ def _late(flight: Flight) -> bool:
     return int(flight["arr_delay"] or flight["dep_delay"] or 0) > 0
 
 
-_QUESTIONS: Mapping[tuple[str, str], _Question] = {
-    ("flights_scan", "needle"): _Question(_needle, ("carrier", "flight", "tailnum", "arr_delay")),
-    ("flights_scan", "range"): _Question(
+_TASKS: Mapping[tuple[str, str], _ExpectedTask] = {
+    ("flights_scan", "needle"): _ExpectedTask(_needle, ("carrier", "flight", "tailnum", "arr_delay")),
+    ("flights_scan", "range"): _ExpectedTask(
         lambda flight: "2013-02-08T00:00:00Z" <= flight["time_hour"] <= "2013-02-09T23:59:59Z",
         ("carrier", "flight", "origin", "dest", "dep_delay"),
     ),
-    ("flights_scan", "nested"): _Question(_to_hayden, ("carrier", "flight", "origin")),
-    ("flights_avro", "needle"): _Question(_needle_in_july, ("carrier", "flight", "dest", "arr_delay")),
-    ("flights_avro", "rarely_seen"): _Question(_rarely_seen, ("tailnum", "carrier", "flight")),
-    ("flights_avro", "nested"): _Question(_to_hayden, ("carrier", "flight"), limit=10),
-    ("flights_orc", "write"): _Question(
+    ("flights_scan", "nested"): _ExpectedTask(_to_hayden, ("carrier", "flight", "origin")),
+    ("flights_avro", "needle"): _ExpectedTask(_needle_in_july, ("carrier", "flight", "dest", "arr_delay")),
+    ("flights_avro", "rarely_seen"): _ExpectedTask(_rarely_seen, ("tailnum", "carrier", "flight")),
+    ("flights_avro", "nested"): _ExpectedTask(_to_hayden, ("carrier", "flight"), limit=10),
+    ("flights_orc", "write"): _ExpectedTask(
         lambda _: True, ("month", "day", "carrier", "flight", "tailnum", "dep_time"), reader="spark"
     ),
-    ("flights_orc", "needle"): _Question(
+    ("flights_orc", "needle"): _ExpectedTask(
         lambda flight: _needle_in_july(flight) and int(flight["day"]) <= 7,
         ("month", "day", "carrier", "flight", "arr_delay"),
     ),
-    ("flights_orc", "rarely_seen"): _Question(_rarely_seen, ("tailnum", "carrier", "flight", "origin", "dest")),
-    ("flights_remote", "needle"): _Question(
+    ("flights_orc", "rarely_seen"): _ExpectedTask(_rarely_seen, ("tailnum", "carrier", "flight", "origin", "dest")),
+    ("flights_remote", "needle"): _ExpectedTask(
         _needle_in_july, ("month", "day", "carrier", "flight", "arr_delay"), reader="remote"
     ),
-    ("flights_remote", "rarely_seen"): _Question(
+    ("flights_remote", "rarely_seen"): _ExpectedTask(
         lambda flight: _rarely_seen(flight) and _late(flight),
         ("tailnum", "carrier", "flight", "origin", "dest"),
         reader="remote",
         limit=5,
     ),
-    ("flights_remote", "two_parts"): _Question(
+    ("flights_remote", "two_parts"): _ExpectedTask(
         lambda flight: _to_hayden(flight) and flight["carrier"] == "UA",
         ("time_hour", "carrier", "flight", "dest"),
         reader="remote",
@@ -105,40 +105,37 @@ _QUESTIONS: Mapping[tuple[str, str], _Question] = {
 
 
 def expectations(data: Path) -> dict[tuple[str, str], Expected]:
-    """What each task (DAG, task) must write for the flights below `data`."""
-    found: dict[tuple[str, str], Counter[Row]] = defaultdict(Counter)
+    """Return the expected output of each task (DAG, task) for the flights below `data`."""
+    rows: dict[tuple[str, str], Counter[Row]] = defaultdict(Counter)
     cessnas = _Cessnas(data / "related")
     for flight in flights(data):
         cessnas.add(flight)
-        for task, question in _QUESTIONS.items():
-            if question.keeps(flight):
-                found[task][tuple(flight[name] for name in question.columns)] += 1
-    expected = {
-        task: Expected(question.columns, found[task], question.reader, question.limit)
-        for task, question in _QUESTIONS.items()
-    }
+        for name, task in _TASKS.items():
+            if task.keeps(flight):
+                rows[name][tuple(flight[column] for column in task.columns)] += 1
+    expected = {name: Expected(task.columns, rows[name], task.reader, task.limit) for name, task in _TASKS.items()}
     return {**expected, ("flights_join", "cessnas"): cessnas.expected()}
 
 
 def flights(data: Path) -> Iterator[Flight]:
-    """Every flight of the CSV files below `data`; what was not recorded is an empty text."""
+    """Yield the flights of the CSV files below `data`. Missing values are empty strings."""
     for path in sorted((data / "flights_csv").rglob("*.csv*")):
         yield from table(path)
 
 
 def table(path: Path) -> Iterator[Flight]:
-    """The rows of a CSV file, which may be a gzip file."""
+    """Yield the rows of a CSV file, which may be compressed with gzip."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         yield from csv.DictReader(lines)
 
 
 class _Cessnas:
-    """The join of `flights_join`, by hand."""
+    """The expected result of the join in `flights_join`."""
 
     def __init__(self, related: Path) -> None:
-        self._airlines = _by(related / "airlines.csv", "carrier")
-        self._airports = _by(related / "airports.csv", "faa")
-        self._planes = _by(related / "planes.csv", "tailnum")
+        self._airlines = _rows_by(related / "airlines.csv", "carrier")
+        self._airports = _rows_by(related / "airports.csv", "faa")
+        self._planes = _rows_by(related / "planes.csv", "tailnum")
         self._delays: dict[Row, list[int]] = defaultdict(list)
         self._flights: Counter[Row] = Counter()
 
@@ -157,10 +154,10 @@ class _Cessnas:
         return Expected(("airline", "airport", "flights", "latest"), rows)
 
 
-def _by(path: Path, key: str) -> dict[str, Flight]:
+def _rows_by(path: Path, key: str) -> dict[str, Flight]:
     return {row[key]: row for row in table(path)}
 
 
 def as_row(values: Sequence[object]) -> Row:
-    """Values of an output as the texts that CSV files hold."""
+    """Return values of an output as the strings of CSV files."""
     return tuple("" if value is None else str(value) for value in values)

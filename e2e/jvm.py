@@ -1,34 +1,34 @@
-"""What the JVMs of tests and end-to-end runs are started with; needs nothing but Python."""
+"""JVM options of tests and end-to-end runs. This module needs only Python."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 ARCHIVE = "classes.jsa"
-"""The archive of Spark's classes in the directory of a Spark environment, as `make` has the JVM write it.
+"""The class data sharing (CDS) archive in the directory of a Spark environment, which `make` creates.
 
-With Java's class data sharing, a JVM that starts maps them and does not read, check and link them again.
+A JVM maps the classes of the archive instead of reading, verifying and linking them.
 """
-QUICK = (
+FAST_START_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     " -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing"
 )
-"""They live for seconds or minutes: the optimising compiler would take half of their time, the verifier a tenth.
+"""Options of short-lived JVMs: no optimizing compiler, and no bytecode verifier.
 
-Alone, the quick compiler has 48 MB for code: thousands of queries fill them, and sweeping takes a fifth of their time.
+The code cache is larger than the default, because thousands of queries fill it and sweeping it is slow.
 """
 
 
-def quick(environment: Path) -> str:
-    """Options of the JVMs that start from a Spark environment: `QUICK`, and its archive of classes where there is one.
+def jvm_options(environment: Path) -> str:
+    """Return the options of JVMs that start from a Spark environment, with its CDS archive if it exists.
 
-    A JVM with other jars or of another version does without the archive, and says nothing of it.
+    A JVM with other jars or of another version ignores the archive without a message.
     """
     archive = environment / ARCHIVE
     if not archive.is_file() or not archive.stat().st_size or any(letter.isspace() for letter in str(archive)):
-        return QUICK
-    return f"{QUICK} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:class+path=off"
+        return FAST_START_OPTIONS
+    return f"{FAST_START_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:class+path=off"
 
 
 if __name__ == "__main__":
-    print(QUICK)
+    print(FAST_START_OPTIONS)

@@ -1,7 +1,7 @@
-"""Runs the product on this machine without containers and checks it: `python -m e2e.local [--only DAG ...]`.
+"""Checks of the product on this machine without containers: `python -m e2e.local [--only DAG ...]`.
 
-Everything lies below `.e2e/` and listens on loopback; it is taken down in the end, whatever happens. The directory of a
-run that failed is kept for its logs.
+All files are below `.e2e/`, and all services listen on loopback. They are always stopped. The directory of a failed run
+is kept for its logs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from e2e.spark import SparkCluster
 ROOT = Path(__file__).resolve().parents[1]
 SPARK_ENVIRONMENT = ROOT / ".venv-spark"
 DATA = ROOT / ".demo" / "data"
-_FOREIGN = ("AIRFLOW", "SPARK_", "PYSPARK_")
+_DROPPED_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_")
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,22 @@ class Local:
 
 @contextmanager
 def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
-    """The whole product with the DAGs of a directory while the block runs.
+    """Run the product with the DAGs of a directory during the block.
 
-    Its own directory is removed unless the block fails.
+    The directory of the run is deleted unless the block fails.
     """
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="run-", dir=ROOT / ".e2e"))
     with ExitStack() as stack:
         programs = Programs(run, _environment())
-        stack.callback(_forget_secrets, run)
+        stack.callback(_delete_secrets, run)
         database = stack.enter_context(postgresql())
         stack.callback(programs.stop)
-        _lay_out(run / "demo" / "data")
+        _link_data(run / "demo" / "data")
         cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT)
         database.execute("CREATE DATABASE airflow")
-        given = database.connection()
-        url = f"postgresql+psycopg2://{given['user']}:{given['password']}@{HOST}:{given['port']}/airflow"
+        connection = database.connection()
+        url = f"postgresql+psycopg2://{connection['user']}:{connection['password']}@{HOST}:{connection['port']}/airflow"
         services = AirflowServices(
             programs,
             run,
@@ -78,35 +78,35 @@ def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
                 "SPARK_CONF_DIR": str(cluster.configuration),
             },
         )
-        # The cluster comes up while Airflow makes its database and imports itself.
-        with ThreadPoolExecutor(max_workers=1) as beside:
-            ready = beside.submit(_prepare, cluster, given, run / "demo" / "data")
+        # The cluster starts while Airflow creates its database.
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            prepared = executor.submit(_prepare, cluster, connection, run / "demo" / "data")
             api = services.start()
-            ready.result()
+            prepared.result()
         yield Local(Deployment(api, run / "demo", "app-", programs.check), cluster, services, programs, database)
     shutil.rmtree(run)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the checks; 0 when all is well."""
+    """Run the checks. Return 0 if they pass."""
     parser = argparse.ArgumentParser(prog="python -m e2e.local", description=__doc__)
     parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        run_checks(example_dags(ROOT / "dags") if given.only is None else given.only)
+        run_checks(example_dags(ROOT / "dags") if options.only is None else options.only)
     except (E2eError, NoServerError, NoJavaError) as problem:
         print(f"\ne2e-local failed: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ne2e-local was interrupted; everything is taken down", file=sys.stderr)
+        print("\ne2e-local was interrupted; all services were stopped", file=sys.stderr)
         return 130
     return 0
 
 
 def run_checks(names: Sequence[str]) -> None:
-    """Bring the product up, check it, take it down; raises `E2eError` when something is wrong."""
+    """Start the product, check it and stop it. Raises `E2eError` if a check fails."""
     started = time.monotonic()
     with product() as local:
         print(f"up after {time.monotonic() - started:.0f} s: {local.services.base_url}", flush=True)
@@ -114,37 +114,37 @@ def run_checks(names: Sequence[str]) -> None:
             print(f"  {line}")
         print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
         _require_no_connections(local.database)
-    print(f"e2e-local: all is well, {time.monotonic() - started:.0f} s")
+    print(f"e2e-local passed, {time.monotonic() - started:.0f} s")
 
 
 def _prepare(cluster: SparkCluster, database: Mapping[str, object], data: Path) -> None:
-    """Bring the cluster up and fill the table of the remote scans."""
+    """Start the cluster and load the table of the remote scans."""
     cluster.start()
-    reached = {name: database[name] for name in ("host", "port", "user", "password")}
-    load_flights({**reached, "dbname": database["database"]}, data)
+    server = {name: database[name] for name in ("host", "port", "user", "password")}
+    load_flights({**server, "dbname": database["database"]}, data)
 
 
 def open_connections(database: Server) -> dict[str, str]:
-    """What each connection of a scan to the remote source does, by the id of the process that serves it."""
-    found = database.execute(
+    """Return the state and query of each connection to the remote source, by the id of its process."""
+    output = database.execute(
         "SELECT json_object_agg(pid, concat(state, ' ', query)) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
     )
-    connections: dict[str, str] = json.loads(found.strip() or "{}")
+    connections: dict[str, str] = json.loads(output.strip() or "{}")
     return connections
 
 
 def _require_no_connections(database: Server) -> None:
-    """Raise `E2eError` when a scan has left a connection to the remote source open."""
-    if left := open_connections(database):
-        raise E2eError(f"connections to the remote source were left open: {left}")
+    """Raise `E2eError` if a scan has not closed its connection to the remote source."""
+    if connections := open_connections(database):
+        raise E2eError(f"connections to the remote source are still open: {connections}")
 
 
 def _environment() -> dict[str, str]:
-    """The environment of all programs: this one's without settings of another Airflow or Spark."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    """Return the environment of all programs, without settings of another Airflow or Spark."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
     return {
-        **kept,
+        **inherited,
         "JAVA_HOME": str(java_home(SPARK_ENVIRONMENT)),
         "PYSPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
         "SPARK_LOCAL_IP": HOST,
@@ -156,22 +156,22 @@ def _spark_connection(cluster: SparkCluster) -> str:
     return json.dumps({"conn_type": "spark", "host": host, "port": int(port), "extra": {"deploy-mode": "client"}})
 
 
-def _lay_out(data: Path) -> None:
-    """The demo's data under the path where the DAGs look for them."""
+def _link_data(data: Path) -> None:
+    """Link the demo's data to the directory in which the DAGs expect them."""
     if not (DATA / ".laid-out").is_file():
-        raise E2eError(f"there are no flights in {DATA}: run `make e2e-local`, which lays them out")
+        raise E2eError(f"there are no flights in {DATA}: run `make e2e-local`, which writes them")
     data.mkdir(parents=True)
     for directory in DATA.iterdir():
         if directory.is_dir():
             (data / directory.name).symlink_to(directory)
 
 
-def _forget_secrets(run: Path) -> None:
+def _delete_secrets(run: Path) -> None:
     (run / "passwords.json").unlink(missing_ok=True)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """Take all down; a second Ctrl-C does not stop that half way."""
+    """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the cleanup."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

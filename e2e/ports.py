@@ -1,4 +1,4 @@
-"""Ports of the loopback device for services of a run; needs nothing but Python, like `e2e.compose`."""
+"""Free loopback ports for the services of a run. Like `e2e.compose`, this module needs only Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HOST = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

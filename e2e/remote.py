@@ -1,4 +1,4 @@
-"""Puts the flights into the PostgreSQL table that the remote scans of the example DAGs read."""
+"""The PostgreSQL table that the remote scans of the example DAGs read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import psycopg2  # type: ignore[import-untyped]
 from e2e.expected import flights
 
 TABLE = "flights"
-_TEXTS = frozenset(("carrier", "tailnum", "origin", "dest", "time_hour"))
+_STRING_COLUMNS = frozenset(("carrier", "tailnum", "origin", "dest", "time_hour"))
 
 
 def load_flights(connection: Mapping[str, object], data: Path) -> None:
-    """Make the table anew from the CSV files below `data`; `connection` is what psycopg2 connects with."""
+    """Replace the table with the flights below `data`. `connection` has the arguments of `psycopg2.connect`."""
     rows = flights(data)
     first = next(rows)
-    columns = ", ".join(f"{name} {'text' if name in _TEXTS else 'integer'}" for name in first)
+    columns = ", ".join(f"{name} {'text' if name in _STRING_COLUMNS else 'integer'}" for name in first)
     with closing(psycopg2.connect(**connection)) as database, database, database.cursor() as cursor:
         cursor.execute(f"DROP TABLE IF EXISTS {TABLE}")
         cursor.execute(f"CREATE TABLE {TABLE} ({columns})")
@@ -30,7 +30,7 @@ def load_flights(connection: Mapping[str, object], data: Path) -> None:
 
 
 def _csv(rows: Iterable[Mapping[str, str]]) -> io.StringIO:
-    text = io.StringIO()
-    csv.writer(text).writerows(row.values() for row in rows)
-    text.seek(0)
-    return text
+    file = io.StringIO()
+    csv.writer(file).writerows(row.values() for row in rows)
+    file.seek(0)
+    return file

@@ -1,4 +1,4 @@
-"""Airflow's services of a run: api-server, scheduler, dag-processor and triggerer, over a PostgreSQL database."""
+"""Airflow's services of a run: api-server, scheduler, dag-processor and triggerer, with a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
 
 @dataclass
 class AirflowServices:
-    """Airflow below `run`; `settings` are further variables of its environment (connections, where the data lie)."""
+    """Airflow in a directory `run`. `settings` are further environment variables, such as connections."""
 
     programs: Programs
     run: Path
@@ -34,23 +34,23 @@ class AirflowServices:
     _environment: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> AirflowApi:
-        """Make the database, start the services and wait until they are well."""
+        """Create the database, start the services and wait until they are healthy. Return the API."""
         self._environment = {**self._own_settings(), **self.settings}
         self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **self._environment)
         for name in _SERVICES:
             self.start_service(name)
         api = AirflowApi(self.base_url, USER, self._password)
-        wait_for("Airflow's services", api.healthy, _START_SECONDS, self.programs.check)
+        wait_for("Airflow's services", api.is_healthy, _START_SECONDS, self.programs.check)
         return api
 
     def start_service(self, name: str, **settings: str) -> None:
-        """Start one service, for instance one that was killed; `settings` are added to its environment."""
+        """Start one service, for example one that was killed. `settings` are added to its environment."""
         arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
         self.programs.start(f"airflow-{name}", self._airflow(name, *arguments), **{**self._environment, **settings})
 
     @property
     def base_url(self) -> str:
-        """Where the API answers."""
+        """Return the URL of the API."""
         return f"http://{HOST}:{self.port}"
 
     def _own_settings(self) -> dict[str, str]:
@@ -81,11 +81,11 @@ class AirflowServices:
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-            # The DAGs do not change while they run; to import them every half minute takes a tenth of all work.
+            # The DAGs do not change during the run, and importing them again is slow.
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
-            # On a busy machine a scheduler may be late by minutes; a service that ends is noticed otherwise.
+            # On a busy machine, a heartbeat may be minutes late. Ended services are detected by their processes.
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
         }
 

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of this machine: a master, two workers and a history server out of the PySpark wheel."""
+"""A Spark standalone cluster on this machine: a master, two workers and a history server of the PySpark wheel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ spark.sql.shuffle.partitions 2
 
 @dataclass
 class SparkCluster:
-    """The ports and processes of a cluster; `start` brings it up."""
+    """The ports and processes of a cluster."""
 
     programs: Programs
     run: Path
@@ -46,16 +46,16 @@ class SparkCluster:
 
     @property
     def configuration(self) -> Path:
-        """What SPARK_CONF_DIR is for everybody who submits to the cluster."""
+        """Return the SPARK_CONF_DIR for submissions to the cluster."""
         return self.run / "spark"
 
     @property
     def master(self) -> str:
-        """The URL that applications are submitted to."""
+        """Return the master URL for submissions."""
         return f"spark://{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Start master, workers and history server, and wait until the master knows both workers."""
+        """Start master, workers and history server, and wait until both workers are registered."""
         events = self.run / "events"
         events.mkdir()
         self.configuration.mkdir()
@@ -66,17 +66,17 @@ class SparkCluster:
         self._java(
             *("spark-master", "org.apache.spark.deploy.master.Master"),
             *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
-            # One executor of one core for each application: two tasks of Airflow use both workers.
+            # Each application has one executor with one core, so that two tasks of Airflow use both workers.
             SPARK_MASTER_OPTS=f"{self._options} -Dspark.deploy.defaultCores=1",
         )
         self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=self._options)
-        wait_for("the Spark master", self._answers, _START_SECONDS, self.programs.check)
+        wait_for("the Spark master", self._is_master_up, _START_SECONDS, self.programs.check)
         for number in range(1, WORKERS + 1):
             self._start_worker(f"spark-worker-{number}")
-        wait_for("the Spark workers", lambda: self._alive_workers() == WORKERS, _START_SECONDS, self.programs.check)
+        wait_for("the Spark workers", lambda: self._count_workers() == WORKERS, _START_SECONDS, self.programs.check)
 
     def running_applications(self) -> frozenset[str]:
-        """Ids of the applications whose end the master has not seen."""
+        """Return the ids of the applications that have not ended."""
         return frozenset(application["id"] for application in self._state()["activeapps"])
 
     def _start_worker(self, name: str) -> None:
@@ -88,17 +88,17 @@ class SparkCluster:
             SPARK_WORKER_OPTS=self._options,
         )
 
-    def _alive_workers(self) -> int:
-        """How many workers the master counts on."""
+    def _count_workers(self) -> int:
+        """Return the number of registered workers that are alive."""
         return sum(worker["state"] == "ALIVE" for worker in self._state()["workers"])
 
     def _state(self) -> dict[str, list[dict[str, str]]]:
-        answer = httpx.get(f"http://{HOST}:{self.ui_port}/json/", timeout=10)
-        answer.raise_for_status()
-        state: dict[str, list[dict[str, str]]] = answer.json()
+        response = httpx.get(f"http://{HOST}:{self.ui_port}/json/", timeout=10)
+        response.raise_for_status()
+        state: dict[str, list[dict[str, str]]] = response.json()
         return state
 
-    def _answers(self) -> bool:
+    def _is_master_up(self) -> bool:
         try:
             return bool(self._state())
         except httpx.HTTPError:
@@ -117,12 +117,15 @@ class SparkCluster:
 
     @property
     def _options(self) -> str:
-        return jvm.quick(self.spark_environment)
+        return jvm.jvm_options(self.spark_environment)
 
     @property
     def _jars(self) -> str:
-        """Spark's jars, to stand before the configuration's directory: behind one, no archive of classes is used."""
-        found = next(self.spark_environment.glob("lib/python3.*/site-packages/pyspark/jars"), None)
-        if found is None:
+        """Return the class path of Spark's jars.
+
+        It must precede the configuration directory, else no CDS archive is used.
+        """
+        directory = next(self.spark_environment.glob("lib/python3.*/site-packages/pyspark/jars"), None)
+        if directory is None:
             raise E2eError(f"there are no jars of PySpark in {self.spark_environment}: run `make e2e-local`")
-        return f"{found}/*"
+        return f"{directory}/*"

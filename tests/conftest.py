@@ -1,4 +1,4 @@
-"""What all tests share: an Airflow home of their own, set before anything imports Airflow, and where Spark is."""
+"""Fixtures of all tests: an Airflow home, set before Airflow is imported, and the Spark session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = pytest.StashKey[dict[str, str]]()
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.quick(ROOT / ".venv-spark"))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.jvm_options(ROOT / ".venv-spark"))
 
 if find_spec("airflow") is not None:
     home = tempfile.mkdtemp(prefix="airflow-home-")
@@ -40,7 +40,7 @@ if find_spec("airflow") is not None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Judge a change by the same examples every time; only nightly runs look for new ones."""
+    """Use the same Hypothesis examples in each run. Only nightly runs try new ones."""
     settings.register_profile("repeated", derandomize=True)
     if config.option.markexpr != "nightly":
         settings.load_profile("repeated")
@@ -48,13 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def project() -> Path:
-    """The root of the project."""
+    """Return the root of the project."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The Spark session of all tests: quiet, local, two cores, in UTC. Its workers can import `pushdown_spark`."""
+    """Return the Spark session of all tests: local, two cores, UTC. Its workers can import `pushdown_spark`."""
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -83,7 +83,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module", autouse=True)
 def _settings_of_the_session(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail where a module leaves the shared session with other settings: tests after it would mean something else."""
+    """Fail if a module changes settings of the shared session, because later tests would use them."""
     yield
     if SETTINGS not in request.config.stash:
         return
@@ -108,12 +108,12 @@ def _settings_of_the_session(request: pytest.FixtureRequest) -> Iterator[None]:
         session.conf.set(key, before[key]) if key in before else session.conf.unset(key)
         if value_of(key) != value:
             left[key] = value
-    assert not left, f"{request.module.__name__} leaves settings behind: {left}"
+    assert not left, f"{request.module.__name__} did not restore settings: {left}"
 
 
 @pytest.fixture(scope="session")
 def spark_python() -> str:
-    """Python of the Spark environment: as the operators find it, else the one that `make` puts into the project."""
+    """Return the Python of the Spark environment: the operators' choice, or the one that `make` installs."""
     python = os.environ.get("AIRFLOW_PUSHDOWN_SPARK_PYTHON") or str(ROOT / ".venv-spark" / "bin" / "python")
     if not Path(python).is_file():
         pytest.fail("set AIRFLOW_PUSHDOWN_SPARK_PYTHON to the Python of the Spark environment, or run `make test`")
@@ -122,7 +122,7 @@ def spark_python() -> str:
 
 @pytest.fixture
 def local_spark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """An Airflow connection to a Spark of one core on this machine, under the default id."""
+    """Return the default connection id, which is set to a Spark with one core on this machine."""
     monkeypatch.setenv(
         "AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}'
     )
@@ -131,7 +131,7 @@ def local_spark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture(scope="session")
 def register_dag() -> Callable[[DAG], None]:
-    """Puts a DAG into the database of this run (made on first use), without which `DAG.test` refuses it."""
+    """Return a function that adds a DAG to the test run's database, which `DAG.test` requires."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.db import initdb
@@ -151,24 +151,24 @@ def register_dag() -> Callable[[DAG], None]:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[Server]:
-    """A PostgreSQL server of this run."""
+    """Run a PostgreSQL server for this test run."""
     yield from _serving(postgresql)
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[Server]:
-    """A MariaDB server of this run."""
+    """Run a MariaDB server for this test run."""
     yield from _serving(mariadb)
 
 
 @pytest.fixture(scope="session")
 def mysql_server() -> Iterator[Server]:
-    """A server of MySQL's own of this run."""
+    """Run a MySQL server for this test run."""
     yield from _serving(mysql)
 
 
 def _serving(start: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
-    """A server; where its programs are not installed, the tests that need it are skipped, with what to install."""
+    """Yield a server. Skip the test with installation advice if its programs are missing."""
     with ExitStack() as stack:
         try:
             server = stack.enter_context(start())

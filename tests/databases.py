@@ -1,4 +1,4 @@
-"""Real PostgreSQL, MariaDB and MySQL servers of a test run: on free loopback ports, in directories that then vanish."""
+"""Real PostgreSQL, MariaDB and MySQL servers on free loopback ports, in temporary directories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STOP_SECONDS = 30
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    """Whether something comes about while anybody would still wait for it."""
+    """Return whether a condition becomes true within the timeout."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
@@ -42,18 +42,18 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 
 
 class NoServerError(Exception):
-    """A server cannot be had on this machine; the message says what to install."""
+    """A server whose programs are missing on this machine. The message says what to install."""
 
 
 class ServerError(Exception):
-    """An installed server does not do what it is told; the message is what it said."""
+    """A failed command of an installed server. The message is the server's."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server with one database, whose owner the user is. `ca_file` signed the server's certificate.
+    """A running server with one database, which the user owns.
 
-    `product` is whose server it is, `kind` what a remote connection calls it.
+    `ca_file` signed the server's certificate. `product` is the server's name, `kind` the kind of a remote connection.
     """
 
     product: str
@@ -64,7 +64,7 @@ class Server:
     client: str
 
     def connection(self, **changes: object) -> dict[str, object]:
-        """How to reach it, with the names that a remote connection gives its parts."""
+        """Return the connection with the field names of a remote connection."""
         return {
             "kind": self.kind,
             "host": HOST,
@@ -76,13 +76,13 @@ class Server:
         }
 
     def airflow_connection(self, **changes: object) -> str:
-        """The same as an Airflow connection in JSON."""
+        """Return the connection as JSON of an Airflow connection."""
         parts = {"login": USER, "password": self.password, "host": HOST, "port": self.port, "schema": DATABASE}
         kind = "postgres" if self.kind == "postgresql" else "mysql"
         return json.dumps({"conn_type": kind, **parts, **changes})
 
     def numbers(self, most: int) -> str:
-        """What to select from for a column `seq` of the numbers from one to some hundred thousands at most."""
+        """Return a FROM item with a column `seq` of the integers from 1 to `most`, at most some hundred thousand."""
         if self.product == "postgresql":
             return f"generate_series(1, {most}) seq"
         if self.product == "mariadb":
@@ -93,7 +93,7 @@ class Server:
         return f"(SELECT 1 + {number} AS seq FROM {tables} HAVING seq <= {most}) seq"
 
     def client_certificate(self, directory: Path, *, curve: bool = False) -> tuple[Path, Path]:
-        """A certificate of `CERTIFIED` with its key, which the server trusts."""
+        """Return a client certificate of `CERTIFIED` and its key, which the server trusts."""
         certificate, key, request = (directory / f"client.{kind}" for kind in ("crt", "key", "csr"))
         kind = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1") if curve else ("rsa:2048",)
         new = ("openssl", "req", "-newkey", *kind, "-nodes", "-subj", f"/CN={CERTIFIED}")
@@ -104,7 +104,7 @@ class Server:
         return certificate, key
 
     def execute(self, *statements: str) -> str:
-        """Run statements as the owner of the database; what they print, columns separated by tabs."""
+        """Run statements as the owner of the database. Return their output, with tabs between columns."""
         host, port = ("-h", HOST), ("-p" if self.kind == "postgresql" else "-P", str(self.port))
         if self.kind == "postgresql":
             options = ("-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", DATABASE)
@@ -126,7 +126,7 @@ class Server:
 
 @contextmanager
 def postgresql() -> Iterator[Server]:
-    """A PostgreSQL server while it runs. Raises NoServerError where its programs are missing."""
+    """Run a PostgreSQL server. Raises NoServerError if its programs are missing."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
     path = os.pathsep.join([*map(str, reversed(programs)), os.environ.get("PATH", "")])
     names = ("initdb", "postgres", "psql")
@@ -172,7 +172,7 @@ def postgresql() -> Iterator[Server]:
 
 @contextmanager
 def mariadb() -> Iterator[Server]:
-    """A MariaDB server while it runs. Raises NoServerError where its programs are missing."""
+    """Run a MariaDB server. Raises NoServerError if its programs are missing."""
     found = _programs("mariadb-server", "mariadbd", "mariadb-install-db", "mariadb")
     with _home("mysql") as (home, account):
         server = _mysql_server("mariadb", home, found["mariadb"])
@@ -191,7 +191,7 @@ def mariadb() -> Iterator[Server]:
 
 @contextmanager
 def mysql() -> Iterator[Server]:
-    """A server of MySQL's own while it runs. Raises NoServerError where its programs are missing."""
+    """Run a MySQL server. Raises NoServerError if its programs are missing."""
     found = _programs("mariadb-client", "mariadb")
     program = MYSQL_HOME / "bin" / "mysqld"
     if not program.is_file():
@@ -209,7 +209,7 @@ def mysql() -> Iterator[Server]:
 
 
 def _mysql_server(product: str, home: Path, client: str) -> Server:
-    """A server that is about to be made in a directory, its certificate and the statements that it begins with."""
+    """Return a server to be started in a directory, its certificate, and its first statements."""
     password = secrets.token_urlsafe(18)
     (home / "first.sql").write_text(
         f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n"
@@ -249,7 +249,7 @@ def _mysql_running(
 
 
 def _programs(package: str, *names: str) -> dict[str, str]:
-    """Where programs are. Raises NoServerError where some are missing."""
+    """Return the paths of programs. Raises NoServerError if some are missing."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     found = {name: shutil.which(name, path=path) for name in names}
     if missing := [name for name, place in found.items() if place is None]:
@@ -259,7 +259,7 @@ def _programs(package: str, *names: str) -> dict[str, str]:
 
 @contextmanager
 def _home(user: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
-    """A directory for a server, and as whom it runs: servers refuse to run as root."""
+    """Return a directory for a server and the user it runs as. Servers refuse to run as root."""
     home = Path(tempfile.mkdtemp(prefix=f"airflow-pushdown-{user}-"))
     account: dict[str, object] = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
     try:
@@ -278,7 +278,7 @@ def _hand_over(home: Path, account: Mapping[str, object]) -> None:
 
 
 def _certificate(home: Path) -> Path:
-    """A certificate for this machine, signed by itself, that is also what clients trust."""
+    """Return a self-signed certificate for this machine, which is also the clients' CA."""
     certificate, key = home / "server.crt", home / "server.key"
     if shutil.which("openssl") is None:
         raise NoServerError("openssl not found: install it (apt-get install openssl)")
@@ -327,7 +327,7 @@ def _listening(port: int) -> bool:
 
 
 def _until_it_answers(command: Sequence[str], server: Server) -> None:
-    """Make the database, once the server lets its owner in."""
+    """Create the database as soon as the server accepts its owner."""
     deadline = time.monotonic() + _START_SECONDS
     environment = {**os.environ, "PGPASSWORD": server.password, "MYSQL_PWD": server.password}
     statement = f"CREATE DATABASE {DATABASE}" if server.kind == "postgresql" else ""

@@ -1,4 +1,4 @@
-"""Settings of the shared Spark session, for the length of a block."""
+"""Temporary settings of the shared Spark session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set settings, and restore what was set before."""
+    """Set settings for a block, and restore the old values."""
     before = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():

@@ -1,4 +1,4 @@
-"""A share of the cases by default, the others nightly: cases of one kind differ in little, and each takes seconds."""
+"""Selection of a third of the cases for default runs. Nightly runs have all, because each takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def third(cases: Iterable[object]) -> list[ParameterSet]:
-    """Every third case, as parameters of a test, from cases or tuples of them."""
+    """Return cases as test parameters. Every third case runs by default, the others nightly."""
     found = []
     for number, case in enumerate(cases):
         values = case if isinstance(case, tuple) else (case,)
@@ -21,7 +21,7 @@ def third(cases: Iterable[object]) -> list[ParameterSet]:
 
 
 def somewhere(cases: Sequence[object], places: Sequence[str]) -> list[ParameterSet]:
-    """Each case at one of the places in turn; a place is the first parameter."""
+    """Return each case with every place, which is the first parameter. One place in turn runs by default."""
     found = []
     for number, case in enumerate(cases):
         values = case if isinstance(case, tuple) else (case,)

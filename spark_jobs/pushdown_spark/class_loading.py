@@ -1,4 +1,4 @@
-"""A job with a little of everything: run once, it has the JVM load the classes that an archive of them is to hold."""
+"""A job that uses every format once. The JVM then loads the classes for the class data sharing (CDS) archive."""
 
 from __future__ import annotations
 
@@ -25,48 +25,50 @@ _COLUMNS = (
 )
 _SCHEMA = "a bigint, b string, c decimal(12, 2), d date, e timestamp"
 _WHERE = "a BETWEEN 7 AND 70 AND b <> 'x9' AND d > DATE'2020-01-02'"
-_JOINED = (
+_JOIN_QUERY = (
     "SELECT x.b, count(*) AS n, sum(y.c) AS s FROM json x JOIN orc y ON x.a = y.a JOIN csv z ON z.b = y.b "
     "LEFT JOIN parquet p ON p.a = x.a WHERE x.b LIKE 'x%' AND y.a IN (1, 7, 9) GROUP BY x.b ORDER BY x.b LIMIT 10"
 )
 
 
 def main() -> None:
-    """Scan each format through Spark's reader and through ours, join and group them, and write as jobs write."""
+    """Scan each format with Spark's reader and with ours, join the sources, and write the results as jobs do."""
     spark = SparkSession.builder.appName("classes").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    with tempfile.TemporaryDirectory() as place:
-        files = _files(spark, Path(place))
+    with tempfile.TemporaryDirectory() as directory:
+        files = _write_files(spark, Path(directory))
         for reader in (ReaderChoice.SPARK, ReaderChoice.PUSHDOWN):
-            _query(spark, files, reader, f"{place}/{reader}")
+            _run_queries(spark, files, reader, f"{directory}/{reader}")
     spark.stop()
 
 
-def _files(spark: SparkSession, place: Path) -> Mapping[SourceFormat, str]:
-    """A directory of a few rows in each format."""
+def _write_files(spark: SparkSession, directory: Path) -> Mapping[SourceFormat, str]:
+    """Write a few rows in each format. Return the path of each format."""
     rows = spark.range(_ROWS).selectExpr(*_COLUMNS)
-    made = {source: str(place / f"few.{source}") for source in _FORMATS}
-    for source, path in made.items():
-        rows.write.format(format_name(spark) if source is SourceFormat.AVRO else source.value).save(path)
-    return made
+    paths = {source_format: str(directory / f"few.{source_format}") for source_format in _FORMATS}
+    for source_format, path in paths.items():
+        name = format_name(spark) if source_format is SourceFormat.AVRO else source_format.value
+        rows.write.format(name).save(path)
+    return paths
 
 
-def _query(spark: SparkSession, files: Mapping[SourceFormat, str], reader: ReaderChoice, place: str) -> None:
-    """Read each source by itself, then all but Avro together."""
+def _run_queries(spark: SparkSession, files: Mapping[SourceFormat, str], reader: ReaderChoice, directory: str) -> None:
+    """Scan each source alone, then join all sources except Avro. Write the results to the directory."""
     session = PushdownSession(spark)
-    for source, path in files.items():
-        chosen = ReaderChoice.SPARK if source is SourceFormat.PARQUET else reader
-        session.add_source(source.value, path=path, format=source.value, reader=chosen, schema=_SCHEMA)
-    answers = {source.value: session.scan(source.value, columns=("a", "b"), where=_WHERE) for source in files}
-    for name, answer in {**answers, "joined": session.sql(_JOINED)}.items():
-        _write(spark, answer, f"{place}/{name}")
+    for source_format, path in files.items():
+        source_reader = ReaderChoice.SPARK if source_format is SourceFormat.PARQUET else reader
+        name = source_format.value
+        session.add_source(name, path=path, format=name, reader=source_reader, schema=_SCHEMA)
+    results = {name.value: session.scan(name.value, columns=("a", "b"), where=_WHERE) for name in files}
+    for name, result in {**results, "joined": session.sql(_JOIN_QUERY)}.items():
+        _write(spark, result, f"{directory}/{name}")
 
 
-def _write(spark: SparkSession, answer: PushdownResult, path: str) -> None:
+def _write(spark: SparkSession, result: PushdownResult, path: str) -> None:
     output = open_output(spark, OutputSpec(path=path), "classes")
     output.prepare()
     with output.guarded():
-        answer.run(output.stage, as_they_come=True)
-    answer.report()
+        result.run(output.stage, as_they_come=True)
+    result.report()
 
 
 if __name__ == "__main__":

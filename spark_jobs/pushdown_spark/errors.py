@@ -91,7 +91,7 @@ class UnknownColumnError(PushdownError):
 
 
 class KindMismatchError(PushdownError):
-    """A path step does not fit the column's type: a member of a number, an index into a struct."""
+    """A path step that does not fit the column's type: a member of a non-struct, or an index into a non-array."""
 
     code = ErrorCode.KIND_MISMATCH
 

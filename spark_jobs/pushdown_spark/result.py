@@ -132,7 +132,7 @@ class ScanResult(PushdownResult):
         return outcome
 
     def _completed(self, watch: StageWatch) -> SourceReport:
-        """Return the report after a run. Our readers count by themselves; for Spark's readers Spark's metrics count."""
+        """Return the report after a run. Our readers count rows themselves. For Spark's readers, its metrics count."""
         scan = self._scan.scan
         planned = scan.report()
         if planned.bytes_read is not None or scan.is_mixed:
@@ -142,7 +142,7 @@ class ScanResult(PushdownResult):
 
     @contextmanager
     def _limited_rows(self) -> Iterator[DataFrame]:
-        """The DataFrame to act on. With a limit, an incremental scan has read the rows already."""
+        """Return the DataFrame to act on. With a limit, an incremental scan has already read the rows."""
         rows = self._scan.fetch_local(self._limit)
         if rows is not None:
             yield rows

@@ -1,4 +1,4 @@
-"""Which exception belongs to which failure, and what it says."""
+"""The exception class and message of each failure."""
 
 from __future__ import annotations
 

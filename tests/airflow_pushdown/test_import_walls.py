@@ -1,4 +1,4 @@
-"""The two walls: the Airflow side never imports Spark, the Spark side never imports Airflow."""
+"""Imports between the two sides: the Airflow side never imports Spark, the Spark side never imports Airflow."""
 
 from __future__ import annotations
 

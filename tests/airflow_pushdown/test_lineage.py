@@ -1,4 +1,4 @@
-"""What OpenLineage and Airflow's assets are told of a task: places, columns, rows."""
+"""Lineage of a task in OpenLineage and Airflow's assets: datasets, columns and row counts."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ SHOP = RemoteConnection(
         ("file:///data/x", "file", "/data/x", "file:///data/x"),
     ],
 )
-def test_a_path_gets_the_name_that_others_know_it_by(path: str, namespace: str, name: str, uri: str | None) -> None:
+def test_paths_get_openlineage_dataset_names(path: str, namespace: str, name: str, uri: str | None) -> None:
     place = file_dataset(path)
     assert place == Dataset(namespace, name)
     assert uri is None or place.uri == uri
 
 
 @pytest.mark.parametrize("path", ["data/x.json", "*.json", "s3a:"])
-def test_a_path_that_is_not_absolute_has_no_name(path: str) -> None:
+def test_a_relative_path_has_no_dataset_name(path: str) -> None:
     assert file_dataset(path) is None
 
 
-def test_a_table_is_named_without_who_reads_it() -> None:
+def test_the_dataset_name_of_a_table_has_no_user() -> None:
     assert table_dataset(SHOP, "public.orders") == Dataset("postgres://db.example:5432", "shop.public.orders")
     sqlite = RemoteConnection(kind=DatabaseKind.SQLITE, database="/d/x.db")
     assert table_dataset(sqlite, "t") == Dataset("file", "/d/x.db/t")
@@ -92,7 +92,7 @@ def test_a_table_is_named_without_who_reads_it() -> None:
         (QuerySpec(sql="SELECT ((("), {}),
     ],
 )
-def test_columns_are_followed_to_where_they_come_from(query: QuerySpec, origins: dict[str, str]) -> None:
+def test_column_lineage_names_the_source_columns(query: QuerySpec, origins: dict[str, str]) -> None:
     found = column_origins(query, {"s": ("a", "b")})
     assert {
         name: ", ".join(f"{origin.source}.{origin.column}" for origin in sorted(made, key=lambda one: one.column))
@@ -102,7 +102,7 @@ def test_columns_are_followed_to_where_they_come_from(query: QuerySpec, origins:
 
 
 class DoneScan(PushdownScanOperator):
-    """A scan whose result is known; it only leaves out the job itself."""
+    """A scan operator that returns a given result without running a job."""
 
     result: ClassVar[JobResult]
 
@@ -112,7 +112,7 @@ class DoneScan(PushdownScanOperator):
 
 
 class DoneJoin(PushdownJoinOperator):
-    """As `DoneScan`, for a join of files with a table of a database."""
+    """The same as `DoneScan` for a join of files with a database table."""
 
     def _run(self, context: Context) -> JobResult:
         self._submission = Submission(self.build_spec("k"), SecretValues(remote={"o": SHOP}))
@@ -137,7 +137,7 @@ def result() -> JobResult:
     return JobResult(rows=7, seconds=2.0, application_id="app-1", sources={"source": source})
 
 
-def test_asset_events_tell_rows_and_bytes(register_dag: Callable[[DAG], None]) -> None:
+def test_asset_events_have_rows_and_bytes(register_dag: Callable[[DAG], None]) -> None:
     DoneScan.result = result()
     given = {"path": ["/in/a/*.json", "s3a://b/{{ ds }}"], "format": "json", "assets": True}
     with DAG("assets", schedule=None, start_date=START) as dag:
@@ -155,13 +155,13 @@ def test_asset_events_tell_rows_and_bytes(register_dag: Callable[[DAG], None]) -
             select(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
         )
         events = dict(rows.all())
-    told = {"rows": 7, "bytes_read": 10, "bytes_total": 1000, "seconds": 2.0, "application_id": "app-1"}
-    assert told.items() <= events["s3://marts/fixed"].items()
-    assert told.items() <= events["s3://marts/2026-01-01"].items()
+    facets = {"rows": 7, "bytes_read": 10, "bytes_total": 1000, "seconds": 2.0, "application_id": "app-1"}
+    assert facets.items() <= events["s3://marts/fixed"].items()
+    assert facets.items() <= events["s3://marts/2026-01-01"].items()
     assert "s3://marts/off" not in events
 
 
-def test_a_mapped_task_leaves_assets_alone(register_dag: Callable[[DAG], None]) -> None:
+def test_a_mapped_task_emits_no_asset_events(register_dag: Callable[[DAG], None]) -> None:
     DoneScan.result = result()
     with DAG("mapped_assets", schedule=None, start_date=START) as dag:
         DoneScan.partial(task_id="scan", format="json", assets=True, output="/out/mapped").expand(path=["/a", "/b"])
@@ -169,7 +169,7 @@ def test_a_mapped_task_leaves_assets_alone(register_dag: Callable[[DAG], None]) 
     assert dag.test(logical_date=START + timedelta(days=1)).state == "success"
 
 
-def test_openlineage_hears_of_places_columns_and_rows() -> None:
+def test_openlineage_events_have_datasets_columns_and_rows() -> None:
     from airflow.providers.openlineage.extractors.base import DefaultExtractor
 
     task = DoneJoin(

@@ -1,4 +1,4 @@
-"""The archive of the job: same code, same bytes, and it can be imported from."""
+"""The archive of the job's code: the same code gives the same bytes, and Python can import from it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_the_name_of_the_archive_does_not_depend_on_times_modes_or_order(package
     assert job_archive(tmp_path / "cache", package) == before
 
 
-def test_the_archive_holds_the_package_and_code_compiled_from_it_alone(package: Path, tmp_path: Path) -> None:
+def test_the_archive_has_only_the_package_and_its_compiled_code(package: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(job_archive(tmp_path / "cache", package)) as archive:
         assert archive.namelist() == ["pack/a.py", "pack/a.pyc", "pack/b.py", "pack/b.pyc", "pack/sub/data.txt"]
         assert archive.read("pack/b.py") == b"B = 2\n"
 
 
-def test_the_same_content_is_built_once_and_another_gets_another_name(package: Path, tmp_path: Path) -> None:
+def test_equal_content_is_built_once_and_changed_content_gets_a_new_name(package: Path, tmp_path: Path) -> None:
     first = job_archive(tmp_path / "cache", package)
     stamp = first.stat().st_mtime_ns
     assert job_archive(tmp_path / "cache", package).stat().st_mtime_ns == stamp
@@ -46,7 +46,7 @@ def test_the_same_content_is_built_once_and_another_gets_another_name(package: P
     assert job_archive(tmp_path / "cache", package) != first
 
 
-def test_an_archive_that_was_changed_is_built_again(package: Path, tmp_path: Path) -> None:
+def test_a_modified_archive_is_rebuilt(package: Path, tmp_path: Path) -> None:
     archive = job_archive(tmp_path / "cache", package)
     whole = archive.read_bytes()
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
@@ -59,7 +59,7 @@ def test_an_archive_that_was_changed_is_built_again(package: Path, tmp_path: Pat
             assert built.read("pack/a.py") == b"A = 1\n"
 
 
-def test_a_directory_that_others_may_write_to_is_refused(package: Path, tmp_path: Path) -> None:
+def test_a_directory_that_others_can_write_to_raises(package: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     cache.chmod(0o777)
@@ -68,7 +68,7 @@ def test_a_directory_that_others_may_write_to_is_refused(package: Path, tmp_path
 
 
 def imported(python: str, archive: Path, expression: str) -> str:
-    """What an expression gives in a Python that has nothing of ours but the archive; `c` is the contract."""
+    """Return the value of an expression in a Python that has only the archive. `c` is the contract."""
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); import pushdown_spark.contract as c; print({expression})"
     run = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=archive.parent)
     return run.stdout.strip()
@@ -79,11 +79,11 @@ def test_the_job_can_be_imported_from_the_archive_alone(tmp_path: Path, spark_py
     assert imported(spark_python, archive, "c.__file__").startswith(str(archive))
 
 
-def test_a_python_of_this_release_imports_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
+def test_the_same_python_version_imports_the_compiled_code(tmp_path: Path, spark_python: str) -> None:
     assert imported(spark_python, job_archive(tmp_path / "cache"), "c.__file__").endswith("contract/__init__.pyc")
 
 
-def test_a_python_of_another_release_imports_the_source(
+def test_another_python_version_imports_the_source(
     tmp_path: Path, spark_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x01\x02\r\n")
@@ -91,7 +91,7 @@ def test_a_python_of_another_release_imports_the_source(
     assert imported(spark_python, archive, "c.__file__").endswith("contract/__init__.py")
 
 
-def test_a_traceback_shows_the_lines_of_what_is_compiled(tmp_path: Path, spark_python: str) -> None:
+def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_python: str) -> None:
     code = (
         f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
         "from pushdown_spark import job\n"

@@ -1,4 +1,4 @@
-"""A Spark environment is packed once for each set of libraries, without what executors have themselves."""
+"""A Spark environment is packed once for each set of libraries, without the libraries of the executors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_pushdown.packed import NotPackedError, environment_archive
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A small environment with a library, and with PySpark's jars."""
+    """Return a small environment with a library and PySpark's jars."""
     place = tmp_path / "environment"
     venv.create(place, symlinks=True)
     (libraries,) = place.glob("lib/python3.*/site-packages")
@@ -27,7 +27,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 def installed(environment: Path, name: str, version: str) -> None:
-    """Note a library as installed, as pip does."""
+    """Write the metadata of an installed library, as pip does."""
     (libraries,) = environment.glob("lib/python3.*/site-packages")
     notes = libraries / f"{name}-{version}.dist-info"
     notes.mkdir()
@@ -35,7 +35,7 @@ def installed(environment: Path, name: str, version: str) -> None:
     (notes / "RECORD").write_text(f"{name}.py,,\n")
 
 
-def test_the_archive_is_an_environment_that_runs_elsewhere(environment: Path, tmp_path: Path) -> None:
+def test_the_packed_environment_runs_in_another_directory(environment: Path, tmp_path: Path) -> None:
     archive = environment_archive(environment, tmp_path / "cache")
     unpacked = tmp_path / "worker"
     with tarfile.open(archive) as content:
@@ -48,7 +48,7 @@ def test_the_archive_is_an_environment_that_runs_elsewhere(environment: Path, tm
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [archive.name]
 
 
-def test_it_is_packed_once_for_each_set_of_libraries(environment: Path, tmp_path: Path) -> None:
+def test_each_set_of_libraries_is_packed_once(environment: Path, tmp_path: Path) -> None:
     first = environment_archive(environment, tmp_path)
     written = first.stat().st_mtime_ns
     assert environment_archive(environment, tmp_path) == first
@@ -58,7 +58,7 @@ def test_it_is_packed_once_for_each_set_of_libraries(environment: Path, tmp_path
     assert environment_archive(environment, tmp_path, "/usr") not in (first, environment_archive(environment, tmp_path))
 
 
-def test_what_cannot_be_packed_is_told(tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_packed_raises(tmp_path: Path) -> None:
     with pytest.raises(NotPackedError, match=r"is not a virtual environment: it has no pyvenv\.cfg"):
         environment_archive(tmp_path, tmp_path / "cache")
     command = [sys.executable, "-m", "airflow_pushdown.packed", str(tmp_path), str(tmp_path / "cache")]

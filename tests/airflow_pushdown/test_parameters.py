@@ -1,4 +1,4 @@
-"""The parameter table, and its agreement with operators, docstrings and pages."""
+"""The parameter table, which must agree with operators, docstrings and pages."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_constructor_stores_parameters_unchanged(operator: str) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_docstring_has_the_texts_of_the_table(operator: str) -> None:
+def test_the_docstring_has_the_descriptions_of_the_table(operator: str) -> None:
     text = " ".join((OPERATOR_CLASSES[operator].__doc__ or "").split())
     documented = dict(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
     expected = {row.name: row.doc + (" (templated)" if row.templated else "") for row in parameters_of(operator)}

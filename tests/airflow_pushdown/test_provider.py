@@ -1,4 +1,4 @@
-"""What Airflow learns about the package, and that an installed wheel says the same."""
+"""The provider's description for Airflow, also in an installed wheel."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_airflow_accepts_the_description() -> None:
     _create_provider_info_schema_validator().validate(get_provider_info())
 
 
-def test_the_validator_would_refuse_a_wrong_one() -> None:
+def test_the_validator_rejects_an_invalid_description() -> None:
     with pytest.raises(ValidationError):
         _create_provider_info_schema_validator().validate({**get_provider_info(), "operators": "all of them"})
 
 
-def test_every_module_it_names_can_be_imported() -> None:
+def test_all_modules_of_the_description_can_be_imported() -> None:
     info = get_provider_info()
     for kind in ("operators", "hooks"):
         entries = info[kind]
@@ -48,7 +48,7 @@ def test_integrations_are_declared() -> None:
     assert used == declared
 
 
-def test_importing_it_imports_nothing_else(project: Path) -> None:
+def test_importing_the_description_imports_no_other_module(project: Path) -> None:
     code = (
         "import sys; before = set(sys.modules); import airflow_pushdown.provider; "
         "print(*sorted(set(sys.modules) - before))"

@@ -1,4 +1,4 @@
-"""Every DAG of the project loads without a connection, is called like its file, and runs only when asked."""
+"""Every DAG of the project loads without connections, has the name of its file, and runs only on demand."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_dags_load_without_errors(bag: DagBag) -> None:
     assert bag.dags
 
 
-def test_every_file_holds_a_dag_of_its_name(bag: DagBag) -> None:
+def test_every_file_has_a_dag_of_the_same_name(bag: DagBag) -> None:
     folder = Path(str(bag.dag_folder))
     assert {dag.dag_id for dag in bag.dags.values()} == {file.stem for file in folder.glob("*.py")}
 
 
-def test_every_dag_uses_an_operator_and_starts_nothing_by_itself(bag: DagBag) -> None:
+def test_every_dag_uses_an_operator_and_does_not_catch_up(bag: DagBag) -> None:
     for dag in bag.dags.values():
         assert any(isinstance(task, PushdownBaseOperator) for task in dag.tasks), dag.dag_id
         assert dag.catchup is False, dag.dag_id

@@ -1,4 +1,4 @@
-"""DAGs that must fail: the right exception, one clear line, the result in XCom, no trace where the output goes."""
+"""DAGs that must fail: they raise the right exception with one line, store the result in XCom, and write no output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damaged_avro() -> bytes:
-    """A container file of 30 records in three blocks, the second of which is not what its codec made."""
+    """Return a container file of 30 records in three blocks. The codec cannot decompress the second block."""
     schema = b'{"type": "record", "name": "t", "fields": [{"name": "a", "type": "long"}]}'
     marker = b"between blocks.."
     head = [b"Obj\x01", number(2)]
@@ -63,7 +63,7 @@ def damaged_avro() -> bytes:
 
 
 def number(value: int) -> bytes:
-    """A small number that is not negative, as Avro writes it."""
+    """Return a small non-negative integer in Avro's encoding."""
     doubled = 2 * value
     return bytes([doubled]) if doubled < 128 else bytes([doubled & 127 | 128, doubled >> 7])
 
@@ -108,7 +108,7 @@ def listing(data: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_it_fails_as_it_should(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
+def test_the_dag_fails_with_the_expected_error(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
     module = load(file)
     dag = module.dag
     expected_type, fragment = module.EXPECTED

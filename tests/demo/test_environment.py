@@ -1,4 +1,4 @@
-"""The file to source: a shell that reads it finds Airflow, Spark, Java and the data where the demo put them."""
+"""The demo's environment file: a shell that sources it finds Airflow, Spark, Java and the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from demo.environment import AIRFLOW_ENVIRONMENT, DEMO, ROOT, SPARK_ENVIRONMENT
 
 @pytest.fixture
 def sourced(tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell after it has read the file, with a foreign Spark set before."""
+    """Return the environment of a shell that sourced the file, with another SPARK_HOME set before."""
     script = subprocess.run(
         [sys.executable, "-m", "demo.environment"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -37,15 +37,15 @@ def test_airflow_finds_its_home_its_dags_and_spark(sourced: dict[str, str]) -> N
     assert sourced["PYSPARK_PYTHON"] == str(SPARK_ENVIRONMENT / "bin" / "python")
 
 
-def test_both_environments_come_before_the_path_that_was_there(sourced: dict[str, str]) -> None:
+def test_both_environments_precede_the_existing_path(sourced: dict[str, str]) -> None:
     own = [str(AIRFLOW_ENVIRONMENT / "bin"), str(SPARK_ENVIRONMENT / "bin")]
     assert sourced["PATH"].split(os.pathsep) == [*own, *os.environ["PATH"].split(os.pathsep)]
 
 
-def test_java_is_one_that_starts(sourced: dict[str, str]) -> None:
+def test_java_home_has_a_java_that_starts(sourced: dict[str, str]) -> None:
     java = Path(sourced["JAVA_HOME"]) / "bin" / "java"
     assert subprocess.run([java, "-version"], capture_output=True, check=False).returncode == 0
 
 
-def test_a_foreign_spark_is_forgotten(sourced: dict[str, str]) -> None:
+def test_spark_home_is_unset(sourced: dict[str, str]) -> None:
     assert "SPARK_HOME" not in sourced

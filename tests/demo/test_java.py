@@ -1,4 +1,4 @@
-"""Which Java the demo takes: the machine's own if it is new enough, else the launcher for the one from PyPI."""
+"""The Java of the demo: the installed one if it is new enough, else a launcher for the one from PyPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def program(path: Path, script: str) -> Path:
 
 
 def java_of_version(home: Path, version: str) -> Path:
-    """A program that answers as a Java of that version does when it is asked for its settings."""
+    """Return a program that prints its settings like a Java of a version."""
     answer = f"    java.home = {home}\n    java.specification.version = {version}"
     program(home / "bin" / "java", f"cat >&2 <<'EOF'\n{answer}\nEOF")
     return home
@@ -32,7 +32,7 @@ def packaged_runtime(environment: Path) -> Path:
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No JAVA_HOME, and a PATH on which there is no Java."""
+    """Remove JAVA_HOME, and every Java from the PATH."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -42,7 +42,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("bare_machine")
 @pytest.mark.parametrize("version", ["17", "21", "25"])
-def test_java_home_is_taken_when_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+def test_java_home_is_used_if_it_is_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
     home = java_of_version(tmp_path / "jdk", version)
     monkeypatch.setenv("JAVA_HOME", str(home))
 
@@ -51,7 +51,9 @@ def test_java_home_is_taken_when_new_enough(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.usefixtures("bare_machine")
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_an_old_java_home_gives_way_to_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+def test_java_on_the_path_is_used_if_java_home_is_too_old(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_of_version(tmp_path / "old", version)))
     assert find_java() is None
 
@@ -61,7 +63,7 @@ def test_an_old_java_home_gives_way_to_path(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_a_broken_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_that_does_not_start_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program(tmp_path / "broken" / "bin" / "java", "exit 1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "broken"))
 
@@ -69,7 +71,7 @@ def test_a_broken_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_no_java_at_all_says_what_to_install(tmp_path: Path) -> None:
+def test_the_error_without_java_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(NoJavaError, match="openjdk-17-jre-headless"):
         java_home(tmp_path / "environment")
 
@@ -86,7 +88,7 @@ def test_the_packaged_runtime_starts_without_the_module_it_lacks(tmp_path: Path)
     assert answer.splitlines() == [f"[{argument}]" for argument in arguments if "incubator" not in argument]
 
 
-def test_the_machines_own_java_comes_before_the_packaged_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_installed_java_has_priority_over_the_packaged_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     packaged_runtime(tmp_path / "environment")
     own = java_of_version(tmp_path / "own", "17")
     monkeypatch.setenv("JAVA_HOME", str(own))

@@ -1,4 +1,4 @@
-"""The demo's data layout: every flight in all formats, honest types, all or nothing, the same bytes each time."""
+"""The demo's data: all formats have every flight with correct types, and builds are atomic and reproducible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def source(tmp_path: Path) -> Path:
     return directory
 
 
-def texts(root: Path) -> Iterator[tuple[str, str]]:
+def file_contents(root: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         raw = path.read_bytes()
         yield path.relative_to(root).as_posix(), (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
@@ -53,11 +53,11 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 
 def json_rows(target: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for _, text in texts(target / "flights_json") for line in text.splitlines()]
+    return [json.loads(line) for _, text in file_contents(target / "flights_json") for line in text.splitlines()]
 
 
 def csv_rows(target: Path) -> list[dict[str, str]]:
-    return [row for _, text in texts(target / "flights_csv") for row in csv.DictReader(text.splitlines())]
+    return [row for _, text in file_contents(target / "flights_csv") for row in csv.DictReader(text.splitlines())]
 
 
 def avro_rows(target: Path) -> list[dict[str, object]]:
@@ -68,12 +68,12 @@ def avro_rows(target: Path) -> list[dict[str, object]]:
     return rows
 
 
-def test_every_flight_is_in_all_formats_below_its_year_and_month(source: Path, tmp_path: Path) -> None:
+def test_all_formats_have_every_flight_by_year_and_month(source: Path, tmp_path: Path) -> None:
     written = lay_out(source, tmp_path / "data")
 
     assert written.rows == len(FLIGHTS)
     assert written.files == 11
-    assert [name for name, _ in texts(tmp_path / "data" / "flights_json")] == [
+    assert [name for name, _ in file_contents(tmp_path / "data" / "flights_json")] == [
         "2013/01/days-01-15.json",
         "2013/01/days-16-31.json",
         "2013/06/days-01-15.json",
@@ -85,15 +85,15 @@ def test_every_flight_is_in_all_formats_below_its_year_and_month(source: Path, t
     assert sorted(row["flight"] for row in avro_rows(tmp_path / "data")) == expected
 
 
-def test_one_csv_file_is_compressed_and_each_has_its_header(source: Path, tmp_path: Path) -> None:
+def test_csv_files_have_headers_and_one_is_compressed(source: Path, tmp_path: Path) -> None:
     lay_out(source, tmp_path / "data")
 
-    files = dict(texts(tmp_path / "data" / "flights_csv"))
+    files = dict(file_contents(tmp_path / "data" / "flights_csv"))
     assert "2013/06/days-01-15.csv.gz" in files
     assert {text.splitlines()[0] for text in files.values()} == {HEADER}
 
 
-def test_json_joins_the_plane_and_nests_the_route_with_numbers_as_numbers(source: Path, tmp_path: Path) -> None:
+def test_json_records_have_the_plane_and_a_nested_route_with_numbers(source: Path, tmp_path: Path) -> None:
     lay_out(source, tmp_path / "data")
 
     first = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 1545)
@@ -110,7 +110,7 @@ def test_json_joins_the_plane_and_nests_the_route_with_numbers_as_numbers(source
     assert first["dep_delay"] == 2
 
 
-def test_what_was_not_recorded_is_absent_in_json_and_empty_in_csv(source: Path, tmp_path: Path) -> None:
+def test_missing_values_are_absent_in_json_and_empty_in_csv(source: Path, tmp_path: Path) -> None:
     lay_out(source, tmp_path / "data")
 
     cancelled = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 7)
@@ -122,7 +122,7 @@ def test_what_was_not_recorded_is_absent_in_json_and_empty_in_csv(source: Path, 
     assert (row["dep_time"], row["tailnum"], row["distance"]) == ("", "", "1096")
 
 
-def test_avro_files_hold_a_quarter_each_with_codecs_in_turn_and_null_for_what_was_not_recorded(
+def test_each_avro_file_has_a_quarter_with_another_codec_and_nulls_for_missing_values(
     source: Path, tmp_path: Path
 ) -> None:
     lay_out(source, tmp_path / "data")
@@ -142,7 +142,7 @@ def test_avro_files_hold_a_quarter_each_with_codecs_in_turn_and_null_for_what_wa
     assert cancelled["route"] == {"origin": "LGA", "dest": "MIA", "distance": 1096}
 
 
-def test_related_tables_keep_their_quoting_and_lose_the_na(source: Path, tmp_path: Path) -> None:
+def test_related_tables_keep_their_quotes_and_have_empty_fields_for_na(source: Path, tmp_path: Path) -> None:
     lay_out(source, tmp_path / "data")
 
     assert (tmp_path / "data" / "related" / "weather.csv").read_text() == 'code,name\nX,\nY,"a, b"\n'
@@ -155,7 +155,7 @@ def test_the_same_input_gives_the_same_bytes(source: Path, tmp_path: Path) -> No
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_a_failure_leaves_the_earlier_data_and_nothing_half_built(source: Path, tmp_path: Path) -> None:
+def test_a_failure_keeps_the_old_data_and_removes_partial_files(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "out" / "data"
     lay_out(source, target)
     before = contents(target)
@@ -169,7 +169,7 @@ def test_a_failure_leaves_the_earlier_data_and_nothing_half_built(source: Path, 
     assert [path.name for path in target.parent.iterdir()] == ["data"]
 
 
-def test_new_data_replaces_the_earlier(source: Path, tmp_path: Path) -> None:
+def test_new_data_replaces_old_data(source: Path, tmp_path: Path) -> None:
     stale = tmp_path / "data" / "flights_json" / "2012" / "stale.json"
     stale.parent.mkdir(parents=True)
     stale.write_text("{}")

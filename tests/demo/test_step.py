@@ -1,4 +1,4 @@
-"""Steps: output goes to the log, the exit code comes back, a failure shows the end of the log."""
+"""Steps write their output to a log, return the exit code, and print the end of the log if they fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_a_good_step_prints_one_line_and_keeps_the_output_in_the_log(
+def test_a_successful_step_prints_one_line_and_logs_its_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "logs" / "step.log"
@@ -28,7 +28,7 @@ def test_a_good_step_prints_one_line_and_keeps_the_output_in_the_log(
     assert log.read_text() == "hello\n"
 
 
-def test_a_failed_step_gives_its_exit_code_and_shows_the_end_of_its_output(
+def test_a_failed_step_returns_its_exit_code_and_prints_the_end_of_its_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = "import sys\nfor i in range(100): print('line', i)\nprint('the reason', file=sys.stderr); sys.exit(3)"
@@ -42,7 +42,7 @@ def test_a_failed_step_gives_its_exit_code_and_shows_the_end_of_its_output(
     assert "line 0\n" not in printed.err
 
 
-def test_a_program_that_does_not_exist_is_a_failed_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_program_fails_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_step("Nothing", tmp_path / "step.log", [str(tmp_path / "no-such-program")]) == 127
     assert "no-such-program" in capsys.readouterr().out
 
@@ -51,6 +51,6 @@ def test_a_step_has_no_input(tmp_path: Path) -> None:
     assert run_step("Asks", tmp_path / "step.log", python("import sys; sys.exit(len(sys.stdin.read()))")) == 0
 
 
-def test_the_command_line_needs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_line_without_a_command_raises(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["label", "log", "--"]) != 0
     assert "usage" in capsys.readouterr().err

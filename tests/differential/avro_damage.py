@@ -1,6 +1,6 @@
-"""Damaged Avro files, and a process of its own that reads them: hard crashes of a decoder end that process alone.
+"""Damaged Avro files, read in a separate process, because a crash of a decoder ends only that process.
 
-Run as a script it reads the files of a directory, one after another, and prints what came of each as a line of JSON.
+As a script, this module reads the files of a directory one by one, and prints each outcome as a line of JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAGIC = 4
 
 
 def regions(path: Path) -> dict[str, tuple[int, int]]:
-    """Where the parts of a file lie: the head's metadata and marker; head, records and marker of its second block."""
+    """Return the parts of a file: metadata and marker of the header; head, records and marker of the second block."""
     with LOCAL.open(str(path)) as raw:
         stream = BufferedInput(raw)
         head = parse_header(str(path), stream)
@@ -48,7 +48,7 @@ def regions(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def outcomes(directory: Path, queries: Mapping[str, AvroQuery]) -> dict[str, dict[str, Outcome]]:
-    """What came of each file for each query, by the file's name. Raises AssertionError where the process died."""
+    """Return the outcome of each query by file name. Raises AssertionError if the process crashed."""
     (directory / QUERIES).write_bytes(pickle.dumps(dict(queries)))
     # Arrow's usual allocator reserves address space ahead.
     env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -57,8 +57,8 @@ def outcomes(directory: Path, queries: Mapping[str, AvroQuery]) -> dict[str, dic
     )
     found = {}
     for line in done.stdout.splitlines():
-        name, told = json.loads(line)
-        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in told.items()}
+        name, results = json.loads(line)
+        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in results.items()}
     left = [path.name for path in sorted(directory.glob("*.avro")) if path.name not in found]
     assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
     return found

@@ -1,4 +1,4 @@
-"""Random reader schemas for a writer's: fields that come, go, move and have other names, wider types, other unions."""
+"""Random reader schemas for a writer's schema: added, removed, moved and renamed fields, wider types, other unions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEPT = 0.75
 
 
 def evolved(rng: random.Random, schema: Object, rough: float) -> Object:
-    """A schema to read files of another by; `rough` is how likely it has something that does not resolve."""
+    """Return a schema to read files of another schema. `rough` is the probability of changes that do not resolve."""
     return _record(rng, schema, rough, top=True)
 
 
@@ -72,7 +72,7 @@ def _object(rng: random.Random, kind: Object, rough: float) -> Object:
 
 
 def _union(rng: random.Random, branches: list[Json], rough: float) -> Json:
-    """The branches in another order, one of them wider, or one less."""
+    """Return the branches in another order, with a wider or a missing branch."""
     if rng.random() < _KEPT:
         return branches
     if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Random Avro files of one table by fastavro and Spark: every type, codecs, block sizes, columns that come and go."""
+"""Random Avro files of one table by fastavro and Spark: all types, codecs, block sizes, added and missing columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Make = Callable[[random.Random], Datum]
 
 @dataclass(frozen=True)
 class Kind:
-    """A type as Avro's JSON, and what makes its values. `branch` is its name among a union's branches."""
+    """A type as Avro's JSON, and a generator of its values. `branch` is its name in a union."""
 
     schema: Json
     make: Make
@@ -43,7 +43,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; `narrow` is a type whose values Spark reads into the same column."""
+    """A column of a table. `narrow` is a type whose values Spark reads into the same column."""
 
     name: str
     kind: Kind
@@ -51,13 +51,13 @@ class Column:
 
     @property
     def json(self) -> Mapping[str, Json]:
-        """The field of a schema."""
+        """Return the field of a schema."""
         return {"name": self.name, "type": self.kind.schema}
 
 
 @dataclass(frozen=True)
 class Change:
-    """How far files may differ from the table, each as a probability for a column."""
+    """The probabilities with which a column of a file differs from the table."""
 
     missing: float = 0.0
     added: float = 0.0
@@ -73,12 +73,12 @@ SOME_CHANGE = Change(missing=0.1, added=0.15, moved=0.5, narrower=0.4, recased=0
 
 @dataclass
 class Names:
-    """Names of fixed, enum and record types, which a schema may define only once."""
+    """A source of unique names, because a schema may define each fixed, enum and record type only once."""
 
     used: int = field(default=0)
 
     def next(self) -> str:
-        """A name that was not used yet."""
+        """Return an unused name."""
         self.used += 1
         return f"tests.n{self.used}"
 
@@ -129,7 +129,7 @@ def _decimal(digits: int, scale: int) -> Make:
 
 
 def _plain(names: Names, rng: random.Random) -> Kind:
-    """A type without members."""
+    """Return a type without members."""
     logical = {
         "date": ("int", _days),
         "time-millis": ("int", lambda rng: rng.randrange(86_400_000)),
@@ -156,11 +156,11 @@ def _plain(names: Names, rng: random.Random) -> Kind:
         name = rng.choice(sorted(logical))
         base, make = logical[name]
         return Kind({"type": base, "logicalType": name}, make, base)
-    return _named(names, rng)
+    return _named_type(names, rng)
 
 
-def _named(names: Names, rng: random.Random) -> Kind:
-    """A decimal, an enum or a fixed."""
+def _named_type(names: Names, rng: random.Random) -> Kind:
+    """Return a decimal, an enum or a fixed."""
     roll = rng.random()
     digits, scale = rng.choice(((5, 2), (18, 4), (20, 0), (38, 18)))
     decimal = {"logicalType": "decimal", "precision": digits, "scale": scale}
@@ -185,7 +185,7 @@ def _named(names: Names, rng: random.Random) -> Kind:
 
 
 def random_kind(rng: random.Random, names: Names, depth: int = 0) -> Kind:
-    """A type, nested now and then, and mostly in a union with null."""
+    """Return a random type, sometimes nested and mostly in a union with null."""
     roll = rng.random() if depth < 3 else 1.0
     if roll < 0.07:
         found = _array(random_kind(rng, names, depth + 1))
@@ -227,14 +227,14 @@ def _record(rng: random.Random, names: Names, depth: int) -> Kind:
 
 
 def _nullable(rng: random.Random, kind: Kind) -> Kind:
-    """With null before or behind, and more or less of it."""
+    """Return a union with null as the first or the last branch, and a random share of nulls."""
     share = rng.choice((0.0, 0.1, 0.6))
     schema = ["null", kind.schema] if rng.random() < 0.6 else [kind.schema, "null"]
     return Kind(schema, lambda rng: None if rng.random() < share else kind.make(rng), "union")
 
 
 def _either(rng: random.Random, names: Names) -> Kind:
-    """A union of several types: of two widths of a number, or of anything."""
+    """Return a union of several types: two widths of a number, or any types."""
     pairs = (("int", "long"), ("long", "int"), ("float", "double"), ("double", "float"))
     simple = {"int": _integer(32), "long": _integer(64), "float": _float, "double": _double, "string": text}
     if rng.random() < 0.6:
@@ -253,7 +253,7 @@ def _either(rng: random.Random, names: Names) -> Kind:
 
 
 def random_table(rng: random.Random) -> list[Column]:
-    """Row numbers, some columns of any type, and one type twice so that columns can be compared."""
+    """Return row numbers, columns of random types, and one type twice so that columns can be compared."""
     names = Names()
     columns = [Column(ROW, Kind("long", lambda rng: 0, "long"))]
     for number in range(rng.randint(3, 8)):
@@ -265,7 +265,7 @@ def random_table(rng: random.Random) -> list[Column]:
 
 
 def changed(rng: random.Random, table: Sequence[Column], change: Change) -> list[Column]:
-    """The columns of a file of the table; row numbers stay."""
+    """Return the columns of a file of the table. Row numbers do not change."""
     found = []
     for column in table[1:]:
         if rng.random() < change.missing:
@@ -283,12 +283,12 @@ def changed(rng: random.Random, table: Sequence[Column], change: Change) -> list
 
 
 def schema_of(columns: Iterable[Column]) -> dict[str, Json]:
-    """The schema of a file."""
+    """Return the schema of a file."""
     return {"type": "record", "name": "table", "namespace": "tests", "fields": [column.json for column in columns]}
 
 
 def written(spark: SparkSession, rng: random.Random, directory: Path, table: Sequence[Column], change: Change) -> None:
-    """A directory of files of one table: the first has its schema, one may be Spark's copy of another."""
+    """Write a directory of files of one table. The first has the table's schema, one may be Spark's copy of another."""
     first = 0
     for number in range(rng.randint(1, 3)):
         columns = list(table) if number == 0 else changed(rng, table, change)
@@ -300,12 +300,12 @@ def written(spark: SparkSession, rng: random.Random, directory: Path, table: Seq
 
 
 def records_of(rng: random.Random, columns: Sequence[Column], rows: int, first: int = 0) -> list[Datum]:
-    """Random records, numbered from `first` on."""
+    """Return random records, numbered from `first` on."""
     return [{c.name: first + row if c.name == ROW else c.kind.make(rng) for c in columns} for row in range(rows)]
 
 
 def by_fastavro(rng: random.Random, path: Path, schema: Json, records: Sequence[Datum]) -> None:
-    """A file in blocks of some size, some of them without records."""
+    """Write a file in blocks of a size, some of them without records."""
     with path.open("wb") as file:
         writer = fastavro.write.Writer(
             file,
@@ -319,7 +319,7 @@ def by_fastavro(rng: random.Random, path: Path, schema: Json, records: Sequence[
 
 
 def by_spark(spark: SparkSession, rng: random.Random, source: Path, target: Path) -> None:
-    """The rows of a file, as Spark writes them in the schema that it makes of its own types."""
+    """Copy the rows of a file with Spark, in the schema that Spark derives from its types."""
     with TemporaryDirectory() as place:
         frame = spark.read.format(AVRO).load(str(source)).coalesce(1)
         frame.write.format(AVRO).option("compression", rng.choice(SPARK_CODECS)).save(f"{place}/out")

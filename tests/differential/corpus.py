@@ -1,7 +1,7 @@
-"""A corpus of files by any writer: every reader of ours against Spark's own, with predicates of the files' own values.
+"""A corpus of files by any writer: our readers against Spark's own, with predicates over the files' values.
 
-Spark evaluates all predicates of one file under one setting in one job, with every filter of its readers off. Ours run
-them in one job as well, each predicate as a scan of its own. What differs, or fails, is asked once more by itself.
+Spark evaluates all predicates of one file and one setting in one job, with all filters of its readers off. Our readers
+run them in one job too, each predicate as a scan. A difference or an error is checked again in a query of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_BYTES = 450_000
 """Larger files are left out: what matters is how many kinds of files there are."""
 MOST_ROWS = 4_000
 SCHEMA_SUFFIX = ".schema"
-"""A hidden file `_NAME.schema` beside a file NAME has the DDL of the schema that it is read with."""
+"""A hidden file `_NAME.schema` next to a file NAME has the DDL with which it is read."""
 
 _NAME = re.compile(r"\.(orc|avro|json|jsonl|ndjson|csv|tsv)(\.(gz|bz2|zst|gzip|zstd|deflate|snappy|lz4))?$", re.I)
 _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
@@ -57,14 +57,14 @@ class CorpusFile:
 
     @property
     def schema(self) -> str | None:
-        """The DDL that the file is read with, None for Spark's inference."""
-        beside = self.path.with_name(f"_{self.path.name}{SCHEMA_SUFFIX}")
-        return beside.read_text(encoding="utf-8") if beside.exists() else None
+        """Return the DDL with which the file is read, None for Spark's inference."""
+        schema_file = self.path.with_name(f"_{self.path.name}{SCHEMA_SUFFIX}")
+        return schema_file.read_text(encoding="utf-8") if schema_file.exists() else None
 
 
 @dataclass
 class Tally:
-    """What was compared: predicates by format and reader that ran, and all that differs."""
+    """The comparisons: predicates by format and reader that ran, and all differences."""
 
     compared: Counter[tuple[str, str]] = field(default_factory=Counter)
     failing: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -74,11 +74,11 @@ class Tally:
     files: defaultdict[str, set[Path]] = field(default_factory=lambda: defaultdict(set))
 
     def ours(self, source_format: SourceFormat) -> int:
-        """Comparisons of a format in which our reader ran end to end."""
+        """Return the comparisons of a format in which our reader ran to the end."""
         return self.compared[source_format.value, "pushdown"]
 
     def text(self) -> str:
-        """The counts, and every difference."""
+        """Return the counts and all differences."""
         lines = []
         for name in sorted({name for name, _ in self.compared} | {name for name, _ in self.failing}):
             by_reader = ", ".join(f"{n:,} by {reader}" for (f, reader), n in sorted(self.compared.items()) if f == name)
@@ -91,7 +91,7 @@ class Tally:
 
 
 def corpus_files(folder: Path) -> list[CorpusFile]:
-    """The files below a directory whose names say that they are ORC, Avro, JSON or CSV."""
+    """Return the files below a directory whose names end like ORC, Avro, JSON or CSV files."""
     found = []
     for path in sorted(folder.rglob("*")):
         named = _NAME.search(path.name)
@@ -103,14 +103,14 @@ def corpus_files(folder: Path) -> list[CorpusFile]:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a file is read: options of the reader, and settings of the session."""
+    """Options of the reader and settings of the session for one read."""
 
     options: Mapping[str, str]
     conf: Mapping[str, str]
 
     @classmethod
     def drawn(cls, rng: random.Random, file: CorpusFile) -> Setting:
-        """A random setting; text files mostly get a few options, and now and then one that only Spark honors."""
+        """Return a random setting. Text files mostly have a few options, sometimes one that only Spark supports."""
         conf = {
             "spark.sql.session.timeZone": rng.choice(ZONES),
             "spark.sql.ansi.enabled": rng.choice(("true", "false")),
@@ -124,19 +124,19 @@ class Setting:
         options: dict[str, str] = {}
         if rng.random() < 0.6:
             options = random_options(rng, file.source_format, refused=rng.random() < 0.05)
-            # A separator or codec that the file does not have leaves one column to compare.
+            # With a separator or codec that the file does not have, one column is compared.
             options = {key: text for key, text in options.items() if key not in ("sep", "compression", "lineSep")}
         if ".tsv" in file.path.name:
             options["sep"] = "\t"
         return cls(options, conf)
 
     def applied(self, spark: SparkSession) -> AbstractContextManager[None]:
-        """The session with these settings."""
+        """Apply the settings to the session during the block."""
         return session_settings(spark, self.conf)
 
 
 class Comparison:
-    """One file under one setting."""
+    """One file with one setting."""
 
     def __init__(self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: Tally) -> None:
         self._spark = spark
@@ -152,7 +152,7 @@ class Comparison:
             self._options["inferSchema"] = "true"
 
     def check(self, rng: random.Random, predicates: int) -> None:
-        """Compare that many predicates; a file that Spark cannot read must be an error of ours too."""
+        """Compare this number of predicates. If Spark cannot read a file, ours must fail too."""
         with self._setting.applied(self._spark):
             try:
                 frame = self._native()
@@ -166,7 +166,7 @@ class Comparison:
             self._tally.files[self._file.source_format.value].add(self._file.path)
             if not frame.columns:
                 return
-            # A schema that is known costs no job for each of the scans.
+            # With a declared schema, the scans need no job for inference.
             if self._file.source_format in (SourceFormat.JSON, SourceFormat.CSV) and rng.random() < 0.9:
                 self._schema = frame.schema.toDDL()
                 self._options.pop("inferSchema", None)
@@ -176,7 +176,7 @@ class Comparison:
             self._compare(rng, frame, wanted, asked)
 
     def _some_columns(self, rng: random.Random, schema: t.StructType) -> t.StructType:
-        """Columns to ask for; mostly none with maps where our reader leaves these to Spark."""
+        """Return requested columns, mostly without maps if our reader leaves maps to Spark."""
         fields = schema.fields
         if self._file.source_format is SourceFormat.AVRO and rng.random() < 0.95:
             fields = [field for field in fields if "map<" not in field.dataType.simpleString()] or fields
@@ -224,7 +224,7 @@ class Comparison:
         self._tally.rows[self._file.source_format.value] += sum(rows.total() for rows in expected.values())
 
     def _answers(self, asked: Sequence[str]) -> dict[str, Rows]:
-        """Our reader's rows of each predicate that it takes: all in one job where none of them fails."""
+        """Return our reader's rows of each predicate that it supports, in one job if none of them fails."""
         session = self._session("pushdown")
         results = {}
         try:
@@ -240,7 +240,7 @@ class Comparison:
             frames = [result.df.selectExpr(f"{n} AS scan", self._shown) for n, result in enumerate(results.values())]
             collected = _together(frames).collect() if frames else []
         except _FAILURES:
-            # One of the scans gives up or fails: a few by themselves show what becomes of it.
+            # One of the scans fails or falls back. Running a few separately shows which one.
             for text in asked[:_FEW]:
                 self._alone("pushdown", text)
             return {}
@@ -250,7 +250,7 @@ class Comparison:
         return dict(zip(results, found, strict=True))
 
     def _alone(self, reader: str, text: str) -> None:
-        """One predicate by itself, in Spark and in a whole run of ours; an error of one side alone is a difference."""
+        """Run one predicate separately, in Spark and in our reader. An error of only one side is a difference."""
         theirs, ours, ran, is_row_error = None, None, reader, False
         try:
             theirs = Counter(row[0] for row in self._native().where(text).selectExpr(self._shown).collect())
@@ -291,18 +291,18 @@ class Comparison:
 
 
 def _literal(path: Path) -> str:
-    """A path whose signs stand for themselves."""
+    """Return a path with escaped glob characters."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path))
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows of some frames, put together by halves: Spark analyzes each of them a few times only."""
+    """Return the union of frames as a balanced tree, so that Spark analyzes each frame only a few times."""
     half = len(frames) // 2
     return frames[0] if not half else _together(frames[:half]).unionAll(_together(frames[half:]))
 
 
 def _expected(frame: DataFrame, shown: str, asked: Sequence[str]) -> dict[str, Rows]:
-    """The rows that Spark keeps by each predicate, found by halves without those that raise."""
+    """Return the rows that Spark keeps for each predicate. Predicates that raise are found by bisection."""
     try:
         rows = frame.selectExpr(shown, *(f"({text}) AS `p{n}`" for n, text in enumerate(asked))).collect()
     except _FAILURES:
@@ -314,7 +314,7 @@ def _expected(frame: DataFrame, shown: str, asked: Sequence[str]) -> dict[str, R
 
 
 def _predicates(rng: random.Random, frame: DataFrame, wanted: t.StructType, number: int) -> Iterator[str]:
-    """Predicates with values of the file, and some with those of the pools that other tests use."""
+    """Return predicates with values of the file, and some with values of the common pools."""
     found = list(leaves(wanted))
     values = _values(frame, found)
     for _ in range(number):
@@ -325,7 +325,7 @@ def _predicates(rng: random.Random, frame: DataFrame, wanted: t.StructType, numb
 
 
 def _values(frame: DataFrame, found: Sequence[Leaf]) -> dict[str, list[str]]:
-    """Some values of each column as SQL literals, none for columns of types without any."""
+    """Return some values of each column as SQL literals, none for unsupported types."""
     shown = {name: _written(name, kind) for name, kind in found}
     items = {name: text for name, text in shown.items() if text is not None}
     if not items:
@@ -397,7 +397,7 @@ def _tree(rng: random.Random, found: Sequence[Leaf], values: Mapping[str, list[s
 
 
 def _text_test(rng: random.Random, name: str, value: str) -> str:
-    """LIKE and its relatives with a part of a value, whose signs stand for themselves mostly."""
+    """Return LIKE or a similar test with a part of a value, whose wildcards are mostly escaped."""
     content = value[1:-1].replace("\\'", "'").replace("\\\\", "\\")
     start = rng.randrange(len(content) + 1)
     part = content[start : start + rng.choice((1, 3, 8, 40))]

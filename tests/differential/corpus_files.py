@@ -26,7 +26,7 @@ _LINES = 250
 
 
 def write_corpus(spark: SparkSession, folder: Path, seed: int, source_format: SourceFormat) -> None:
-    """Write a directory of one format, named by its seed."""
+    """Write a directory of one format, named after its seed."""
     rng = random.Random(f"{source_format.value}{seed}")
     place = folder / f"{source_format.value}-{seed}"
     place.mkdir()

@@ -1,4 +1,4 @@
-"""Random CSV lines for a schema under given options: quoting, escaping, short and long rows, odd numbers and dates."""
+"""Random CSV lines for a schema and options: quotes, escapes, short and long rows, unusual numbers and dates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NATIVE_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
 
 def random_schema(rng: random.Random, width: int) -> t.StructType:
-    """Fields with different names, also when case is ignored."""
+    """Return fields whose names differ even if case is ignored."""
     return t.StructType([t.StructField(name, rng.choice(SIMPLE_TYPES)) for name in rng.sample(COMMON_NAMES, width)])
 
 
 def line(rng: random.Random, schema: t.StructType, options: Mapping[str, str], odd: float) -> bytes:
-    """One line without its terminator; `odd` is how often something unusual is written."""
+    """Return one line without its terminator. `odd` is the probability of unusual values."""
     if rng.random() < odd / 4:
         return rng.choice((b"", b"  ", b"#comment", b'"', b"x", b"\t", b"\xef\xbb\xbfa"))
     fields = [field(rng, f.dataType, options, odd) for f in schema.fields]
@@ -27,7 +27,7 @@ def line(rng: random.Random, schema: t.StructType, options: Mapping[str, str], o
 
 
 def field(rng: random.Random, data_type: t.DataType, options: Mapping[str, str], odd: float) -> str:
-    """One field, quoted where it must be, or where chance wants it, or not at all."""
+    """Return one field with quotes if it needs them, and randomly otherwise."""
     content = value(rng, data_type, odd)
     quote, escape, sep = options.get("quote", '"'), options.get("escape", "\\"), options.get("sep", ",")
     content = content.replace("\n", " ").replace("\r", " ").replace("\x00", "")
@@ -40,7 +40,7 @@ def field(rng: random.Random, data_type: t.DataType, options: Mapping[str, str],
 
 
 def value(rng: random.Random, data_type: t.DataType, odd: float) -> str:
-    """The text of a value, often of the field's type."""
+    """Return a string for a value, often of the field's type."""
     roll = rng.random()
     if roll < 0.06:
         return ""

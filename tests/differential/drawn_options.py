@@ -1,4 +1,4 @@
-"""Random reader options and session settings: those that byte search allows, and those that it must refuse."""
+"""Random reader options and session settings: those that byte search supports, and those that it must reject."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _SMALL_SPLITS = {"spark.sql.files.maxPartitionBytes": "300", "spark.sql.files.op
 
 
 def random_options(rng: random.Random, source_format: SourceFormat, *, refused: bool) -> dict[str, str]:
-    """Options that matter, each set now and then; with `refused` also one that byte search must not be used with."""
+    """Return options, each set with some probability. With `refused`, one is unsupported by byte search."""
     is_json = source_format is SourceFormat.JSON
     options = drawn(rng, _COMMON, 0.07) | drawn(rng, _JSON if is_json else _CSV, 0.18)
     if refused:
@@ -98,14 +98,14 @@ def random_options(rng: random.Random, source_format: SourceFormat, *, refused: 
 
 
 def random_settings(rng: random.Random, *, refused: bool) -> dict[str, str]:
-    """Settings of a session, each changed now and then; some cut files into splits of a few lines."""
+    """Return session settings, each changed with some probability. Some cut files into splits of a few lines."""
     settings = drawn(rng, _SETTINGS, 0.07) | drawn(rng, {"spark.sql.session.timeZone": ZONES}, 0.4)
     settings |= _SMALL_SPLITS if rng.random() < 0.3 else {}
     return settings | (_one(rng, _REFUSED_SETTINGS) if refused else {})
 
 
 def drawn(rng: random.Random, choices: Choices, chance: float) -> dict[str, str]:
-    """Each key with some chance, with one of its values."""
+    """Return each key with some probability, with one of its values."""
     return {key: rng.choice(values) for key, values in choices.items() if rng.random() < chance}
 
 

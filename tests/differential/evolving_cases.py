@@ -1,4 +1,4 @@
-"""Files of one table that do not have the same columns, and the table that they are."""
+"""Files of one table with different columns, and the expected table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NAMED = ("csv", "json", *TYPED)
 
 @dataclass(frozen=True)
 class Evolving:
-    """Files as (DDL, rows), and the answer to a question about all of them, or parts of the error's message.
+    """Files as (DDL, rows), and the expected rows of a query over all of them, or parts of the error message.
 
-    In an error `{0}` stands for the place of the first file.
+    In an error, `{0}` is the location of the first file.
     """
 
     name: str
@@ -77,7 +77,7 @@ COLUMNS = (
              columns=("a",), on_missing_column="error"),
     Evolving("a declared column that is missing is an error", NAMED, _ABC, error=("column more is missing in {",),
              columns=("more",), declared="id string, more string", on_missing_column="error"),
-    Evolving("what nobody asks for may be missing", NAMED, _ABC, "id string", [("1",), ("2",), ("3",)],
+    Evolving("columns that are not requested may be missing", NAMED, _ABC, "id string", [("1",), ("2",), ("3",)],
              columns=("id",), on_missing_column="error"),
     Evolving("a name that no file has", NAMED, _ABC, error=("there is no column 'c'",), columns=("c",)),
     Evolving("file columns of files that differ", NAMED, _ABC, "a string, dir0 string",
@@ -102,7 +102,7 @@ MEMBERS = (
              columns=("m['k'].x",)),
     Evolving("a missing member is an error", TYPED, _INNER, error=("column s.x is missing in {1}",),
              columns=("s.x",), on_missing_column="error"),
-    Evolving("a member that nobody asks for may be missing", TYPED, _INNER, "y string", [("a",), (None,), ("b",)],
+    Evolving("a member that is not requested may be missing", TYPED, _INNER, "y string", [("a",), (None,), ("b",)],
              columns=("s.y",), on_missing_column="error"),
     Evolving("JSON: nested members appear", ("json",), _INNER, "id bigint, s struct<x: bigint, y: string>",
              [(1, (1, "a")), (2, None), (3, (None, "b"))]),
@@ -180,9 +180,9 @@ EVERY_ORDER = (
              "a string, B string, c string", [("1", "x", "p"), ("2", None, "q"), ("3", "z", "r")]),
     Evolving("a missing column is an error", NAMED, _ABC, error=("column a is missing in {1}",), columns=("a",),
              on_missing_column="error"),
-    Evolving("whole numbers and fractions", TYPED,
+    Evolving("integers and fractions", TYPED,
              [("a int", [(7,)]), ("a float", [(1.5,)]), ("a double", [(0.1,)])], "a double", [(7.0,), (1.5,), (0.1,)]),
-    Evolving("whole numbers", TYPED, [("a int", [(7,)]), ("a bigint", [(2**40,)]), ("b int", [(1,)])],
+    Evolving("integers", TYPED, [("a int", [(7,)]), ("a bigint", [(2**40,)]), ("b int", [(1,)])],
              "a bigint, b int", [(7, None), (2**40, None), (None, 1)]),
     Evolving("decimals", TYPED,
              [("a decimal(5,2)", [(Decimal("1.25"),)]), ("a decimal(12,4)", [(Decimal("0.5"),)]), ("a int", [(3,)])],

@@ -1,4 +1,4 @@
-"""Writes single files of any format with any schema, without Spark."""
+"""Writers of single files in any format and schema, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AVRO: Mapping[type[t.DataType], object] = {
 
 
 def write_file(source_format: str, path: Path, schema: str, rows: Sequence[Row]) -> None:
-    """A file with the columns of a DDL text; structs in rows are dictionaries."""
+    """Write a file with the columns of a DDL. Structs in rows are dictionaries."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _WRITERS[source_format](path, t.StructType.fromDDL(schema), rows)
 
@@ -56,7 +56,7 @@ def _table(schema: t.StructType, rows: Sequence[Row]) -> pa.Table:
 
 
 def _entries(value: object, kind: t.DataType) -> object:
-    """The value with maps as lists of their entries, as Arrow takes them."""
+    """Return the value with maps as lists of entries, as Arrow expects them."""
     match value, kind:
         case dict(), t.StructType():
             return {field.name: _entries(value.get(field.name), field.dataType) for field in kind.fields}

@@ -1,4 +1,4 @@
-"""Constants of predicates, which Spark evaluates: those of many predicates in one query."""
+"""Evaluation of constants by Spark, with one query for many predicates."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pushdown_spark.expressions.scope import Fold, Scope
 
 
 class Folder:
-    """Evaluates constants in Spark, each once."""
+    """A cache of constants that Spark evaluates."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._known: dict[str, object] = {}
 
     def __call__(self, sql: str) -> object:
-        """The value of a constant expression, None where Spark finds an error in it."""
+        """Return the value of a constant expression, None if Spark raises an error for it."""
         if sql not in self._known:
             self._fetch([sql])
         return self._known[sql]
 
     def prepare(self, predicates: Iterable[exp.Expr], schema: StructType) -> None:
-        """Ask Spark at once for all that compiling the predicates will ask for."""
+        """Evaluate the constants of predicates in one query."""
         self.prepare_for(lambda fold: [bind(each, Scope(schema, fold=fold)) for each in predicates])
 
     def prepare_for(self, asking: Callable[[Fold], object]) -> None:
-        """Ask Spark at once for all that a piece of work asks for."""
+        """Evaluate the constants that an action requests in one query."""
         wanted: dict[str, None] = {}
 
         def note(sql: str) -> None:

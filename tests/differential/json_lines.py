@@ -1,4 +1,4 @@
-"""Random JSON lines for a schema, in every spelling that Spark's reader takes, and in many that it does not."""
+"""Random JSON lines for a schema, in all spellings that Spark's reader accepts and in many that it rejects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPACES = ("", "", "", "", " ", "  ", "\t")
 
 
 def random_type(rng: random.Random, depth: int = 0) -> t.DataType:
-    """A type that JSON files can hold."""
+    """Return a type that JSON files can have."""
     roll = rng.random()
     if depth < 3 and roll < 0.2:
         return random_schema(rng, rng.randint(1, 3), depth + 1)
@@ -26,13 +26,13 @@ def random_type(rng: random.Random, depth: int = 0) -> t.DataType:
 
 
 def random_schema(rng: random.Random, width: int, depth: int = 0) -> t.StructType:
-    """Fields with different names, also when case is ignored."""
+    """Return fields whose names differ even if case is ignored."""
     names = rng.sample(NAMES, width)
     return t.StructType([t.StructField(name, random_type(rng, depth)) for name in names])
 
 
 def line(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
-    """One line, without its terminator; `odd` is how often something unusual is written."""
+    """Return one line without its terminator. `odd` is the probability of unusual values."""
     roll = rng.random()
     if roll < odd / 2:
         return _broken(rng, schema, odd)
@@ -40,13 +40,13 @@ def line(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
 
 
 def encoded(rng: random.Random, written: str, odd: float) -> bytes:
-    """UTF-8, rarely spoilt, or with letters in a longer form than UTF-8 allows."""
+    """Return UTF-8 that is rarely damaged or has overlong encodings."""
     raw = spoilt(rng, written, odd)
     return raw.replace(b"a", b"\xc1\xa1") if rng.random() < odd / 10 else raw
 
 
 def record(rng: random.Random, schema: t.StructType, odd: float) -> str:
-    """An object: fields in any order, some missing, some twice, some unknown."""
+    """Return an object with fields in random order: some missing, some repeated, some unknown."""
     fields = list(schema.fields)
     if rng.random() < odd:
         rng.shuffle(fields)
@@ -63,7 +63,7 @@ def _member(rng: random.Random, name: str, written: str, odd: float) -> str:
 
 
 def string(rng: random.Random, content: str, odd: float) -> str:
-    """A JSON string in single or double quotes, with whatever escapes are possible."""
+    """Return a JSON string in single or double quotes with random escapes."""
     quote = "'" if rng.random() < odd / 2 else '"'
     escaping = rng.random() < odd
     return quote + "".join(_character(rng, c, quote, escaping) for c in content) + quote
@@ -82,14 +82,14 @@ def _character(rng: random.Random, c: str, quote: str, escaping: bool) -> str:
 
 
 def unicode_escape(rng: random.Random, c: str) -> str:
-    """The UTF-16 escapes of a character, in any case."""
+    """Return the UTF-16 escapes of a character, in random case."""
     raw = c.encode("utf-16-be", "surrogatepass").hex()
     units = [raw[i : i + 4] for i in range(0, len(raw), 4)]
     return "".join("\\u" + "".join(rng.choice((d.lower(), d.upper())) for d in unit) for unit in units)
 
 
 def value(rng: random.Random, data_type: t.DataType, odd: float) -> str:
-    """A value of the type, or now and then of another."""
+    """Return a value of the type, sometimes of another type."""
     if rng.random() < odd / 3:
         return any_value(rng, odd)
     if isinstance(data_type, t.StructType):
@@ -117,7 +117,7 @@ def value(rng: random.Random, data_type: t.DataType, odd: float) -> str:
 
 
 def whole(rng: random.Random, odd: float) -> str:
-    """An integer, mostly in its one proper spelling."""
+    """Return an integer, mostly in its canonical spelling."""
     number = integer(rng)
     if rng.random() > odd:
         return str(number)
@@ -127,7 +127,7 @@ def whole(rng: random.Random, odd: float) -> str:
 
 
 def fraction(rng: random.Random, odd: float) -> str:
-    """A number with a fraction."""
+    """Return a number with a fraction."""
     number = rng.choice((*DECIMALS, str(integer(rng))))
     if rng.random() > odd:
         return number
@@ -137,7 +137,7 @@ def fraction(rng: random.Random, odd: float) -> str:
 
 
 def any_value(rng: random.Random, odd: float) -> str:
-    """Something of any type."""
+    """Return a value of a random type."""
     return rng.choice(
         (
             lambda: "null",

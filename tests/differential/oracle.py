@@ -1,4 +1,4 @@
-"""One generated file, many predicates: what Spark keeps, evaluated once, and what byte search lets through."""
+"""One generated file with many predicates: Spark evaluates them once, and byte search returns its candidates."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from pushdown_spark.relations.listing import Compression, Split
 
 
 class SparkGivesUpError(Exception):
-    """Spark's own reader fails on the file: its CSV parser stumbles over some spaces."""
+    """A file on which Spark's own reader fails, because its CSV parser fails on some spaces."""
 
 
 MARK = "rid"
-"""The field that tells which line a JSON row came from: a line of its own follows each generated line."""
+"""The field with the line number of JSON rows. A marker line with this field follows each generated line."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Lines of one file, how to read them, and predicates over them."""
+    """The lines of one file, their options, and predicates over them."""
 
     source_format: SourceFormat
     schema: t.StructType
@@ -68,9 +68,9 @@ class Case:
         oddness: Sequence[float] = (0.02, 0.15, 0.5),
         refused: float = 0.0,
     ) -> Case:
-        """A case from a seed; how often a line or value is odd is one of `oddness` for the whole file.
+        """Return the case of a seed. One value of `oddness` applies to the whole file.
 
-        `refused` is how often there is an option or a setting that rules out byte search.
+        `refused` is the probability of an option or a setting that rules out byte search.
         """
         rng = random.Random(seed)
         is_json = source_format is SourceFormat.JSON
@@ -95,14 +95,14 @@ class Case:
 
     @cached_property
     def read_schema(self) -> t.StructType:
-        """The schema with the marker."""
+        """Return the schema with the marker."""
         if self.source_format is SourceFormat.CSV:
             return self.schema
         return t.StructType([*self.schema.fields, t.StructField(MARK, t.LongType())])
 
     @property
     def content(self) -> bytes:
-        """The file."""
+        """Return the content of the file."""
         if self.source_format is SourceFormat.CSV:
             return b"".join(line + end for line, end in zip(self.lines, self.terminators, strict=True))
         marks = (b'{"%s":%d}\n' % (MARK.encode(), number) for number in range(len(self.lines)))
@@ -110,7 +110,7 @@ class Case:
 
     @property
     def text_options(self) -> TextOptions:
-        """What the reader makes of the options."""
+        """Return the reader's options for byte search."""
         lowered = {key.lower(): value for key, value in self.options.items()}
         legacy = self.settings.get("spark.sql.legacy.timeParserPolicy", "CORRECTED") != "CORRECTED"
         today = datetime.now(UTC).date()
@@ -118,11 +118,11 @@ class Case:
 
     @property
     def unsafe(self) -> str | None:
-        """Why byte search refuses the options or the schema."""
+        """Return why byte search rejects the options or the schema."""
         return unsafe_option(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
 
     def native(self, spark: SparkSession, path: Path) -> DataFrame:
-        """Spark's own reader over the file."""
+        """Return Spark's own reader over the file."""
         return (
             spark.read.format(self.source_format.value).schema(self.read_schema).options(**self.options).load(str(path))
         )
@@ -130,7 +130,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Spark's rows as text, the number of the line each came from, and for each predicate the rows it keeps."""
+    """Spark's rows as strings, the line number of each row, and for each predicate the rows that it keeps."""
 
     rows: tuple[str, ...]
     origins: tuple[int, ...]
@@ -139,25 +139,25 @@ class Verdicts:
 
 
 def row_text(schema: t.StructType) -> str:
-    """SQL that shows a whole row, nulls apart from empty and from the word; works for values Python cannot hold."""
+    """Return SQL for a whole row as a string. It distinguishes NULL, empty strings and the word, for all types."""
     names = ["`" + field.name.replace("`", "``") + "`" for field in schema.fields]
     shown = ", ".join(f"CAST(STRUCT({name}) AS STRING), CAST({name} IS NULL AS STRING)" for name in names)
     return f"concat_ws('|', {shown})"
 
 
 def judge(spark: SparkSession, case: Case, path: Path) -> Verdicts:
-    """Evaluate all predicates over all rows in one job; predicates that raise are dropped and told."""
+    """Evaluate all predicates over all rows in one job. Predicates that raise are returned separately."""
     path.write_bytes(case.content)
     with configured(spark, case):
-        collected, good, raised = _judged(case.native(spark, path), case)
+        collected, good, raised = _judge_rows(case.native(spark, path), case)
     origins = tuple(_origins(case, [row[0] for row in collected]))
     rows = tuple(row[1] for row in collected)
     kept = {p: frozenset(n for n, row in enumerate(collected) if row[2 + i] is True) for i, p in enumerate(good)}
     return Verdicts(rows, origins, kept, tuple(raised))
 
 
-def _judged(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
-    """Spark's rows with what each predicate says of them, the predicates that do not raise, and those that do."""
+def _judge_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
+    """Return Spark's rows with the result of each predicate, the valid predicates, and those that raise."""
     predicates = list(case.predicates)
     try:
         return _evaluated(frame, case, predicates), predicates, []
@@ -174,7 +174,7 @@ def _judged(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], lis
 
 
 def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[str]:
-    """The predicates that Spark evaluates, found by halves: few of them raise."""
+    """Return the predicates that do not raise, found by bisection because few of them raise."""
     half = len(predicates) // 2
     parts = [predicates[:half], predicates[half:]] if half else [predicates]
     good: list[str] = []
@@ -188,7 +188,7 @@ def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[
 
 
 def configured(spark: SparkSession, case: Case) -> AbstractContextManager[None]:
-    """A session with the settings of a case; Spark's own pushdown is off as it loses rows with duplicate keys."""
+    """Apply the settings of a case. Spark's pushdown is off, because it loses rows with duplicate keys."""
     settings = {
         "spark.sql.ansi.enabled": str(case.ansi).lower(),
         "spark.sql.json.filterPushdown.enabled": "false",
@@ -205,9 +205,9 @@ def _evaluated(frame: DataFrame, case: Case, predicates: list[str]) -> list[tupl
 
 
 def _origins(case: Case, marks: list[object]) -> Iterator[int]:
-    """Line numbers of rows: in JSON up to the next marker's, in CSV by order, as each line that counts is one row.
+    """Return the line numbers of rows. JSON rows belong to the next marker, CSV rows to the next line that is a row.
 
-    A marker's own row has the number -1 - n.
+    The row of a marker has the number -1 - n.
     """
     if case.source_format is SourceFormat.JSON:
         number = 0
@@ -222,7 +222,7 @@ def _origins(case: Case, marks: list[object]) -> Iterator[int]:
 
 
 def csv_rows(case: Case) -> Iterator[int]:
-    """Numbers of the lines that are rows: neither blank nor comment nor header."""
+    """Return the numbers of lines that are rows: not blank, not comments, not headers."""
     comment = case.options.get("comment", "").encode()
     header = case.options.get("header") == "true"
     for number, line in enumerate(case.lines):
@@ -236,7 +236,7 @@ def csv_rows(case: Case) -> Iterator[int]:
 
 
 def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[BytePattern]:
-    """The patterns that a predicate implies, each of which must let every kept line through."""
+    """Return the patterns that a predicate implies. Each must match every line that Spark keeps."""
     tree = parse_predicate(asked)
     if tree is None:
         return []
@@ -252,7 +252,7 @@ def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[Byte
 
 
 def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
-    """Whether the pattern lets a single line through, by its matches and by the fields they lie in."""
+    """Return whether the pattern matches a single line, including the fields of its matches."""
     window = Window()
     window.length = len(line + terminator)
     window.data[: window.length] = line + terminator
@@ -263,7 +263,7 @@ def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
 
 
 def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) -> Counter[bytes]:
-    """Candidate lines of the file when it is cut into splits of a size."""
+    """Return the candidate lines of the file if it is cut into splits of a size."""
     wanted, syntax = Searcher(pattern), case.text_options.lines
     size = path.stat().st_size
     found: Counter[bytes] = Counter()

@@ -1,6 +1,6 @@
-"""Damaged ORC files, and a process of its own that reads them lazily: hard crashes of a decoder end that process alone.
+"""Damaged ORC files, read in a separate process, because a crash of a decoder ends only that process.
 
-Run as a script it reads the files of a directory, one after another, and prints what came of each as a line of JSON.
+As a script, this module reads the files of a directory one by one, and prints each outcome as a line of JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUERIES = "queries.pickle"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of reading a file: rows as text, or an error: its class, empty for rows, and its message."""
+    """The outcome of reading a file: rows as strings, or the class of an error (empty for rows) and its message."""
 
     rows: tuple[str, ...]
     error: str = ""
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Texts as bytes and times as numbers: damaged values may be neither UTF-8 nor in any calendar."""
+    """Return strings as bytes and times as integers, because damaged values may be invalid."""
     return table.cast(pa.schema([field.with_type(_plain(field.type)) for field in table.schema]))
 
 
@@ -64,12 +64,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def rows_as_text(table: pa.Table) -> tuple[str, ...]:
-    """Rows in an order of their own."""
+    """Return sorted rows as strings."""
     return tuple(sorted(map(repr, plain(table).to_pylist())))
 
 
 def regions(content: bytes) -> dict[str, tuple[int, int]]:
-    """Where the parts of a file lie: index, data and footer of its first stripe, statistics, footer, postscript."""
+    """Return the parts of a file: index, data and footer of the first stripe, statistics, footer, postscript."""
 
     def read(offset: int, length: int) -> bytes:
         return content[offset : offset + length]
@@ -92,14 +92,14 @@ def regions(content: bytes) -> dict[str, tuple[int, int]]:
 
 
 def flipped(rng: random.Random, content: bytes, begin: int, end: int) -> bytes:
-    """The file with one bit changed somewhere in a range."""
+    """Return the file with one flipped bit in a range."""
     spoilt = bytearray(content)
     spoilt[rng.randrange(begin, end)] ^= 1 << rng.randrange(8)
     return bytes(spoilt)
 
 
 def outcomes(directory: Path, queries: Mapping[str, OrcQuery]) -> dict[str, dict[str, Outcome]]:
-    """What came of each file for each query, by the file's name. Raises AssertionError where the process died."""
+    """Return the outcome of each query by file name. Raises AssertionError if the process crashed."""
     (directory / QUERIES).write_bytes(pickle.dumps(dict(queries)))
     # Arrow's usual allocator reserves address space ahead.
     env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -108,8 +108,8 @@ def outcomes(directory: Path, queries: Mapping[str, OrcQuery]) -> dict[str, dict
     )
     found = {}
     for line in done.stdout.splitlines():
-        name, told = json.loads(line)
-        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in told.items()}
+        name, results = json.loads(line)
+        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in results.items()}
     left = [path.name for path in _files(directory) if path.name not in found]
     assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
     return found

@@ -1,4 +1,4 @@
-"""Random ORC files of one table by Spark, pyarrow and pyorc: columns missing, added, moved, renamed, narrower."""
+"""Random ORC files of one table by Spark, pyarrow and pyorc: missing, added, moved, renamed and narrower columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PYORC_NAMES = {
 
 @dataclass(frozen=True)
 class Change:
-    """How far files may differ from the table, each as a probability for a column or member."""
+    """The probabilities with which a column or member of a file differs from the table."""
 
     missing: float = 0.0
     added: float = 0.0
@@ -57,7 +57,7 @@ SOME_CHANGE = Change(missing=0.1, added=0.15, moved=0.5, narrower=0.3, recased=0
 
 
 def random_table(rng: random.Random) -> t.StructType:
-    """A table: row numbers, some columns, and one type twice so that columns can be compared."""
+    """Return row numbers, random columns, and one type twice so that columns can be compared."""
     kinds = [random_type(rng) for _ in range(rng.randint(3, 7))]
     kinds.append(rng.choice(kinds))
     named = [t.StructField(f"c{number}", kind) for number, kind in enumerate(kinds)]
@@ -65,13 +65,13 @@ def random_table(rng: random.Random) -> t.StructType:
 
 
 def stored_schema(rng: random.Random, table: t.StructType, change: Change) -> t.StructType:
-    """The schema of a file of the table; row numbers stay."""
+    """Return the schema of a file of the table. Row numbers do not change."""
     fields = _changed(rng, table.fields[1:], change)
     return t.StructType([table.fields[0], *fields])
 
 
 def nameless(fields: list[t.StructField]) -> t.StructType:
-    """The first columns of a table as Hive wrote them once: by place, without their names."""
+    """Return the first columns of a table as old Hive wrote them: by position, without names."""
     return t.StructType([t.StructField(f"_col{number}", field.dataType) for number, field in enumerate(fields)])
 
 
@@ -109,14 +109,14 @@ def _retyped(rng: random.Random, kind: t.DataType, change: Change) -> t.DataType
 
 @dataclass(frozen=True)
 class Files:
-    """Writes the files of a case into a directory."""
+    """The files of a case, written into a directory."""
 
     spark: SparkSession
     rng: random.Random
     directory: Path
 
     def by_spark(self, name: str, table: pa.Table, schema: t.StructType, options: Mapping[str, str]) -> Path:
-        """A file by Java's writer."""
+        """Write a file with the Java library."""
         frame = self.spark.createDataFrame(table, schema).coalesce(1)
         with TemporaryDirectory(dir=self.directory, prefix="_") as scratch:
             frame.write.mode("overwrite").options(**options).orc(scratch)
@@ -124,7 +124,7 @@ class Files:
             return Path(shutil.move(part, self.directory / f"{name}.orc"))
 
     def by_pyarrow(self, name: str, table: pa.Table) -> Path:
-        """A file by C++'s writer; times with a time zone keep it or lose it."""
+        """Write a file with the C++ library. Times with a time zone keep it or lose it."""
         rng = self.rng
         path = self.directory / f"{name}.orc"
         plain = [number for number, kind in enumerate(table.schema.types) if not pa.types.is_nested(kind)]
@@ -145,7 +145,7 @@ class Files:
         return path
 
     def by_pyorc(self, name: str, table: pa.Table, schema: t.StructType) -> Path:
-        """A file by C++'s writer through another library, with char and varchar."""
+        """Write a file with the C++ library through pyorc, with char and varchar."""
         rng = self.rng
         path = self.directory / f"{name}.orc"
         block = rng.choice((1024, 4096, 65536))
@@ -171,7 +171,7 @@ class Files:
 
 
 def spark_options(rng: random.Random, schema: t.StructType) -> dict[str, str]:
-    """Options of Spark's writer: codecs, sizes, indexes and encodings."""
+    """Return options of Spark's writer: codecs, sizes, indexes and encodings."""
     choices = {
         "compression": ("none", "zlib", "snappy", "lz4", "zstd"),
         "orc.compress.size": ("1024", "4096", "262144"),
@@ -194,7 +194,7 @@ def _is_plain(kind: t.DataType) -> bool:
 
 
 def storable(table: pa.Table, *, zoned: bool) -> pa.Table:
-    """Times without a zone as Spark stores them, in microseconds; with `zoned` the others keep theirs."""
+    """Return times without a zone as Spark stores them, in microseconds. With `zoned`, the others keep their zone."""
     schema = pa.schema([field.with_type(_storable(field.type, zoned)) for field in table.schema])
     return table.cast(schema)
 
@@ -231,7 +231,7 @@ def _pyorc_type(rng: random.Random, kind: t.DataType) -> str:
 
 
 def _pyorc_value(value: object, kind: pa.DataType) -> object:
-    """Structs as tuples, maps as dictionaries."""
+    """Return structs as tuples and maps as dictionaries."""
     if value is None:
         return None
     if isinstance(value, dict):
@@ -244,7 +244,7 @@ def _pyorc_value(value: object, kind: pa.DataType) -> object:
 
 
 def written(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
-    """A directory of files of one table: one by Java, two by C++, now and then one without rows."""
+    """Write a directory of files of one table: one by Java, two by C++, sometimes one without rows."""
     rng = files.rng
     found = []
     first = 0

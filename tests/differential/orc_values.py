@@ -1,4 +1,4 @@
-"""Random columns of every type that ORC files hold: nulls anywhere, extremes, runs, sorted and clustered values."""
+"""Random columns of all ORC types: nulls, extremes, runs, sorted and clustered values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_TEXT = 1100
 
 
 def random_type(rng: random.Random, depth: int = 0) -> t.DataType:
-    """A type, nested now and then."""
+    """Return a random type, sometimes nested."""
     roll = rng.random() if depth < 3 else 1.0
     if roll < 0.10:
         return random_struct(rng, depth + 1)
@@ -36,20 +36,20 @@ def random_type(rng: random.Random, depth: int = 0) -> t.DataType:
 
 
 def random_struct(rng: random.Random, depth: int) -> t.StructType:
-    """A struct of up to three members."""
+    """Return a struct of up to three members."""
     return t.StructType([t.StructField(name, random_type(rng, depth)) for name in "xYz"[: rng.randint(1, 3)]])
 
 
 @dataclass(frozen=True)
 class Times:
-    """Which dates and times occur: such before `OLD_YEAR`, which only Spark reads; fractions of seconds before 1970."""
+    """The range of dates and times: years before `OLD_YEAR`, which only Spark reads, and fractions before 1970."""
 
     old: bool = False
     early_fractions: bool = True
 
 
 def table_of(rng: random.Random, schema: t.StructType, rows: int, first_row: int, times: Times) -> pa.Table:
-    """Random rows; the first column numbers them."""
+    """Return random rows. The first column numbers them."""
     columns: list[list[object]] = [list(range(first_row, first_row + rows))]
     columns += [_column(rng, field.dataType, rows, times) for field in schema.fields[1:]]
     arrow = to_arrow_schema(schema, timezone="UTC")
@@ -59,7 +59,7 @@ def table_of(rng: random.Random, schema: t.StructType, rows: int, first_row: int
 
 
 def _column(rng: random.Random, kind: t.DataType, rows: int, times: Times) -> list[object]:
-    """A column's values, in one of the orders that encodings and statistics care for."""
+    """Return the values of a column in an order that affects encodings and statistics."""
     nulls = rng.choice((0.0, 0.0, 0.1, 0.5, 0.98))
     values: list[object] = []
     while len(values) < rows:
@@ -76,7 +76,7 @@ def _column(rng: random.Random, kind: t.DataType, rows: int, times: Times) -> li
 
 
 def _stretch(rng: random.Random, value: Callable[[], object], kind: t.DataType) -> Iterator[object]:
-    """Some neighbouring values: one repeated, a few mixed, or all different."""
+    """Return neighboring values: one repeated, a few mixed, or all different."""
     length = rng.choice((1, 5, 60, 300))
     few = [value() for _ in range(rng.choice((1, 1, 3)))]
     if rng.random() < 0.5:
@@ -85,7 +85,7 @@ def _stretch(rng: random.Random, value: Callable[[], object], kind: t.DataType) 
 
 
 def _counted(rng: random.Random, kind: t.DataType, rows: int) -> Iterator[int]:
-    """Integers in steps, as deltas are encoded."""
+    """Return integers in steps, which are encoded as deltas."""
     bits = BITS[type(kind)]
     step, jitter, number = rng.choice((0, 1, -1, 3, -40, 1000)), rng.choice((0, 0, 2)), rng.randint(-100, 100)
     for _ in range(rows):
@@ -129,7 +129,7 @@ def _scalar(rng: random.Random, kind: t.DataType, times: Times) -> object:
 
 
 def integer(rng: random.Random, bits: int) -> int:
-    """An integer of so many bits."""
+    """Return an integer with this number of bits."""
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if rng.random() < 0.2:
         return rng.randint(low, high)
@@ -137,7 +137,7 @@ def integer(rng: random.Random, bits: int) -> int:
 
 
 def decimal(rng: random.Random, kind: t.DecimalType) -> Decimal:
-    """A decimal cut to the type; its largest where it does not fit."""
+    """Return a decimal rounded to the type, or the type's largest value."""
     value = Decimal(rng.choice((*DECIMALS, *LONG_DECIMALS)))
     if abs(value) >= Decimal(10) ** (kind.precision - kind.scale):
         value = Decimal(f"{'9' * kind.precision}E-{kind.scale}").copy_sign(value)

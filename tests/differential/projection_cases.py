@@ -1,4 +1,4 @@
-"""What is asked of the tables of the projection cases, and what must come out."""
+"""Requests to the tables of the projection cases, and the expected results."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from projection_tables import FLAT, NESTED, Values
 
 @dataclass(frozen=True)
 class Case:
-    """Columns asked of a table, the schema and rows that must come out whatever their order.
+    """Requested columns of a table, and the expected schema and rows in any order.
 
-    `spark` are the items of Spark's own SELECT for the same: the columns themselves where it says nothing, none where
-    Spark has no way to ask.
+    `spark` are the items of Spark's own SELECT. By default these are the columns, and they are empty if Spark does not
+    support the request.
     """
 
     table: str
@@ -27,17 +27,17 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What tells the case apart."""
+        """Return an identifier of the case."""
         return f"{self.table}: {'everything' if self.columns is None else '; '.join(self.columns)}"
 
     @property
     def select(self) -> tuple[str, ...]:
-        """Spark's items."""
+        """Return Spark's items."""
         return (self.columns or ("*",)) if self.spark is None else self.spark
 
 
 def case(table: str, columns: str, schema: str, *values: object, spark: str | None = None) -> Case:
-    """A case in few words: columns and items are separated by `;`, and rows of one plain column need no tuple."""
+    """Return a case. Columns and items are separated by `;`, and rows of one plain column need no tuple."""
     items = None if spark is None else tuple(filter(None, spark.split("; ")))
     rows = tuple(value if isinstance(value, tuple) else (value,) for value in values)
     return Case(table, tuple(columns.split("; ")), schema, rows, items)

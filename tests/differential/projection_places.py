@@ -1,4 +1,4 @@
-"""The projection cases about places, and those that must be refused: file columns, partitions, lines' fields."""
+"""Projection cases for file columns, partition columns and fields of lines, and rejected requests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ LINES = (
 
 @dataclass(frozen=True)
 class Refused:
-    """Columns of a table that must be refused, the error's code, and parts of its message."""
+    """Columns of a table that must be rejected, the error's code, and parts of its message."""
 
     table: str
     columns: tuple[str, ...]
@@ -79,7 +79,7 @@ class Refused:
 
     @property
     def name(self) -> str:
-        """What tells the case apart."""
+        """Return an identifier of the case."""
         return f"{self.table}: {'; '.join(self.columns)}"
 
 

@@ -1,4 +1,4 @@
-"""The tables of the projection cases, and how their files are written in each format."""
+"""The tables of the projection cases, and writers of their files in each format."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OURS = frozenset({"csv", "json", "avro", "orc"})
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by the file that holds them, relative to the table's directory and without the format's suffix.
+    """Rows by file, relative to the table's directory and without the format's suffix.
 
-    `wanted` is a condition that every row meets and that our readers search by; `declared` says whether the sources
-    declare the schema.
+    `wanted` is a condition that every row satisfies and that our readers search by. If `declared`, the sources declare
+    the schema.
     """
 
     schema: str
@@ -36,7 +36,7 @@ class Table:
     declared: bool = True
 
     def written(self, spark: SparkSession, source_format: str, directory: Path) -> Path:
-        """The table's directory in a format."""
+        """Write the table in a format and return its directory."""
         for name, rows in self.files.items():
             target = directory / f"{name}.{source_format}"
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class Table:
 def write(
     spark: SparkSession, source_format: str, target: Path, schema: str, rows: Sequence[Values], *, header: str = "true"
 ) -> None:
-    """One file by Spark's own writer."""
+    """Write one file with Spark's own writer."""
     with TemporaryDirectory(dir=target.parent, prefix="_") as scratch:
         writer = spark.createDataFrame(list(rows), schema).coalesce(1).write.format(format_name(source_format))
         writer.options(header=header if source_format == "csv" else "false").mode("overwrite").save(scratch)
@@ -56,7 +56,7 @@ def write(
 
 
 def format_name(source_format: str) -> str:
-    """What Spark calls a format."""
+    """Return Spark's name of a format."""
     return AVRO if source_format == "avro" else source_format
 
 
@@ -136,6 +136,6 @@ HIVE = Table(
     ALL,
     options={"header": "true"},
 )
-"""Directories that tell columns."""
+"""Partition directories."""
 
 TABLES = {"nested": NESTED, "flat": FLAT, "odd": ODD, "ticks": TICKS, "fields": FIELDS, "hive": HIVE}

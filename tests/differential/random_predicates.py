@@ -1,4 +1,4 @@
-"""Random predicates over a schema: every operator that the readers push, and neighbours that they must not."""
+"""Random predicates over a schema: every operator that the readers push, and similar ones that they must not push."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPUTED = re.compile(r"\(|INTERVAL| [+-] |BD$|D$|L$")
 
 
 def leaves(schema: t.StructType, prefix: str = "") -> Iterator[Leaf]:
-    """All columns and struct members, as they are written in SQL, with their types."""
+    """Return all columns and struct members in SQL, with their types."""
     for field in schema.fields:
         name = prefix + "`" + field.name.replace("`", "``") + "`"
         yield name, field.dataType
@@ -24,7 +24,7 @@ def leaves(schema: t.StructType, prefix: str = "") -> Iterator[Leaf]:
 
 
 def predicate(rng: random.Random, columns: list[Leaf], *, mixed: bool, depth: int = 0) -> str:
-    """A predicate; `mixed` also compares with literals of other types (which ANSI mode may raise for)."""
+    """Return a predicate. With `mixed`, it also compares literals of other types, which may raise in ANSI mode."""
     roll = rng.random()
     if depth < 3 and roll < 0.3:
         word = rng.choice((" AND ", " OR "))
@@ -36,7 +36,7 @@ def predicate(rng: random.Random, columns: list[Leaf], *, mixed: bool, depth: in
 
 
 def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
-    """One comparison or test."""
+    """Return one comparison or test."""
     name, data_type = rng.choice(columns)
     if rng.random() < 0.05:
         return f"{name} IS {rng.choice(('', 'NOT '))}NULL"
@@ -57,7 +57,7 @@ def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
 
 
 def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:
-    """Another type that Spark compares with this one."""
+    """Return another type that Spark compares with this one."""
     if isinstance(data_type, t.NumericType):
         return rng.choice((t.StringType(), t.DoubleType(), t.LongType()))
     if isinstance(data_type, t.StringType):
@@ -82,12 +82,12 @@ def _compared(rng: random.Random, name: str, value: object) -> str:
 
 
 def quoted(content: str) -> str:
-    """A SQL string literal."""
+    """Return a SQL string literal."""
     return "'" + content.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def like(rng: random.Random) -> str:
-    """A LIKE pattern of any shape over a string of the pool; no backslash is left bare, as LIKE escapes with it."""
+    """Return a LIKE pattern for a string of the pool. Backslashes are escaped, because LIKE uses them as escapes."""
     content = text(rng).replace("\\", "\\\\")
     shape = rng.choice(("{}", "{}%", "%{}", "%{}%", "%{}%{}", "_{}", "{}_", "%"))
     if shape.count("{}") == 2:
@@ -102,7 +102,7 @@ def like(rng: random.Random) -> str:
 
 
 def literal(rng: random.Random, data_type: t.DataType) -> str:
-    """A literal for the type, in one of SQL's spellings."""
+    """Return a literal of the type in one of SQL's spellings."""
     if isinstance(data_type, t.StringType | t.BinaryType):
         return quoted(text(rng))
     if isinstance(data_type, t.BooleanType):
@@ -157,5 +157,5 @@ def literal(rng: random.Random, data_type: t.DataType) -> str:
 
 
 def odd_day(rng: random.Random) -> str:
-    """A day that Spark has and most calendars have not."""
+    """Return a day that exists in Spark, but not in most calendars."""
     return rng.choice(ODD_DATES[:5])

@@ -1,4 +1,4 @@
-"""Random nested schemas, rows of them, and random paths into them with Spark's expression for the same."""
+"""Random nested schemas, rows of them, and random paths with Spark's expressions for the same values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATOMS: Mapping[type[t.DataType], Callable[[random.Random], object]] = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A path as a column is asked for, Spark's expression for the same, and its type."""
+    """A requested path, Spark's expression for the same value, and its type."""
 
     path: str
     expression: str
@@ -32,7 +32,7 @@ class Asked:
 
 
 def random_schema(rng: random.Random) -> t.StructType:
-    """Row numbers and some columns that nest structs, arrays and maps."""
+    """Return row numbers, and columns that nest structs, arrays and maps."""
     return t.StructType([t.StructField(ROW, t.LongType()), *_struct(rng, 0).fields])
 
 
@@ -53,7 +53,7 @@ def _kind(rng: random.Random, depth: int) -> t.DataType:
 
 
 def random_row(rng: random.Random, schema: t.StructType, number: int) -> tuple[object, ...]:
-    """A row, structs as dictionaries, with nulls at every depth."""
+    """Return a row with nulls at every depth. Structs are dictionaries."""
     return (number, *(_value(rng, field.dataType) for field in schema.fields[1:]))
 
 
@@ -71,7 +71,7 @@ def _value(rng: random.Random, kind: t.DataType) -> object:
 
 
 def random_path(rng: random.Random, schema: t.StructType) -> Asked:
-    """A path to something in a table."""
+    """Return a path in a table."""
     field = rng.choice(schema.fields)
     start = Asked(_cased(rng, field.name), f"`{field.name}`", field.dataType)
     return _walked(rng, start, 0)
@@ -110,7 +110,7 @@ def _member(rng: random.Random, at: Asked) -> Asked:
 
 
 def _each_member(rng: random.Random, at: Asked, lambdas: int) -> Asked:
-    """A member of all elements."""
+    """Return a member of all elements."""
     assert isinstance(at.kind, t.ArrayType)
     assert isinstance(at.kind.elementType, t.StructType)
     field = rng.choice(at.kind.elementType.fields)
@@ -130,7 +130,7 @@ def _elements(rng: random.Random, at: Asked) -> Asked:
 
 
 def _group(rng: random.Random, at: Asked, lambdas: int) -> Asked:
-    """A struct of some members, each under a name of its own."""
+    """Return a struct of some members, each with a new name."""
     assert isinstance(at.kind, t.StructType)
     inside = []
     for field in rng.sample(at.kind.fields, rng.randint(1, len(at.kind.fields))):
@@ -144,7 +144,7 @@ def _group(rng: random.Random, at: Asked, lambdas: int) -> Asked:
 
 
 def _each_group(rng: random.Random, at: Asked, lambdas: int) -> Asked:
-    """A struct of some members for each element."""
+    """Return a struct of some members for each element."""
     assert isinstance(at.kind, t.ArrayType)
     each = _group(rng, Asked("", f"v{lambdas}", at.kind.elementType), lambdas + 1)
     whole = f"transform({at.expression}, v{lambdas} -> {each.expression})"

@@ -1,4 +1,4 @@
-"""Random tables of real databases: columns of every type that is compared there, values that are hard, predicates."""
+"""Random tables of real databases: columns of every compared type, difficult values, and predicates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPOILS = ("many", "12abc", 1.5, -2.5, b"31", b"abc", 3, "", "2024-13-01", 246000
 
 @dataclass(frozen=True)
 class Declared:
-    """A column's declaration: type, what follows it in CREATE TABLE, and what the catalogue says beside the type."""
+    """A column's declaration: its type, the rest of its SQL in CREATE TABLE, and the additional catalog fields."""
 
     remote: str
     kind: t.DataType
@@ -99,14 +99,14 @@ POOLS = {Dialect.POSTGRES: _POSTGRES, Dialect.MARIADB: _MARIADB, Dialect.MYSQL: 
 
 
 def declared_columns(rng: random.Random, dialect: Dialect, *, strict: bool) -> list[Declared]:
-    """A few columns of a database, some types twice so that columns can be compared."""
+    """Return columns of a database, some types twice so that columns can be compared."""
     pool = [one for one in POOLS[dialect] if not strict or one.remote in _STRICT]
     chosen = [rng.choice(pool) for _ in range(rng.randint(6, 9))]
     return [*chosen, rng.choice(chosen), rng.choice([one for one in pool if isinstance(one.kind, t.StringType)])]
 
 
 def remote_column(name: str, declared: Declared, dialect: Dialect, *, strict: bool) -> RemoteColumn:
-    """The column as a catalogue describes it."""
+    """Return the column as the catalog describes it."""
     charset = "utf8mb4" if dialect.is_mysql else "UTF-8"
     return RemoteColumn(
         name,
@@ -121,7 +121,7 @@ def remote_column(name: str, declared: Declared, dialect: Dialect, *, strict: bo
 
 
 def random_value(rng: random.Random, declared: Declared, dialect: Dialect) -> object:
-    """A value that the column can hold, often NULL."""
+    """Return a value that the column can have, often NULL."""
     if rng.random() < 0.15:
         return None
     match declared.kind:
@@ -198,7 +198,7 @@ def _moment(rng: random.Random, declared: Declared) -> datetime:
 
 
 def for_database(value: object, dialect: Dialect) -> object:
-    """A value as the driver takes it."""
+    """Return a value as the driver expects it."""
     if dialect.is_mysql and isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if dialect is not Dialect.SQLITE:
@@ -211,7 +211,10 @@ def for_database(value: object, dialect: Dialect) -> object:
 
 
 def read_back(value: object, declared: Declared, dialect: Dialect) -> object:
-    """What a reader makes of a value as the driver gives it. Texts that are no time are anything: they must be kept."""
+    """Return a reader's value for a driver's value.
+
+    Strings that are not times have any value, so their rows are kept.
+    """
     if value is None:
         return None
     match declared.kind:
@@ -248,7 +251,7 @@ def _read_decimal(value: object, kind: t.DecimalType) -> Decimal:
 
 
 def computed_predicate(rng: random.Random, columns: Sequence[Leaf]) -> str:
-    """A predicate over what is computed: arithmetic, bits, CASE, functions."""
+    """Return a predicate over computed values: arithmetic, bits, CASE, functions."""
     roll = rng.random()
     if roll < 0.2:
         word = rng.choice((" AND ", " OR "))
@@ -300,7 +303,7 @@ def _number(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
 
 
 def _number_of(rng: random.Random, columns: Sequence[Leaf]) -> str | None:
-    """A number that tells something of a date or a text."""
+    """Return SQL for an integer derived from a date or a string."""
     days, texts = _names(columns, t.DateType), _names(columns, t.StringType)
     if days and rng.random() < 0.5:
         return f"{rng.choice(('year', 'month', 'day', 'quarter'))}({rng.choice(days)})"

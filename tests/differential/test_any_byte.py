@@ -1,4 +1,4 @@
-"""Any byte put anywhere into a line: where Spark still keeps the line, its pattern still matches."""
+"""Lines with any byte in any position: if Spark keeps the line, its pattern matches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED = (
 
 
 def spoilt(line: bytes) -> Iterator[bytes]:
-    """The line with each byte at each place, added or in place of another, save for NUL and line ends."""
+    """Return the line with each byte inserted or replaced at each position, except NUL and line ends."""
     for place in range(len(line) + 1):
         for byte in sorted(set(range(1, 256)) - {10, 13}):
             yield line[:place] + bytes([byte]) + line[place:]
@@ -35,7 +35,7 @@ def spoilt(line: bytes) -> Iterator[bytes]:
 
 
 def doubly_spoilt(line: bytes) -> Iterator[bytes]:
-    """The line with two bytes outside ASCII in place of each of its bytes."""
+    """Return the line with two non-ASCII bytes in place of each of its bytes."""
     for place in range(len(line)):
         for first in range(0x80, 0x100):
             yield from (line[:place] + bytes([first, second]) + line[place + 1 :] for second in range(0x80, 0x100))
@@ -59,7 +59,9 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
 @pytest.mark.parametrize(
     ("source_format", "bases"), [(SourceFormat.JSON, JSON_LINES), (SourceFormat.CSV, CSV_LINES)], ids=str
 )
-def test_one_byte(spark: SparkSession, source_format: SourceFormat, bases: tuple[bytes, ...], tmp_path: Path) -> None:
+def test_lines_with_any_byte_in_any_position_return_sparks_rows(
+    spark: SparkSession, source_format: SourceFormat, bases: tuple[bytes, ...], tmp_path: Path
+) -> None:
     check(spark, source_format, sorted({line for base in bases for line in spoilt(base)}), tmp_path / "data")
 
 
@@ -67,6 +69,8 @@ def test_one_byte(spark: SparkSession, source_format: SourceFormat, bases: tuple
 @pytest.mark.parametrize(
     ("source_format", "base"), [(SourceFormat.JSON, b'{"key":"abc"}'), (SourceFormat.CSV, b"abc,5")], ids=str
 )
-def test_two_bytes(spark: SparkSession, source_format: SourceFormat, base: bytes, tmp_path: Path) -> None:
+def test_lines_with_any_two_bytes_return_sparks_rows(
+    spark: SparkSession, source_format: SourceFormat, base: bytes, tmp_path: Path
+) -> None:
     lines = [b'{"i":5,"key":"a?c"}' if source_format is SourceFormat.JSON else b"a?c,5"]
     check(spark, source_format, [*lines, *doubly_spoilt(base)], tmp_path / "data")

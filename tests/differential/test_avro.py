@@ -1,7 +1,7 @@
-"""Rows of our Avro reader equal those of Spark's own Avro source with its pushdown off, as multisets.
+"""Rows of our Avro reader equal those of Spark's own Avro source without pushdown, as multisets.
 
-A case is a directory of random files of one table and many predicates. Spark evaluates them all in one job; the
-reader's tasks run in this process, and a few through a whole session. Hypothesis draws the seeds only.
+A case is a directory of random files of one table, and many predicates. Spark evaluates them all in one job. The
+reader's tasks run in this process, and a few in a session. Hypothesis draws only the seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
-from test_orc import Case, Row, answered, counted, judged, predicates_over, shown
+from test_orc import Case, Row, counted, evaluate_predicates, judge, predicates_over, shown
 from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import UnsafeInputError
@@ -46,7 +46,7 @@ PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 
 @dataclass
 class Tally:
-    """What was really compared, so that the test cannot become vacuous unnoticed."""
+    """The numbers of comparisons, so that the test notices if nothing is compared."""
 
     scans: int = 0
     exact: int = 0
@@ -60,12 +60,12 @@ class Tally:
 
 
 def pushdown_off(spark: SparkSession) -> AbstractContextManager[None]:
-    """Spark's Avro source as it reads without any filter of its own."""
+    """Turn off all filters in Spark's Avro source."""
     return session_settings(spark, {PUSHDOWN: "false"})
 
 
 def case_of(spark: SparkSession, seed: int, directory: Path, tally: Tally, change: Change | None = None) -> Case | None:
-    """The case of a seed; None where Spark's own reader fails on the files."""
+    """Return the case of a seed, None if Spark's own reader fails on the files."""
     rng = random.Random(seed)
     table = random_table(rng)
     written(spark, rng, directory, table, change or rng.choice((NO_CHANGE, SOME_CHANGE)))
@@ -78,16 +78,16 @@ def case_of(spark: SparkSession, seed: int, directory: Path, tally: Tally, chang
 
 
 def case_over(rng: random.Random, frame: DataFrame, directory: Path, tally: Tally, about: str) -> Case | None:
-    """What Spark reads by a frame, and what it answers; None where its own reader fails."""
+    """Return Spark's rows of a frame and its results, None if its own reader fails."""
     spark = frame.sparkSession
     asked = predicates_over(rng, frame.schema)
     with pushdown_off(spark):
-        # Mostly one query tells it all; only where a predicate raises, or nothing can be read, it takes several.
-        whole = judged(frame, frame.columns, asked)
+        # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
+        whole = judge(frame, frame.columns, asked)
         answers = None if whole is None else {text: whole[text].to_pylist() for text in asked}
         if whole is None:
-            whole = judged(frame, frame.columns, [])
-            answers = None if whole is None else answered(frame, frame.columns, asked)
+            whole = judge(frame, frame.columns, [])
+            answers = None if whole is None else evaluate_predicates(frame, frame.columns, asked)
     if whole is None or answers is None:
         tally.reasons["Spark's own reader fails"] += 1
         return None
@@ -95,7 +95,7 @@ def case_over(rng: random.Random, frame: DataFrame, directory: Path, tally: Tall
 
 
 def check_scans(rng: random.Random, case: Case, tally: Tally, reader_schema: str | None = None) -> None:
-    """Each predicate through the reader's tasks, in this process."""
+    """Check each predicate with the reader's tasks in this process."""
     parsed = {text: parse_predicate(text) for text in case.answers}
     case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
     for text, predicate in parsed.items():
@@ -111,7 +111,7 @@ def check_scans(rng: random.Random, case: Case, tally: Tally, reader_schema: str
 def check_scan(
     rng: random.Random, case: Case, text: str, bound: Pushdown[Node], tally: Tally, reader_schema: str | None = None
 ) -> None:
-    """One predicate: random other columns and splits, with byte search mostly."""
+    """Check one predicate with random other columns and splits, mostly with byte search."""
     assert bound.artifact is not None
     arrow_filter = ArrowFilter(bound.artifact)
     needed = {path[0] for path in arrow_filter.columns}
@@ -138,7 +138,7 @@ def check_scan(
 
 
 def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetrics]) -> Counter[Row]:
-    """Rows of all tasks, run here."""
+    """Return the rows of all tasks, which run in this process."""
     found = local_files(sorted(str(path) for path in directory.glob("*.avro")))
     files = container_files(found, any_extension=True)
     for file in files:
@@ -157,7 +157,7 @@ def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetr
 
 
 def check_session(rng: random.Random, case: Case, text: str, tally: Tally) -> None:
-    """One predicate through a whole session."""
+    """Check one predicate in a session."""
     session = PushdownSession(case.spark)
     reader = rng.choice(("pushdown", "pushdown", "auto"))
     names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
@@ -184,7 +184,7 @@ def check_case(spark: SparkSession, seed: int, scans: int, tally: Tally) -> None
         if case is None:
             return
         check_scans(rng, case, tally)
-        # Spark's own pushdown is no part of what is compared.
+        # Spark's own pushdown is not part of the comparison.
         with pushdown_off(spark):
             for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
                 check_session(rng, case, text, tally)
@@ -212,10 +212,10 @@ def _run(spark: SparkSession, cases: int, scans: int) -> Tally:
     return tally
 
 
-def test_rows_are_those_of_spark(spark: SparkSession) -> None:
+def test_scans_of_avro_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 4, 2)
 
 
 @pytest.mark.nightly
-def test_rows_are_those_of_spark_in_many_cases(spark: SparkSession) -> None:
+def test_scans_of_avro_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES, 3)

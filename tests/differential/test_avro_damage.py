@@ -1,8 +1,8 @@
-"""Damaged Avro files never crash a worker, and rows that come out of them are those that Spark's own reader gives.
+"""Damaged Avro files never crash a worker, and their rows equal those of Spark's own reader.
 
-Spark reads the files that we read, all in one job, and stops within those that it cannot read on; where its rows are
-not those of the sound file, it reads that file once more by itself to tell whether it fails. Of the others some would
-end its JVM: it takes a damaged length for what it is, and runs out of memory.
+Spark reads the files that our reader reads in one job, and stops in a file that it cannot read further. If its rows
+differ from those of the intact file, it reads the file again in a separate query, which shows whether it fails. Some
+other files would end its JVM, because it allocates the size of a damaged length.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ Rows = tuple[str, ...]
 
 
 def columns() -> t.StructType:
-    """All columns but the map, which our reader steps over."""
+    """Return all columns except the map, which our reader skips."""
     found = spark_schema(parse_schema(json.dumps(SCHEMA)))
     return t.StructType([field for field in found.fields if field.name != "k"])
 
 
 def queries() -> dict[str, AvroQuery]:
-    """Everything, and two filters: one of them passes few blocks."""
+    """Return a query without filter, and two filters. One of them passes only few blocks."""
     wanted = arrow_schema(columns().fields)
     filters = {"all": None, "filter": FILTER, "needle": NEEDLE}
     return {name: AvroQuery(wanted, compiled, corrected_calendar=True) for name, compiled in filters.items()}
@@ -90,7 +90,7 @@ def queries() -> dict[str, AvroQuery]:
 
 @dataclass
 class Tally:
-    """What came of the files, by region and outcome."""
+    """The outcomes by region and kind."""
 
     counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
@@ -117,7 +117,7 @@ def record(rng: random.Random, number: int) -> dict[str, object]:
 
 
 def sound(rng: random.Random, codec: str, path: Path) -> bytes:
-    """A file without damage: every type, some ten blocks."""
+    """Return an intact file with every type and about ten blocks."""
     records = [record(rng, number) for number in range(ROWS)]
     with path.open("wb") as file:
         writer = fastavro.write.Writer(file, fastavro.parse_schema(SCHEMA), codec=codec, sync_interval=2_500)
@@ -128,12 +128,12 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
 
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
-    """Spark skips what it cannot read."""
+    """Let Spark skip what it cannot read."""
     return session_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"})
 
 
 class Reference:
-    """What Spark's own reader makes of files."""
+    """The results of Spark's own reader."""
 
     def __init__(self, spark: SparkSession, paths: list[Path]) -> None:
         self._spark = spark
@@ -150,11 +150,11 @@ class Reference:
         return self._spark.read.format(AVRO).schema(columns()).options(**options).load([str(path) for path in paths])
 
     def rows(self, name: str, query: str) -> Rows:
-        """Rows that pass a query, as far as the file could be read."""
+        """Return the rows that pass a query, up to the position at which the reader stopped."""
         return tuple(sorted(repr(row) for row in self._rows[name] if _passes(row, query)))
 
     def fails(self, path: Path) -> bool:
-        """Whether Spark cannot read the file to its end."""
+        """Return whether Spark cannot read the file to its end."""
         try:
             with pushdown_off(self._spark):
                 self._frame([path]).toArrow()
@@ -171,7 +171,7 @@ def _passes(row: Mapping[str, object], query: str) -> bool:
 
 
 def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outcome], undamaged: Rows) -> str:
-    """What came of a query over a damaged file, in a word. Raises AssertionError for what must not come of it."""
+    """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     outcome, about = found[query], f"{path.name}, {query}"
     if outcome.error:
         assert outcome.error in TYPED, f"{about}: {outcome}"
@@ -179,7 +179,7 @@ def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outc
         assert PLACE.search(outcome.message), f"{about}: {outcome}"
         return outcome.error
     if found["all"].error:
-        # What is skipped by its bytes, or behind the last column that is needed, is not looked at.
+        # Blocks skipped by byte patterns, and bytes after the last required column, are not checked.
         assert set(outcome.rows) <= set(undamaged), f"{about}: {set(outcome.rows) - set(undamaged)}"
         return "rows around the damage"
     theirs = reference.rows(path.name, query)
@@ -207,7 +207,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
 
 
 @pytest.mark.nightly
-def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path) -> None:
     tally = Tally()
     for codec in ("null", "deflate"):
         directory = tmp_path / codec
@@ -223,15 +223,17 @@ def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
-def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed: int) -> None:
+def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
+    spark: SparkSession, tmp_path: Path, codec: str, seed: int
+) -> None:
     tally = Tally()
     check(spark, random.Random(f"{codec} {seed}"), codec, 80, tmp_path, tally)
     assert tally.total("the same rows") > 0, tally
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
-    """Unless they end where a block does, which no reader can tell from the end of the file."""
+def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
+    """A file that ends after a complete block is valid, so no reader can detect that."""
     content = sound(random.Random(codec), codec, tmp_path / "sound.avro")
     marker = content[regions(tmp_path / "sound.avro")["first marker"][0] :][:16]
     rng = random.Random(1)
@@ -245,8 +247,8 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> Non
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
-    """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
+def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
+    """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.avro")
     for region, (begin, end) in regions(tmp_path / "sound.avro").items():

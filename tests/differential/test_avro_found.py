@@ -1,4 +1,4 @@
-"""Cases that nightly runs have found, each by its seed."""
+"""Cases that nightly runs found, identified by their seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,5 @@ from test_avro import Tally, check_case
 
 
 @pytest.mark.parametrize("seed", [2648])
-def test_decimals_of_more_bytes_than_they_need_are_found_behind_the_branch_of_a_union(
-    spark: SparkSession, seed: int
-) -> None:
+def test_decimals_with_redundant_bytes_are_found_after_the_branch_of_a_union(spark: SparkSession, seed: int) -> None:
     check_case(spark, seed, 3, Tally())

@@ -1,4 +1,4 @@
-"""Maps of Avro files: their entries come in the order in which Spark's reader has them."""
+"""The entries of Avro maps are in the order of Spark's reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WITHOUT_MAPS = ["SELECT id FROM t WHERE id = 7", "SELECT id, s.x FROM t WHERE s.
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of maps of 0 to 90 entries, written by fastavro in no order."""
+    """Write files with maps of 0 to 90 entries with fastavro, in random order."""
     rng = random.Random(20_261_125)
 
     def text_map(most: int) -> dict[str, str | None]:
@@ -82,7 +82,7 @@ def _rows(frame: DataFrame) -> list[str]:
 
 
 def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:
-    """Hold a query's rows against those of Spark's own source; returns the reader that ran."""
+    """Compare a query's rows with those of Spark's own source. Return the reader that ran."""
     spark.read.format(format_name(spark)).load(str(files)).createOrReplaceTempView("t")
     expected = _rows(spark.sql(query))
     spark.catalog.dropTempView("t")
@@ -96,10 +96,10 @@ def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
-def test_maps_are_sparks(spark: SparkSession, files: Path, reader: str, query: str) -> None:
+def test_maps_equal_sparks(spark: SparkSession, files: Path, reader: str, query: str) -> None:
     assert _ran(spark, files, reader, query) == "spark"
 
 
 @pytest.mark.parametrize("query", WITHOUT_MAPS)
-def test_maps_that_nobody_reads_cost_no_pushdown(spark: SparkSession, files: Path, query: str) -> None:
+def test_maps_that_are_not_selected_do_not_prevent_pushdown(spark: SparkSession, files: Path, query: str) -> None:
     assert _ran(spark, files, "pushdown", query) == "pushdown"

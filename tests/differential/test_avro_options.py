@@ -1,4 +1,4 @@
-"""Options of Spark's Avro source mean the same to our reader, or its own reads: equal rows, or an error of both."""
+"""Options of Spark's Avro source have the same effect with our reader, which may use Spark's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NAMED = "first bigint, second date, third timestamp"
 
 @dataclass(frozen=True)
 class Case:
-    """A directory (`sound`, `outdated`, `damaged`, or outdated ones of `HEADS`) and how it is read."""
+    """A directory (`sound`, `outdated`, `damaged`, or the outdated ones of `HEADS`) and its options."""
 
     data: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -135,7 +135,7 @@ def _counted(table: pa.Table) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", CASES)
-def test_options_mean_the_same(spark: SparkSession, files: Path, name: str, reader: str) -> None:
+def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Path, name: str, reader: str) -> None:
     case = CASES[name]
     options = {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
     path = str(files / case.data)

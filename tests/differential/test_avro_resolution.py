@@ -1,4 +1,4 @@
-"""Files read by another schema than they were written by give the rows that Spark's own Avro source gives."""
+"""Files read with another schema than the writer's return the rows of Spark's own Avro source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSED = "Spark refuses"
 
 
 def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schema: str, tally: Tally) -> None:
-    """One reader schema: many predicates, some columns of each."""
+    """Check one reader schema with many predicates, each with some columns."""
     try:
         frame = spark.read.format(AVRO).option("avroSchema", schema).load(str(directory))
     except (PySparkException, Py4JJavaError):
@@ -79,21 +79,21 @@ def _run(spark: SparkSession, cases: int) -> None:
     assert tally.kept > 10 * tally.scans, tally
 
 
-def test_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
+def test_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 1)
 
 
 @pytest.mark.nightly
-def test_many_other_schemas_give_the_rows_of_spark(spark: SparkSession) -> None:
+def test_many_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES)
 
 
 @pytest.mark.parametrize("written", [["null", "string"], ["string", "null"], "null", ["null"]], ids=json.dumps)
 @pytest.mark.parametrize("read", ["string", ["string"]], ids=json.dumps)
-def test_nulls_that_the_other_schema_has_no_place_for_are_refused(
+def test_nulls_that_the_reader_schema_does_not_allow_raise(
     spark: SparkSession, tmp_path: Path, written: Avro, read: Avro
 ) -> None:
-    """Spark fails at the first of them; we leave such files to it, since there may be none."""
+    """Spark fails at the first null. Our reader uses Spark's for these files, because they may have none."""
     by_fastavro(random.Random(1), tmp_path / "a.avro", _with_column(written), [{"row": 1, "c": None}])
     schema = json.dumps(_with_column(read))
     with pytest.raises((PySparkException, Py4JJavaError)):

@@ -1,4 +1,4 @@
-"""Names that differ by case alone are one column or two, as `spark.sql.caseSensitive` says, with every reader."""
+"""Names that differ only by case are one column or two, depending on `spark.sql.caseSensitive`, with every reader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NESTED = "id bigint, S struct<x: int, X: int, y: int>"
 
 
 def case_sensitive(spark: SparkSession, value: str) -> AbstractContextManager[None]:
-    """Spark's setting; what a session opens in here takes it over."""
+    """Set Spark's setting. Sessions that open sources in the block use it."""
     return session_settings(spark, {"spark.sql.caseSensitive": value})
 
 
@@ -42,7 +42,7 @@ def session(
 
 
 @pytest.mark.parametrize(("source_format", "reader"), READINGS)
-def test_with_the_setting_two_spellings_are_two_columns(
+def test_two_spellings_are_two_columns_if_case_sensitive(
     spark: SparkSession, tmp_path: Path, source_format: str, reader: str
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", BOTH, [(1, "low", "HIGH"), (2, "b", "a")])
@@ -60,7 +60,7 @@ def test_with_the_setting_two_spellings_are_two_columns(
 
 
 @pytest.mark.parametrize(("source_format", "reader"), READINGS)
-def test_without_it_any_spelling_is_the_column(
+def test_any_spelling_selects_the_column_if_case_insensitive(
     spark: SparkSession, tmp_path: Path, source_format: str, reader: str
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", "id bigint, Name string", [(1, "x"), (2, "y")])
@@ -72,7 +72,9 @@ def test_without_it_any_spelling_is_the_column(
 
 
 @pytest.mark.parametrize(("source_format", "reader"), [reading for reading in READINGS if reading[0] != "csv"])
-def test_members_follow_the_setting(spark: SparkSession, tmp_path: Path, source_format: str, reader: str) -> None:
+def test_members_follow_the_case_sensitivity_setting(
+    spark: SparkSession, tmp_path: Path, source_format: str, reader: str
+) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30}), (2, None)])
     with case_sensitive(spark, "true"):
         made = session(spark, source_format, tmp_path, reader, NESTED)
@@ -85,7 +87,9 @@ def test_members_follow_the_setting(spark: SparkSession, tmp_path: Path, source_
 
 
 @pytest.mark.parametrize("source_format", NESTING)
-def test_without_it_two_spellings_are_refused(spark: SparkSession, tmp_path: Path, source_format: str) -> None:
+def test_two_spellings_of_a_member_raise_if_case_insensitive(
+    spark: SparkSession, tmp_path: Path, source_format: str
+) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30})])
     with case_sensitive(spark, "false"):
         made = session(spark, source_format, tmp_path, "spark", NESTED)
@@ -94,7 +98,7 @@ def test_without_it_two_spellings_are_refused(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("source_format", ["csv", "orc", "parquet", "avro"])
-def test_files_of_other_spellings_make_columns_by_the_setting(
+def test_spellings_of_several_files_merge_by_the_setting(
     spark: SparkSession, tmp_path: Path, source_format: str
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", "id string, a string", [("1", "x")])

@@ -1,8 +1,8 @@
-"""Every reader gives Spark's rows for every file of a corpus: one that is given, and one that is made from seeds.
+"""Every reader returns Spark's rows for every file of a corpus: a given one, and one generated from seeds.
 
-`PUSHDOWN_CORPUS` names a directory of ORC, Avro, JSON and CSV files by anybody, in any sub-directories.
-`PUSHDOWN_CORPUS_COMPARISONS` is how many comparisons a format needs in which our reader ran, 10,000 without it.
-`PUSHDOWN_CORPUS_SEED` is the first seed of the generated files, and of the settings and predicates.
+`PUSHDOWN_CORPUS` is a directory of ORC, Avro, JSON and CSV files of any origin, with subdirectories.
+`PUSHDOWN_CORPUS_COMPARISONS` is the number of comparisons with our reader for each format (default 10,000).
+`PUSHDOWN_CORPUS_SEED` is the first seed of the generated files, the settings and the predicates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SECONDS = float(os.environ.get("PUSHDOWN_CORPUS_SECONDS", "inf"))
 
 
 def _generated(spark: SparkSession, source_format: SourceFormat, first: int) -> Iterator[CorpusFile]:
-    """Files of a format without end, each directory from the next seed."""
+    """Yield generated files of a format endlessly. Each directory has the next seed."""
     seed = first
     while True:
         with TemporaryDirectory() as folder:
@@ -49,8 +49,8 @@ def _generated(spark: SparkSession, source_format: SourceFormat, first: int) -> 
         seed += 1
 
 
-def _given(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
-    """The files of a format in a directory, over and over; none where there is none."""
+def _given_files(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
+    """Yield the files of a format in a directory repeatedly. Yield nothing if there are none."""
     found = [file for file in corpus_files(folder) if file.source_format is source_format]
     while found:
         yield from found
@@ -71,7 +71,7 @@ def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: Source
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
-    """Print the counts of a run, also where the test passes."""
+    """Print the counts of a run, even if the test passes."""
 
     def shown(tally: Tally) -> None:
         with capsys.disabled():
@@ -82,10 +82,12 @@ def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_a_corpus_of_others(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
+def test_the_external_corpus_returns_sparks_rows(
+    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+) -> None:
     if CORPUS is None:
-        pytest.skip("PUSHDOWN_CORPUS names no directory of files; test_a_generated_corpus makes files of its own")
-    files = _given(Path(CORPUS), source_format)
+        pytest.skip("set PUSHDOWN_CORPUS to a directory of files; another test of this module generates files")
+    files = _given_files(Path(CORPUS), source_format)
     tally = _run(spark, files, source_format, WANTED)
     show(tally)
     assert not tally.differences, tally.text()
@@ -93,7 +95,9 @@ def test_a_corpus_of_others(spark: SparkSession, show: Callable[[Tally], None], 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_a_generated_corpus(spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat) -> None:
+def test_a_generated_corpus_returns_sparks_rows(
+    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
     tally = _run(spark, _generated(spark, source_format, SEED), source_format, WANTED)
@@ -103,7 +107,7 @@ def test_a_generated_corpus(spark: SparkSession, show: Callable[[Tally], None], 
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_a_small_corpus(spark: SparkSession, source_format: SourceFormat) -> None:
+def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat) -> None:
     tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 60)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= 60, tally.text()

@@ -1,4 +1,4 @@
-"""CSV with a declared schema: columns by the names of the header, else by position as in Spark, for any reader."""
+"""CSV with a declared schema: columns are matched by header names, else by position as in Spark, with any reader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAYS: dict[str, dict[str, str]] = {
 
 
 def written(directory: Path, way: str, *texts: str) -> str:
-    """The files p0, p1, ... of some texts, as a way of `WAYS` asks for."""
+    """Write the files p0, p1, ... with these contents, in one of the `WAYS`. Return their path."""
     for number, text in enumerate(texts):
         path = directory / f"p{number}.csv{'.gz' if way == 'gzip' else ''}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ def rows(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_names_decide_whoever_reads(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_columns_are_matched_by_name_with_both_readers(spark: SparkSession, tmp_path: Path, way: str) -> None:
     path = written(tmp_path, way, "name,id\nAda,1\n", "id,else,name\n2,x,Bo\n")
     for reader in READERS:
         assert rows(spark, path, reader, **WAYS[way]) == shown(ROWS), reader
 
 
 @pytest.mark.parametrize("way", third(WAYS))
-def test_the_declared_order_is_sparks_own_answer(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_headers_in_the_declared_order_return_sparks_rows(spark: SparkSession, tmp_path: Path, way: str) -> None:
     path = written(tmp_path, way, "id,name,more\n1,Ada,\n", "ID,Name,More\n2,Bo,\n")
     own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
     for reader in READERS:
@@ -65,21 +65,23 @@ def test_the_declared_order_is_sparks_own_answer(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("way", third(WAYS))
-def test_without_a_known_name_the_position_decides_as_in_spark(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_headers_without_known_names_are_matched_by_position_as_in_spark(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
     path = written(tmp_path, way, "number,called\n1,Ada\n2,Bo\n")
     own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
     for reader in READERS:
         assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
 
 
-def test_a_header_may_stand_behind_many_comments(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_header_after_many_comments_is_found(spark: SparkSession, tmp_path: Path) -> None:
     comments = f"# {'x' * 98}\n" * 2_000
     path = written(tmp_path, "plain", "id,name\n1,Ada\n", f"{comments}name,id\nBo,2\n")
     for reader in READERS:
         assert rows(spark, path, reader, comment="#") == shown(ROWS), reader
 
 
-def test_directories_with_columns_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_directories_do_not_change_the_matching(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "k=1", "plain", "name,id\nAda,1\n")
     written(tmp_path / "k=2", "plain", "id,name\n2,Bo\n")
     for reader in READERS:
@@ -87,21 +89,21 @@ def test_directories_with_columns_change_nothing(spark: SparkSession, tmp_path: 
         assert found == shown([(1, "Ada", None, 1), (2, "Bo", None, 2)])
 
 
-def test_without_enforcing_spark_compares_names_and_goes_by_position(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_enforce_schema_spark_checks_names_and_matches_by_position(spark: SparkSession, tmp_path: Path) -> None:
     path = written(tmp_path, "plain", "id,name,more\n1,Ada,\n2,Bo,\n")
     own = spark.read.options(header="true", enforceSchema="false").schema(DECLARED).csv(path)
     for reader in READERS:
         assert rows(spark, path, reader, enforceSchema="false") == rows_of(own)
 
 
-def test_lines_without_header_go_by_position_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_without_header_are_matched_by_position_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = written(tmp_path, "plain", "1,Ada\n", "2,Bo,\n")
     own = spark.read.options(header="false").schema(DECLARED).csv(path)
     for reader in READERS:
         assert rows(spark, path, reader, header="false") == rows_of(own) == shown(ROWS)
 
 
-def test_the_report_says_by_what_columns_are_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_report_shows_how_columns_are_matched(spark: SparkSession, tmp_path: Path) -> None:
     path = written(tmp_path, "plain", "number,called\n1,Ada\n")
     session = PushdownSession(spark)
     session.add_source("data", path=path, format="csv", schema=DECLARED, options={"header": "true"})

@@ -1,4 +1,4 @@
-"""Rows of a session with reader='pushdown' equal the rows of Spark's own reader with its pushdown off, as multisets."""
+"""Rows of a session with reader='pushdown' equal those of Spark's own reader without pushdown, as multisets."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def check_batch(
     oddness: Sequence[float] = ODDNESS,
     refused: float = 0.1,
 ) -> None:
-    """Run a batch's predicates, alone and joined by OR, through the whole reader: all in one job."""
+    """Run a batch's predicates, alone and joined by OR, with the complete reader in one job."""
     case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
     rng = random.Random(seed)
-    # Hypothesis runs a seed again where it fails.
+    # Hypothesis runs a failing seed again, which needs a new directory.
     scans = Scans.written(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=folder)), rng)
     try:
-        outcomes = list(compared(spark, scans, _chosen(spark, case, rng)))
+        outcomes = list(compared(spark, scans, _choose_predicates(spark, case, rng)))
     except SparkGivesUpError:
         tally.because("Spark's own reader fails")
         return
     for asked, theirs, ours, report in outcomes:
         if case.options.get("header") == "true" and any("are read separately" in note for note in report.notes):
-            # By chance the first line of a file has the name of a column: its columns are then told by their names.
+            # The first line of a file has the name of a column by chance, so its columns are matched by name.
             tally.because("columns by the names of a header")
             continue
         about = f"seed {seed}, {source_format}: {asked}, columns {scans.columns}, options {case.options}, "
@@ -67,8 +67,8 @@ def check_batch(
             tally.because(report.reason)
 
 
-def _chosen(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
-    """Predicates, mostly such with a pattern, and some that join several."""
+def _choose_predicates(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
+    """Return predicates, mostly those with a pattern, and some combinations."""
     if case.unsafe:
         return case.predicates[:SCANS]
     fold = Folder(spark)
@@ -85,7 +85,7 @@ def _not_vacuous(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_rows_are_those_of_spark(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_scans_of_text_return_sparks_rows(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
     tally = Tally()
     over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, FEW_ODD, refused=0.0))
     _not_vacuous(tally)
@@ -93,7 +93,7 @@ def test_rows_are_those_of_spark(spark: SparkSession, source_format: SourceForma
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_rows_are_those_of_spark_in_many_cases(
+def test_scans_of_text_return_sparks_rows_in_many_cases(
     spark: SparkSession, source_format: SourceFormat, tmp_path: Path
 ) -> None:
     tally = Tally()

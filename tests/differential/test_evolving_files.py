@@ -1,4 +1,4 @@
-"""Files of different columns are one table, whose answer depends neither on their order nor on the reader."""
+"""Files with different columns are one table. The result depends neither on their order nor on the reader."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ EVERY = [(case, source_format) for case in CASES for source_format in case.forma
 
 
 def label(part: object) -> str:
-    """A case's name, or a format."""
+    """Return the name of a case or a format."""
     return part.name if isinstance(part, Evolving) else str(part)
 
 
 def orders(case: Evolving) -> Iterator[tuple[int, ...]]:
-    """The files as they come, and the other way round: their names say which comes first."""
+    """Return the files in their order and reversed. Their names determine the order."""
     numbers = tuple(range(len(case.files)))
     yield numbers
     yield numbers[::-1]
 
 
 def written(case: Evolving, source_format: str, directory: Path, order: Sequence[int]) -> dict[int, Path]:
-    """The files by number, named so that they are listed in the order."""
+    """Write the files by number, with names that are listed in the order."""
     places = {}
     for place, number in enumerate(order):
         schema, rows = case.files[number]
@@ -113,30 +113,30 @@ def test_records_without_fields_are_rows(spark: SparkSession, tmp_path: Path, re
 
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """The answer to a case over its files in all orders, the readers in turn: one query for all of them."""
+    """Return the rows of a case for all orders of its files, with alternating readers, in one query."""
     every = itertools.permutations(range(len(case.files)))
     frames = [
         result.df.selectExpr(f"{turn} AS turn", "*")
-        for turn, (_, result) in enumerate(planned(spark, tmp_path, case, source_format, every))
+        for turn, (_, result) in enumerate(plan_in_orders(spark, tmp_path, case, source_format, every))
     ]
     if frames:
         expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
         assert rows_of(reduce(DataFrame.unionAll, frames)) == shown(expected)
 
 
-def planned(
+def plan_in_orders(
     spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str, every: Iterable[tuple[int, ...]]
 ) -> Iterator[tuple[str, PushdownResult]]:
-    """A reader and what it plans, of columns as they should be, for each order; nothing where the case is an error."""
+    """Yield a reader and its plan for each order, with the expected columns. Yield nothing if the case is an error."""
     for order, reader in zip(every, itertools.cycle(("spark", "pushdown"))):
         directory = tmp_path / "".join(map(str, order))
         places = written(case, source_format, directory, order)
         made = session(spark, case, source_format, directory, reader)
         if case.error:
-            refused(made, case, directory, places)
+            check_error(made, case, directory, places)
             continue
         wanted = t.StructType.fromDDL(case.schema)
-        # Spark sorts the columns that it finds in JSON by their names.
+        # Spark sorts the columns of JSON files by name.
         is_sorted = source_format == "json" and case.declared is None
         columns = case.columns or (tuple(wanted.fieldNames()) if is_sorted else None)
         result = made.scan("data", columns=columns, where=case.where)
@@ -144,8 +144,8 @@ def planned(
         yield reader, result
 
 
-def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
-    """The error of a case, which names files by their places."""
+def check_error(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
+    """Check the error of a case, which names files by their location."""
     with pytest.raises(PushdownError) as caught:
         made.scan("data", columns=case.columns, where=case.where)
     for part in case.error:
@@ -155,6 +155,6 @@ def refused(made: PushdownSession, case: Evolving, directory: Path, places: Mapp
 
 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """The answer to a case by Spark's reader, and by ours over the files in the other order."""
-    for reader, result in planned(spark, tmp_path, case, source_format, orders(case)):
+    """Assert that Spark's reader, and ours over the files in the other order, return the rows of a case."""
+    for reader, result in plan_in_orders(spark, tmp_path, case, source_format, orders(case)):
         assert result.run(rows_of) == shown(case.rows), reader

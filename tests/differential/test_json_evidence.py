@@ -1,4 +1,4 @@
-"""Types of JSON files without a declared schema are Spark's own, and conflicts between files are found at any place."""
+"""Types of JSON files without a declared schema are Spark's, and conflicts between files are found at any depth."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pushdown_spark.session import PushdownSession
 
 LOOKED = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
 ALIKE = {
-    "texts": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
+    "strings": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
     "nothing but numbers": ('{"a": 1}', '{"a": 2.5}'),
-    "zeros behind the point": ('{"a": 1.0, "t": "x"}', '{"a": 2.0, "t": "x"}'),
-    "whole numbers beyond 64 bits": ('{"a": 100000000000000000000, "t": "x"}', '{"a": 1, "t": null}'),
+    "zeros after the decimal point": ('{"a": 1.0, "t": "x"}', '{"a": 2.0, "t": "x"}'),
+    "integers beyond 64 bits": ('{"a": 100000000000000000000, "t": "x"}', '{"a": 1, "t": null}'),
     "a double and a large number": ('{"a": 1.0, "t": "x"}', '{"a": 100000000000000000000}'),
     "powers of ten": ('{"a": 1e3, "t": "x"}', '{"a": 1}'),
     "nulls": ('{"a": null, "t": null}', '{"a": true, "t": "x"}'),
@@ -61,7 +61,7 @@ def session(spark: SparkSession, path: str, on_schema_conflict: str = "error", *
         *third((name, "null") for name in ALIKE),
     ],
 )
-def test_without_conflict_the_answer_is_sparks(
+def test_files_without_conflicts_return_sparks_rows(
     spark: SparkSession, tmp_path: Path, name: str, on_schema_conflict: str
 ) -> None:
     path = written(tmp_path, ALIKE[name])
@@ -72,7 +72,7 @@ def test_without_conflict_the_answer_is_sparks(
 
 
 @pytest.mark.parametrize("column", CONFLICTS)
-def test_a_conflict_at_any_place_is_found(spark: SparkSession, tmp_path: Path, column: str) -> None:
+def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, column: str) -> None:
     path = written(tmp_path, CONFLICTS[column])
     with pytest.raises(SchemaConflictError) as caught:
         session(spark, path).scan("data")
@@ -80,16 +80,16 @@ def test_a_conflict_at_any_place_is_found(spark: SparkSession, tmp_path: Path, c
     assert all(f"{path}/p{number}.json" in str(caught.value) for number in range(2))
 
 
-def test_only_texts_are_read_once_more(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
+def test_only_strings_are_read_a_second_time(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "strings").mkdir()
     (tmp_path / "numbers").mkdir()
-    texts = session(spark, written(tmp_path / "texts", ALIKE["texts"])).scan("data").report()["data"].notes
+    texts = session(spark, written(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"].notes
     numbers = session(spark, written(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
     assert LOOKED in texts
     assert LOOKED not in numbers.notes
 
 
-def test_inferred_times_stay_times_whatever_becomes_of_conflicts(spark: SparkSession, tmp_path: Path) -> None:
+def test_inferred_timestamps_do_not_depend_on_the_conflict_setting(spark: SparkSession, tmp_path: Path) -> None:
     path = written(tmp_path, ('{"t": "2024-01-02T03:04:05Z", "n": 1}', '{"t": "2024-05-06T07:08:09Z", "n": "x"}'))
     found = session(spark, path, "null", inferTimestamp="true").scan("data", columns=["t"])
     assert found.df.schema.simpleString() == "struct<t:timestamp>"

@@ -1,4 +1,4 @@
-"""Lines that are no JSON: those that Spark reads otherwise from a file than from a text are known and left to it."""
+"""Lines that are not JSON: our reader detects the lines that Spark parses differently in files, and uses Spark's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOOD = ("1", "-0.5e3", "null", "true", '"é\\u00e9\\n"', "NaN", "[]", "[1, 2]", 
 
 
 def shown(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, str]]:
-    """What Spark makes of each line in a file, and of the same line as a text."""
+    """Return Spark's result for each line in a file, and for the same line as a string."""
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     reader = spark.read.schema(SCHEMA)
     frames = (reader.json(str(path)), reader.json(spark.read.text(str(path))))
@@ -35,7 +35,7 @@ def shown(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, 
     return list(zip(by_file, by_text, strict=True))
 
 
-def test_what_differs_is_known(spark: SparkSession, tmp_path: Path) -> None:
+def test_lines_that_parse_differently_are_detected(spark: SparkSession, tmp_path: Path) -> None:
     lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, TOKENS))]
     found = shown(spark, lines, tmp_path / "odd.json")
     different = [line for line, (by_file, by_text) in zip(lines, found, strict=True) if by_file != by_text]
@@ -43,7 +43,7 @@ def test_what_differs_is_known(spark: SparkSession, tmp_path: Path) -> None:
     assert [line for line in different if parses_alike(line.encode())] == []
 
 
-def test_json_is_passed_on() -> None:
+def test_valid_json_lines_parse_alike() -> None:
     lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, GOOD))]
     lines += [f"\t{line}\r" for line in lines]
     assert [line for line in lines if not parses_alike(line.encode())] == []
@@ -52,7 +52,7 @@ def test_json_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("reader", ["pushdown", "auto"])
-def test_such_a_line_is_left_to_spark(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+def test_a_line_that_parses_differently_uses_spark(spark: SparkSession, tmp_path: Path, reader: str) -> None:
     lines = [f'{{"id": {n}, "b": {n}, "a": [{n}]}}' for n in range(300)]
     lines[200] = '{"b": 7, "id": 200, "a": [2147483647.]}'
     # Compressed, since the size of a plain file this small settles the matter under auto.

@@ -1,4 +1,4 @@
-"""Lines that Spark reads otherwise in a file than by themselves: they are known and left to it, others are searched."""
+"""Our reader detects lines that Spark parses differently in a file, and uses Spark's. It searches the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUR = "a string, b string, c int, d int"
 
 @dataclass(frozen=True)
 class Odd:
-    """A file of which Spark keeps `kept` rows; `searched` tells who must read it."""
+    """A file of which Spark keeps `kept` rows. With `searched`, our reader must read it, else Spark's."""
 
     content: bytes
     where: str
@@ -61,11 +61,11 @@ JSON = {
     "no base64": Odd('{"b":"Grüße","l":7}\n{"b":"YWJj","l":8}\n'.encode(), "l = 7", "b binary, l int", 0),
     "no base64 in a struct": Odd('{"st":{"b":"é"},"l":7}\n'.encode(), "l = 7", "st struct<b: binary>, l int", 0),
     "no base64, in ASCII": Odd(b'{"b":"a$b","l":7}\n', "l = 7", "b binary, l int", 1, searched=True),
-    "base64 that nobody needs": Odd('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
+    "base64, not selected": Odd('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
     "a letter in an escape": Odd('{"s":"\\u00é,"l":7}\n'.encode(), "l = 7", "s string, l int", 0),
     "a letter like a digit": Odd('{"s":"\\u004\u0131","l":7}\n'.encode(), "l = 7", "s string, l int", 0),
     "a letter in an unknown text": Odd('{"l":7,"zz":"\\u004\u0131"}\n'.encode(), "l = 7", "l int", 0),
-    "a letter behind an escape": Odd('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
+    "a letter after an escape": Odd('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
                                      searched=True),
     "no JSON in a variant": Odd('{"v":[1,2\u00a0],"l":7}\n'.encode(), "l = 7", "l int, v variant", 0),
 }  # fmt: skip
@@ -82,7 +82,7 @@ def test_json_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_p
 
 
 def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path) -> None:
-    """Our rows of a file are Spark's, and its reader reads what it must."""
+    """Assert that our rows of a file equal Spark's, and that the expected reader ran."""
     path.write_bytes(odd.content)
     schema = StructType.fromDDL(odd.schema)
     columns = odd.columns or tuple(schema.fieldNames())
@@ -102,6 +102,6 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path
 
 
 def shown(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:
-    """Rows as texts: Python has no values for variants."""
+    """Return rows as strings, because Python has no values for variants."""
     texts = [f"to_json(struct({column}))" for column in columns]
     return Counter(str(row) for row in frame.selectExpr(*texts).collect())

@@ -1,8 +1,7 @@
-"""Rows of the lazy ORC reader equal those of Spark's own reader with its pushdown off, as multisets.
+"""Rows of our ORC reader equal those of Spark's own reader without pushdown, as multisets.
 
-A case is a directory of random files of one table and many predicates. Spark evaluates them all in one job; the
-reader's tasks run in this process, which takes milliseconds, and a few through a whole session. Hypothesis draws the
-seeds only.
+A case is a directory of random files of one table, and many predicates. Spark evaluates them all in one job. The
+reader's tasks run in this process, which takes milliseconds, and a few in a session. Hypothesis draws only the seeds.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Row = tuple[str, ...]
 
 @dataclass
 class Tally:
-    """What was really compared, so that the test cannot become vacuous unnoticed."""
+    """The numbers of comparisons, so that the test notices if nothing is compared."""
 
     scans: int = 0
     exact: int = 0
@@ -65,7 +64,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Case:
-    """A directory of files, and what Spark reads there: each column's values as text, and each predicate's answers."""
+    """A directory of files and Spark's results.
+
+    These are the values of each column as strings, and the result of each predicate.
+    """
 
     spark: SparkSession
     directory: Path
@@ -76,24 +78,24 @@ class Case:
     about: str
 
     def expected(self, predicate: str, names: Sequence[str]) -> Counter[Row]:
-        """The rows that Spark keeps."""
+        """Return the rows that Spark keeps."""
         answers = self.answers[predicate]
         rows = list(zip(*(self.columns[name] for name in names), strict=True)) if names else [()] * len(answers)
         return Counter(row for row, answer in zip(rows, answers, strict=True) if answer)
 
 
 def pushdown_off(spark: SparkSession) -> AbstractContextManager[None]:
-    """Spark's ORC reader as it reads without any filter of its own."""
+    """Turn off all filters in Spark's ORC reader."""
     return session_settings(spark, {"spark.sql.orc.filterPushdown": "false"})
 
 
 def shown(table: pa.Table) -> dict[str, list[str]]:
-    """Every value as text that tells NaN, -0.0 and null from all else."""
+    """Return a value as a string that distinguishes NaN, -0.0 and null."""
     return {name: [repr(_ordered(value)) for value in table[name].to_pylist()] for name in table.schema.names}
 
 
 def _ordered(value: object) -> object:
-    """Maps, which are lists of pairs, in an order of their own: Spark changes it when it gathers rows."""
+    """Return maps, which are lists of pairs, in a fixed order, because Spark changes it when it gathers rows."""
     if isinstance(value, dict):
         return {name: _ordered(member) for name, member in value.items()}
     if isinstance(value, tuple):
@@ -104,8 +106,8 @@ def _ordered(value: object) -> object:
     return value
 
 
-def judged(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
-    """Columns, and predicates as columns; None where Spark fails."""
+def judge(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
+    """Return columns, and predicates as columns. None if Spark fails."""
     items = [*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)]
     try:
         return frame.selectExpr(*items).toArrow()
@@ -113,22 +115,24 @@ def judged(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Tabl
         return None
 
 
-def answered(frame: DataFrame, names: list[str], predicates: list[str]) -> dict[str, list[bool | None]] | None:
-    """Spark's answers; predicates that raise are left out. None where the columns cannot be read."""
-    table = judged(frame, names, predicates)
+def evaluate_predicates(
+    frame: DataFrame, names: list[str], predicates: list[str]
+) -> dict[str, list[bool | None]] | None:
+    """Return Spark's results without the predicates that raise. None if the columns cannot be read."""
+    table = judge(frame, names, predicates)
     if table is not None:
         return {text: table[text].to_pylist() for text in predicates}
     if not predicates:
         return None
     half = len(predicates) // 2
     if not half:
-        return {} if judged(frame, names, []) is not None else None
-    halves = [answered(frame, names, part) for part in (predicates[:half], predicates[half:])]
+        return {} if judge(frame, names, []) is not None else None
+    halves = [evaluate_predicates(frame, names, part) for part in (predicates[:half], predicates[half:])]
     return None if None in halves else {text: found for part in halves for text, found in (part or {}).items()}
 
 
 def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
-    """Predicates over all columns; maps cannot be compared, only be null."""
+    """Return predicates over all columns. Maps have only null tests."""
     columns = [(name, kind) for name, kind in leaves(table)]
     maps = [f"{name} IS {rng.choice(('', 'NOT '))}NULL" for name, kind in columns if isinstance(kind, t.MapType)]
     others = [(name, kind) for name, kind in columns if not isinstance(kind, t.MapType)]
@@ -137,7 +141,7 @@ def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
 
 
 def case_of(spark: SparkSession, seed: int, directory: Path) -> Case | None:
-    """The case of a seed; None where Spark's own reader fails on the files."""
+    """Return the case of a seed, None if Spark's own reader fails on the files."""
     rng = random.Random(seed)
     table = random_table(rng)
     change = rng.choice((NO_CHANGE, SOME_CHANGE))
@@ -147,15 +151,15 @@ def case_of(spark: SparkSession, seed: int, directory: Path) -> Case | None:
     names = table.fieldNames()
     asked = predicates_over(rng, table)
     with pushdown_off(spark):
-        whole = judged(frame, names, [])
-        answers = None if whole is None else answered(frame, names, asked)
+        whole = judge(frame, names, [])
+        answers = None if whole is None else evaluate_predicates(frame, names, asked)
     if whole is None or answers is None:
         return None
     return Case(spark, directory, table, shown(whole), answers, Folder(spark), f"seed {seed}")
 
 
 def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
-    """Each predicate through the reader's tasks, in this process."""
+    """Check each predicate with the reader's tasks in this process."""
     parsed = {text: parse_predicate(text) for text in case.answers}
     case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
     for text, predicate in parsed.items():
@@ -169,7 +173,7 @@ def check_scans(rng: random.Random, case: Case, tally: Tally) -> None:
 
 
 def check_scan(rng: random.Random, case: Case, text: str, bound: Pushdown[Node], tally: Tally) -> None:
-    """One predicate: random other columns, reads and splits."""
+    """Check one predicate with random other columns, reads and splits."""
     assert bound.artifact is not None
     arrow_filter = ArrowFilter(bound.artifact)
     needed = {path[0] for path in arrow_filter.columns}
@@ -198,7 +202,7 @@ def check_scan(rng: random.Random, case: Case, text: str, bound: Pushdown[Node],
 
 
 def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcMetrics]) -> Counter[Row]:
-    """Rows of all tasks, run here."""
+    """Return the rows of all tasks, which run in this process."""
     files = local_files(sorted(str(path) for path in directory.glob("*.orc")))
     tasks = pack(files, Packing(split, 1_000, 2))
     scan = OrcScanTask(tasks, query, lambda _, files: counts.extend(files.values()))
@@ -213,7 +217,7 @@ def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcMetric
 
 
 def check_session(rng: random.Random, case: Case, text: str, tally: Tally) -> None:
-    """One predicate through a whole session."""
+    """Check one predicate in a session."""
     session = PushdownSession(case.spark)
     reader = rng.choice(("pushdown", "pushdown", "auto"))
     names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
@@ -253,7 +257,7 @@ def check_case(spark: SparkSession, seed: int, scans: int, tally: Tally) -> None
             tally.reasons["Spark's own reader fails"] += 1
             return
         check_scans(rng, case, tally)
-        # Pushed by itself, a predicate over a timestamp without time zone makes Spark's ORC reader fail.
+        # Spark's ORC reader fails if a predicate over a timestamp without time zone is pushed alone.
         with pushdown_off(spark) if "timestamp_ntz" in case.schema.simpleString() else nullcontext():
             for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
                 check_session(rng, case, text, tally)
@@ -281,10 +285,10 @@ def _run(spark: SparkSession, cases: int, scans: int) -> Tally:
     return tally
 
 
-def test_rows_are_those_of_spark(spark: SparkSession) -> None:
+def test_scans_of_orc_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 6, 1)
 
 
 @pytest.mark.nightly
-def test_rows_are_those_of_spark_in_many_cases(spark: SparkSession) -> None:
+def test_scans_of_orc_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES, 3)

@@ -1,7 +1,7 @@
-"""Damaged ORC files never crash a worker, and rows that come out of them are those that Spark's own reader gives.
+"""Damaged ORC files never crash a worker, and their rows equal those of Spark's own reader.
 
-Spark reads all files of a case in one job and skips those that it cannot read. It does not look at row indexes and
-statistics while its pushdown is off; a flipped bit there that leaves them readable may mislead any reader that does.
+Spark reads all files of a case in one job and skips those that it cannot read. Without pushdown, it does not use row
+indexes and statistics. A flipped bit there that leaves them readable may mislead any reader that uses them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError"}
 PRUNING = {"index", "statistics", "footer", "stripe footer"}
-"""Where what excludes row groups is told: the footer holds the file's statistics, a stripe's whose an index is."""
+"""Regions that decide which row groups are skipped: statistics, indexes, and the footers that refer to them."""
 SCHEMA = t.StructType(
     [
         t.StructField("row", t.LongType()),
@@ -79,7 +79,7 @@ def queries() -> dict[str, OrcQuery]:
 
 @dataclass
 class Tally:
-    """What came of the files, by region and outcome."""
+    """The outcomes by region and kind."""
 
     counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
@@ -88,7 +88,7 @@ class Tally:
 
 
 def sound(rng: random.Random, codec: str, path: Path) -> bytes:
-    """A file without damage: every type, four row groups."""
+    """Return an intact file with every type and four row groups."""
     table = table_of(rng, SCHEMA, ROWS, 0, Times(early_fractions=False))
     orc.write_table(
         storable(table, zoned=False),
@@ -102,7 +102,7 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
 
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
-    """Spark skips files that it cannot read, has a task for each, and its ORC reader reads without any filter."""
+    """Let Spark skip unreadable files, use a task for each file, and turn off all filters of its ORC reader."""
     wanted = {
         "spark.sql.files.ignoreCorruptFiles": "true",
         "spark.sql.orc.filterPushdown": "false",
@@ -112,7 +112,7 @@ def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
 
 
 def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[str, object]] | None]:
-    """What Spark reads of each file, None where it fails."""
+    """Return Spark's rows of each file, None if it fails."""
     frame = spark.read.schema(SCHEMA).orc([str(path) for path in paths])
     try:
         table = frame.withColumn("file", f.input_file_name()).toArrow()
@@ -129,7 +129,7 @@ def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[st
 
 
 def expected(rows: list[dict[str, object]], query: str) -> Rows:
-    """The rows that a query keeps, as text."""
+    """Return the rows that a query keeps, as strings."""
     return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
 
 
@@ -139,21 +139,21 @@ def _passes(row: Mapping[str, object]) -> bool:
 
 
 def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
-    """What came of a query over a damaged file, in a word. Raises AssertionError for what must not come of it."""
+    """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     if outcome.error:
         assert outcome.error in TYPED, f"{about}: {outcome}"
         assert about.split(":")[0] in outcome.message, f"{about}: {outcome}"
         return outcome.error
     if theirs is None:
-        # Spark fails, say at the writer's time zone, which is not used here, or it would have to read more than this.
+        # Spark fails, for example at the writer's time zone, which is not used here, or in rows that this query skips.
         return "rows where Spark fails"
     if outcome.rows == theirs:
         return "the same rows"
     if outcome.rows == undamaged:
-        # Whoever begins behind the damage, at a row group that the index tells, does not carry it on as Spark does.
+        # Our reader starts at a later row group with the index, so the damage before it has no effect.
         return "the rows of the sound file"
     if region == "data" and theirs != undamaged and len(outcome.rows) <= len(theirs) and "filter" in about:
-        # Nothing checks the values of ORC files: damage that goes on to a row group's end goes on elsewhere from there.
+        # ORC values have no checksum. Damage beyond a row group affects other values if row groups are skipped.
         return "other values where Spark's are damaged too"
     assert region in PRUNING, f"{about}: {outcome.rows[:3]} are not {theirs[:3]}"
     missing = set(undamaged) - set(outcome.rows)
@@ -169,7 +169,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
             name = f"{region.replace(' ', '_')}-{number}.orc"
             (directory / name).write_bytes(flipped(rng, content, begin, end))
     ours = outcomes(directory, queries())
-    # Runs of numbers that are spoilt can keep Spark's reader busy for ever: it is asked of files alone that we read.
+    # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that our reader can read.
     gave_rows = [name for name, found in ours.items() if not found["all"].error]
     with tolerant(spark):
         theirs = spark_rows(spark, sorted(directory / name for name in gave_rows))
@@ -185,7 +185,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
 
 
 @pytest.mark.nightly
-def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path) -> None:
     tally = Tally()
     for codec in ("uncompressed", "zlib"):
         directory = tmp_path / codec
@@ -200,14 +200,16 @@ def test_flipped_bits(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
-def test_many_flipped_bits(spark: SparkSession, tmp_path: Path, codec: str, seed: int) -> None:
+def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
+    spark: SparkSession, tmp_path: Path, codec: str, seed: int
+) -> None:
     tally = Tally()
     check(spark, random.Random(f"{codec} {seed}"), codec, 60, tmp_path, tally)
     assert tally.total("rows misled by statistics") < tally.total("the same rows") * 0.1, tally
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> None:
+def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     content = sound(random.Random(codec), codec, tmp_path / "sound.orc")
     rng = random.Random(1)
     lengths = {*range(1, 40), *range(len(content) - 40, len(content)), *rng.sample(range(len(content)), 60)}
@@ -219,8 +221,8 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, codec: str) -> Non
 
 
 @pytest.mark.parametrize("codec", third(CODECS))
-def test_content_that_is_overwritten_crashes_nothing(tmp_path: Path, codec: str) -> None:
-    """Whole stretches of zeros, ones and noise, in every region, without a comparison: it is about the decoders."""
+def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
+    """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.orc")
     for region, (begin, end) in regions(content).items():

@@ -1,7 +1,7 @@
-"""ORC's timestamps equal Spark's in whatever time zone the JVM is, where files were written in the same one.
+"""ORC timestamps equal Spark's in any time zone of the JVM, for files written in the same zone.
 
-Times lie near 1970, where fractions of seconds are stored in another way, near changes of clocks, and anywhere since
-1900. Spark's reader with its pushdown off is the oracle.
+Times are near 1970, where fractions of seconds are stored differently, near clock changes, and random since 1900. The
+expected values come from Spark's reader without pushdown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from folder import Folder
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from test_orc import Row, counted, judged, pushdown_off, rows_of, shown
+from test_orc import Row, counted, judge, pushdown_off, rows_of, shown
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -53,7 +53,7 @@ MICROS = (0, 1, 999, 1_000, 1_500, 500_000, 999_000, 999_999)
 
 @contextmanager
 def in_zone(spark: SparkSession, name: str) -> Iterator[None]:
-    """The JVM and the session in a time zone, as on a machine that has it."""
+    """Set the time zone of the JVM and the session, as on a machine in this zone."""
     zones = java_class(spark, "java.util.TimeZone")
     before, session = zones.getDefault(), spark.conf.get("spark.sql.session.timeZone")
     zones.setDefault(zones.getTimeZone(name))
@@ -66,7 +66,7 @@ def in_zone(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 def clock_changes(name: str) -> list[datetime]:
-    """Days around which a zone's offset changes, in some years."""
+    """Return days around which the offset of a zone changes, in some years."""
     if name.startswith("GMT"):
         return []
     zone = ZoneInfo(name)
@@ -79,7 +79,7 @@ def clock_changes(name: str) -> list[datetime]:
 
 
 def moment(rng: random.Random, changes: list[datetime]) -> datetime:
-    """A time, often near 1970 or a change of clocks."""
+    """Return a time, often near 1970 or a clock change."""
     micros = timedelta(microseconds=rng.choice(MICROS))
     kind = rng.random()
     if kind < 0.3:
@@ -92,7 +92,7 @@ def moment(rng: random.Random, changes: list[datetime]) -> datetime:
 
 
 def table(rng: random.Random, name: str, first: int) -> pa.Table:
-    """Random rows, most of them in the order of their times, so that statistics exclude some."""
+    """Return random rows, mostly ordered by time so that statistics exclude some."""
     changes = clock_changes(name)
     times = [moment(rng, changes) for _ in range(ROWS)]
     times[: ROWS * 3 // 4] = sorted(times[: ROWS * 3 // 4])
@@ -122,7 +122,7 @@ def write_by_spark(spark: SparkSession, rows: pa.Table, directory: Path) -> None
 
 
 def write_by_pyorc(rng: random.Random, rows: pa.Table, name: str, directory: Path) -> None:
-    """A file of C++'s writer: its times without a zone are in the zone that it is told, others are instants."""
+    """Write a file with the C++ library. Times without a zone are in the given zone, others are instants."""
     kinds = [rng.choice(("timestamp", "timestamp with local time zone")) for _ in range(3)]
     schema = "struct<row:bigint,ts:{},n:int,many:array<{}>,s:struct<at:{},m:int>>".format(*kinds)
     path = directory / "part-pyorc.orc"
@@ -133,7 +133,7 @@ def write_by_pyorc(rng: random.Random, rows: pa.Table, name: str, directory: Pat
 
 
 def predicates(rng: random.Random, name: str) -> list[str]:
-    """Ranges, equalities and lists of times, as texts in the session's zone, and null tests."""
+    """Return ranges, equalities, lists and null tests of times in the session's zone."""
     changes = clock_changes(name)
 
     def text() -> str:
@@ -151,13 +151,13 @@ def predicates(rng: random.Random, name: str) -> list[str]:
 
 
 def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -> tuple[int, OrcMetrics]:
-    """Compare all predicates; how many filters ran over files, and what they counted."""
+    """Compare all predicates. Return how many filters ran over files, and their counts."""
     schema = t._parse_datatype_string(SCHEMA)
     assert isinstance(schema, t.StructType)
     names = schema.fieldNames()
     asked = predicates(rng, name)
     with pushdown_off(spark):
-        whole = judged(spark.read.schema(schema).orc(str(directory)), names, asked)
+        whole = judge(spark.read.schema(schema).orc(str(directory)), names, asked)
     assert whole is not None
     values = list(zip(*shown(whole.select(names)).values(), strict=True))
     parsed = {text: parse_predicate(text) for text in asked}
@@ -193,7 +193,7 @@ def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_times_are_those_of_spark_in_its_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_timestamps_equal_sparks_in_the_session_time_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     with in_zone(spark, name):
         write_by_spark(spark, table(rng, name, 0), tmp_path)
@@ -221,7 +221,7 @@ def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: 
         assert "written in the time zone Europe/Berlin, here it is Asia/Kolkata" in report.reason
 
 
-def test_times_before_1900_are_left_to_spark_outside_utc(spark: SparkSession, tmp_path: Path) -> None:
+def test_timestamps_before_1900_use_spark_outside_utc(spark: SparkSession, tmp_path: Path) -> None:
     early = datetime(1885, 6, 1, 12, 0, 0, tzinfo=UTC)
     rows = pa.table({"ts": pa.array([early], pa.timestamp("us", "UTC"))})
     with in_zone(spark, "Europe/Berlin"):

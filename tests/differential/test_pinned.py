@@ -1,4 +1,4 @@
-"""Spellings and predicates that were missed once, or nearly: Spark keeps the line, so the patterns must match it."""
+"""Spellings and predicates that were once missed: if Spark keeps the line, the patterns must match it."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def _case(source_format: SourceFormat, schema: str, options: dict[str, str], pin
 
 
 def _check(spark: SparkSession, case: Case, pins: list[tuple[str, bytes]], path: Path) -> list[str]:
-    """What is wrong: pins that Spark does not keep, and pins that a pattern misses."""
+    """Return the problems: lines that Spark does not keep, and lines that a pattern misses."""
     verdicts = judge(spark, case, path)
     assert not verdicts.raised
     fold = Folder(spark)
@@ -273,8 +273,8 @@ def test_csv_lines_that_spark_keeps_match(spark: SparkSession, text: str, tmp_pa
 
 
 @pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"])
-def test_fields_of_many_lines_are_told_apart(spark: SparkSession, ends: bytes, tmp_path: Path) -> None:
-    """With all kinds of line ends, no end behind the last line, and splits that begin anywhere."""
+def test_matches_are_assigned_to_fields_with_all_line_ends(spark: SparkSession, ends: bytes, tmp_path: Path) -> None:
+    """The last line has no terminator, and splits begin anywhere."""
     path = tmp_path / "data.csv"
     pins = list(WIDE_PINS)
     case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, pins)

@@ -1,4 +1,4 @@
-"""Every case of the projection table, over every format and reader, and over plain Spark where it can express it."""
+"""Every case of the projection table with every format and reader, and with plain Spark if it supports the request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CASES = (*NAMES_AND_MEMBERS, *ARRAYS, *MAPS, *FLATS, *QUOTED, *FILE_COLUMNS, *PA
 
 @dataclass
 class Written:
-    """The tables' files, written when they are first asked for, and sessions over them."""
+    """The tables' files, which are written on first use, and sessions over them."""
 
     spark: SparkSession
     directory: Path
@@ -31,7 +31,7 @@ class Written:
     sessions: dict[tuple[str, str, str], PushdownSession] = field(default_factory=dict)
 
     def place(self, table: str, source_format: str) -> Path:
-        """The directory of a table in a format."""
+        """Return the directory of a table in a format."""
         key = (table, source_format)
         if key not in self.places:
             target = self.directory / table / source_format
@@ -39,7 +39,7 @@ class Written:
         return self.places[key]
 
     def session(self, table: str, source_format: str, reader: str) -> PushdownSession:
-        """A session with the table as its source `data`."""
+        """Return a session with the table as its source `data`."""
         key = (table, source_format, reader)
         if key not in self.sessions:
             known = TABLES[table]
@@ -56,12 +56,12 @@ class Written:
         return self.sessions[key]
 
     def options(self, table: str, source_format: str) -> dict[str, str]:
-        """The table's options; byte search refuses to read JSON with one of CSV."""
+        """Return the table's options without those of CSV, which byte search rejects for JSON."""
         given = TABLES[table].options
         return {key: text for key, text in given.items() if source_format == "csv" or key != "header"}
 
     def by_spark(self, table: str, source_format: str) -> DataFrame:
-        """Spark's own frame over the table."""
+        """Return Spark's own frame over the table."""
         known = TABLES[table]
         reader = self.spark.read.format(format_name(source_format)).options(**known.options)
         reader = reader.schema(known.schema) if known.declared else reader
@@ -76,7 +76,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def readers(table: Table) -> Iterator[tuple[str, str]]:
-    """Formats and readers that a table is read with."""
+    """Return the formats and readers of a table."""
     for source_format in table.formats:
         yield source_format, "spark"
         if source_format in OURS:
@@ -88,7 +88,7 @@ def readers(table: Table) -> Iterator[tuple[str, str]]:
     # Half of them by default, as many by either kind of reader: all readers have all cases at night.
     [pytest.param(n, marks=() if n % 4 < 2 else pytest.mark.nightly, id=case.name) for n, case in enumerate(CASES)],
 )
-def test_readers_give_the_columns_asked_for(written: Written, number: int) -> None:
+def test_readers_return_the_requested_columns(written: Written, number: int) -> None:
     case = CASES[number]
     found = list(readers(TABLES[case.table]))
     # Each case by one reader; readers of both kinds and the formats take turns.
@@ -99,13 +99,13 @@ def test_readers_give_the_columns_asked_for(written: Written, number: int) -> No
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_reader_gives_the_columns_asked_for(written: Written, case: Case) -> None:
+def test_every_reader_returns_the_requested_columns(written: Written, case: Case) -> None:
     for source_format, reader in readers(TABLES[case.table]):
         compare(written, case, source_format, reader)
 
 
 def compare(written: Written, case: Case, source_format: str, reader: str) -> None:
-    """Schema and rows of a case, read in one format by one reader."""
+    """Compare schema and rows of a case in one format with one reader."""
     place = str(written.place(case.table, source_format))
     expected = [row.replace("{format}", source_format).replace("{place}", place) for row in shown(case.rows)]
     where = TABLES[case.table].wanted if reader == "pushdown" else None
@@ -117,26 +117,26 @@ def compare(written: Written, case: Case, source_format: str, reader: str) -> No
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", [case for case in CASES if case.select], ids=lambda case: case.name)
-def test_spark_gives_the_same_where_it_can_be_asked(written: Written, case: Case) -> None:
+def test_spark_returns_the_same_columns_if_it_supports_the_request(written: Written, case: Case) -> None:
     source_format = TABLES[case.table].formats[-1]
     frame = written.by_spark(case.table, source_format).selectExpr(*case.select)
     assert rows_of(frame) == shown(case.rows)
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=lambda number: REFUSED[number].name)
-def test_what_cannot_be_is_refused_in_words(written: Written, number: int) -> None:
+def test_impossible_columns_raise_a_typed_error(written: Written, number: int) -> None:
     found = list(readers(TABLES[REFUSED[number].table]))
     refuse(written, REFUSED[number], found[number % min(3, len(found)) :: 3])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.name)
-def test_what_cannot_be_is_refused_by_every_reader(written: Written, refused: Refused) -> None:
+def test_impossible_columns_raise_with_every_reader(written: Written, refused: Refused) -> None:
     refuse(written, refused, readers(TABLES[refused.table]))
 
 
 def refuse(written: Written, refused: Refused, found: Iterable[tuple[str, str]]) -> None:
-    """Formats and readers refuse what is asked for, in one line that says why."""
+    """Assert that formats and readers reject the request with a one-line reason."""
     for source_format, reader in found:
         session = written.session(refused.table, source_format, reader)
         with pytest.raises(PushdownError) as caught:
@@ -148,12 +148,12 @@ def refuse(written: Written, refused: Refused, found: Iterable[tuple[str, str]])
 
 
 @pytest.mark.parametrize("table", ["flat", "nested"])
-def test_our_readers_take_part(written: Written, table: str) -> None:
+def test_our_readers_read_the_tables(written: Written, table: str) -> None:
     for source_format in sorted(OURS.intersection(TABLES[table].formats)):
         session = written.session(table, source_format, "pushdown")
         report = session.scan("data", columns=["name"], where=TABLES[table].wanted).report()["data"]
         assert report.reader == "pushdown", report.reason
 
 
-def test_there_are_enough_cases() -> None:
+def test_the_module_has_at_least_150_cases() -> None:
     assert len({case.name for case in CASES}) + len({refused.name for refused in REFUSED}) >= 150

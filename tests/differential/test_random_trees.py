@@ -1,4 +1,4 @@
-"""Any tree over any nested schema gives what Spark's own SELECT of the same paths gives, whichever reader reads it."""
+"""Random projections of nested schemas equal Spark's SELECT of the same paths, with every reader."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ TREES = given(st.sampled_from(NESTING), st.randoms(use_true_random=False))
 @pytest.mark.nightly
 @settings(max_examples=24, deadline=None, suppress_health_check=HEALTH)
 @TREES
-def test_any_tree_is_what_spark_selects(spark: SparkSession, source_format: str, rng: random.Random) -> None:
+def test_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     compare(spark, source_format, rng)
 
 
 @pytest.mark.nightly
 @settings(max_examples=400, deadline=None, suppress_health_check=HEALTH)
 @TREES
-def test_many_trees_are_what_spark_selects(spark: SparkSession, source_format: str, rng: random.Random) -> None:
+def test_many_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     compare(spark, source_format, rng)
 
 
 def compare(spark: SparkSession, source_format: str, rng: random.Random) -> None:
-    """One schema, its rows in two files, some paths: both readers against Spark's SELECT over its own reader."""
+    """Compare both readers with Spark's SELECT for one schema, its rows in two files, and some paths."""
     schema = random_schema(rng)
     asked = [random_path(rng, schema) for _ in range(rng.randint(1, 5))]
     where = None if rng.random() < 0.3 else f"{ROW} IN ({', '.join(map(str, rng.sample(range(8), 5)))})"

@@ -1,4 +1,4 @@
-"""SQL that Spark reads otherwise than one might think, and settings that change what text means: rows are Spark's."""
+"""SQL with an unexpected meaning in Spark, and settings that change the meaning of SQL: the rows are Spark's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE = "\u00e9" * 5_000
 
 @dataclass(frozen=True)
 class Trap:
-    """A predicate, or a whole query, with lines of which Spark keeps `kept`; `searched` tells who must read them."""
+    """A predicate or a query, and lines of which Spark keeps `kept`. With `searched`, our reader must read them."""
 
     where: str
     lines: tuple[str, ...]
@@ -77,7 +77,7 @@ TRAPS = {
 }
 
 
-def _answered(spark: SparkSession, trap: Trap, file: Path) -> tuple[Counter[str], SourceReport]:
+def _run_trap(spark: SparkSession, trap: Trap, file: Path) -> tuple[Counter[str], SourceReport]:
     session = PushdownSession(spark)
     session.add_source("data", path=str(file), format="json", schema=trap.schema, reader="pushdown")
     result = session.sql(trap.sql) if trap.sql else session.scan("data", where=trap.where)
@@ -86,7 +86,7 @@ def _answered(spark: SparkSession, trap: Trap, file: Path) -> tuple[Counter[str]
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_rows_are_those_of_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSession, name: str, tmp_path: Path) -> None:
     trap = TRAPS[name]
     file = tmp_path / "data.json"
     file.write_text("".join(line + "\n" for line in trap.lines), encoding="utf-8")
@@ -97,7 +97,7 @@ def test_rows_are_those_of_spark(spark: SparkSession, name: str, tmp_path: Path)
         native.createOrReplaceTempView("data")
         theirs = spark.sql(trap.sql) if trap.sql else native.where(trap.where)
         expected = Counter(row[0] for row in theirs.selectExpr("CAST(struct(*) AS STRING)").collect())
-        rows, report = _answered(spark, trap, file)
+        rows, report = _run_trap(spark, trap, file)
     assert sum(expected.values()) == trap.kept
     assert rows == expected
     assert (report.reader == "pushdown") is trap.searched or "decimal" in name
@@ -110,12 +110,12 @@ def test_rows_are_those_of_spark(spark: SparkSession, name: str, tmp_path: Path)
         ("mapreduce.input.linerecordreader.line.maxlength", "20"),
     ],
 )
-def test_what_hadoop_is_told_is_left_to_hadoop(spark: SparkSession, key: str, value: str, tmp_path: Path) -> None:
+def test_hadoop_settings_that_change_lines_use_spark(spark: SparkSession, key: str, value: str, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"i":5}\n')
     trap = Trap("i = 5", (), 1, settings={key: value})
     case = Case(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
     with configured(spark, case):
-        rows, report = _answered(spark, trap, tmp_path / "data.json")
+        rows, report = _run_trap(spark, trap, tmp_path / "data.json")
     assert sum(rows.values()) == 1
     assert report.reader == "spark"
     assert key in report.reason
@@ -125,15 +125,15 @@ PACKED = {"gz": gzip.compress, "GZ": gzip.compress, "gzip": gzip.compress, "Bz2"
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_names_in_any_case_tell_what_is_compressed(spark: SparkSession, suffix: str, tmp_path: Path) -> None:
+def test_suffixes_in_any_case_determine_the_compression(spark: SparkSession, suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"data.json.{suffix}"
     file.write_bytes(PACKED[suffix](b'{"i":5}\n{"i":6}\n'))
     assert spark.read.schema("i int").json(str(file)).where("i = 5").count() == 1
-    rows, _ = _answered(spark, Trap("i = 5", (), 1), file)
+    rows, _ = _run_trap(spark, Trap("i = 5", (), 1), file)
     assert sum(rows.values()) == 1
 
 
 @pytest.mark.parametrize("text", ["i = 5 -- five", "s = 'a' AND s <> 'b'", "i = 5 /* ''\r */"])
-def test_usual_text_is_still_read(text: str) -> None:
+def test_predicates_with_comments_are_parsed(text: str) -> None:
     assert read_alike(text)
     assert parse_predicate(text) is not None

@@ -1,6 +1,6 @@
-"""A database keeps the rows that Spark keeps, whatever predicate it is asked: random ones over nasty values.
+"""Databases return Spark's rows for random predicates over difficult values.
 
-What is compared is what is sent: the SQL for each random predicate, on real servers, against Spark filtering all rows.
+The SQL of each random predicate runs on real servers. Spark filters all rows for comparison.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STORAGE = {t.LongType: "INTEGER", t.DoubleType: "REAL", t.BooleanType: "INTEGER
 
 @dataclass
 class Tally:
-    """What was really compared, so that the test cannot become vacuous unnoticed."""
+    """The numbers of comparisons, so that the test notices if nothing is compared."""
 
     classes: Counter[Exactness] = field(default_factory=Counter)
     dropped: int = 0
@@ -65,14 +65,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A random table in a database, and its rows as Spark gets them."""
+    """A random table in a database, and its rows in Spark."""
 
     table: RemoteTable
     rows: list[tuple[object, ...]]
     query: Query
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows as a local relation, which Spark filters without a job."""
+        """Return the rows as a local relation, which Spark filters without a job."""
         schema = to_arrow_schema(self.table.spark_schema, timezone="UTC")
         columns = zip(zip(*self.rows, strict=True), schema.types, strict=True)
         return spark.createDataFrame(pa.Table.from_arrays([pa.array(*column) for column in columns], schema=schema))
@@ -80,7 +80,7 @@ class Loaded:
 
 @contextmanager
 def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query, Callable[[str, list[tuple]], object]]]:
-    """How to ask a database and how to fill it, while the connection is open."""
+    """Yield functions that query and fill a database over one connection."""
     if server is None:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as file:
             yield lambda sql: file.execute(sql).fetchall(), file.executemany
@@ -95,11 +95,11 @@ def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query,
         cursor = remote.cursor()
         cursor.execute("SET time_zone = '+00:00'")
 
-        def asked(sql: str) -> Sequence[Sequence[object]]:
+        def run_query(sql: str) -> Sequence[Sequence[object]]:
             cursor.execute(sql)
             return cursor.fetchall()
 
-        yield asked, cursor.executemany
+        yield run_query, cursor.executemany
 
 
 def _fetched(cursor: psycopg.Cursor) -> Sequence[Sequence[object]]:
@@ -152,12 +152,12 @@ def _spoiled(rng: random.Random, value: object) -> object:
 
 
 def _read(column: RemoteColumn, dialect: Dialect, *, strict: bool) -> str:
-    """SQLite casts what it holds to what is declared."""
+    """Return SQLite's values cast to the declared types."""
     is_cast = dialect is Dialect.SQLITE and not strict
     return f"CAST({column.name} AS {_STORAGE.get(type(column.spark_type), 'TEXT')})" if is_cast else column.name
 
 
-def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+def _kept_ids(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
     try:
         return frozenset(row[0] for row in frame.where(predicate).select(ROW).collect())
     except PySparkException as problem:
@@ -173,7 +173,7 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
         return
     sql = row_query(loaded.table, [ROW], classified).sql
     kept = frozenset(int(str(row[0])) for row in loaded.query(sql))
-    expected = _kept(frame, predicate)
+    expected = _kept_ids(frame, predicate)
     if isinstance(expected, PySparkException):
         _check_raises(frame, predicate, expected, kept, classified, sql)
         tally.raised += 1
@@ -192,18 +192,18 @@ def _check_raises(
     classified: PushedPredicate,
     sql: str,
 ) -> None:
-    """What Spark raises for, it must raise for again on what came back, unless what it is ANDed with drops it."""
+    """Assert that a predicate that raises in Spark also raises on the returned rows, unless a conjunct drops them."""
     if isinstance(problem, AnalysisException) or len(classified.conjuncts) > 1:
         return
     if any(_has_conjunction(conjunct.conjunct) for conjunct in classified.conjuncts):
         return
     left = frame.where(f.col(ROW).isin(*kept)) if kept else frame.limit(0)
-    again = _kept(left, predicate)
+    again = _kept_ids(left, predicate)
     assert isinstance(again, PySparkException), f"{predicate} raises, which {sql} hides"
 
 
 def _has_conjunction(node: exp.Expr, *, negated: bool = False) -> bool:
-    """Whether parts of a condition must all hold: those of an AND, or of an OR that is negated."""
+    """Return whether all parts of a condition must be true: an AND, or a negated OR."""
     node = node.unnest()
     if isinstance(node, exp.Not):
         return _has_conjunction(node.this, negated=not negated)
@@ -220,7 +220,7 @@ def _explained(loaded: Loaded, predicate: str, sql: str, rows: frozenset[int]) -
 
 
 def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server | None, tally: Tally) -> None:
-    """One random table and many predicates over it."""
+    """Check one random table with many predicates."""
     rng = random.Random(seed)
     ansi = rng.random() < 0.5
     with _connected(dialect, server) as (query, insert), settings_of(spark, ansi=str(ansi).lower(), zone="UTC"):
@@ -262,13 +262,13 @@ DATABASES = (*SERVERS, Dialect.SQLITE)
 
 
 @pytest.mark.parametrize("dialect", DATABASES)
-def test_databases_keep_what_spark_keeps(spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest) -> None:
+def test_databases_return_sparks_rows(spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest) -> None:
     _run(spark, dialect, _server(request, dialect), CASES)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("dialect", DATABASES)
-def test_databases_keep_what_spark_keeps_in_many_cases(
+def test_databases_return_sparks_rows_in_many_cases(
     spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest
 ) -> None:
     _run(spark, dialect, _server(request, dialect), NIGHTLY_CASES)

@@ -1,4 +1,4 @@
-"""Settings and layouts under which Spark gives the same files other values, or columns in another order."""
+"""Settings and layouts with which Spark returns other values or another column order for the same files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READERS = ("pushdown", "spark")
 
 
 def shown(frame: DataFrame) -> tuple[list[str], list[str]]:
-    """Columns in their order with types, and rows in any."""
+    """Return columns and types in order, and rows in any order."""
     return [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema], sorted(
         map(str, frame.collect())
     )
@@ -31,7 +31,9 @@ def searched(spark: SparkSession, path: Path, where: str) -> DataFrame:
 
 @pytest.mark.parametrize("policy", ["LEGACY", "CORRECTED", "EXCEPTION"])
 @pytest.mark.parametrize("form", ["orc", "json", "csv"])
-def test_times_of_files_are_what_they_are(spark: SparkSession, tmp_path: Path, policy: str, form: str) -> None:
+def test_modification_times_equal_sparks_with_every_time_parser_policy(
+    spark: SparkSession, tmp_path: Path, policy: str, form: str
+) -> None:
     table = tmp_path / "table"
     spark.range(6).write.format(form).save(str(table))
     for file in table.iterdir():
@@ -66,7 +68,7 @@ def test_char_columns_are_padded_where_spark_pads_them(
 
 @pytest.mark.parametrize("inner", ["p", "P"])
 @pytest.mark.parametrize("form", ["orc", "parquet", "json", "csv"])
-def test_columns_that_directories_tell_too_stay_in_their_place(
+def test_columns_that_are_also_partition_columns_keep_their_position(
     spark: SparkSession, tmp_path: Path, inner: str, form: str
 ) -> None:
     options = {"header": "true"} if form == "csv" else {}
@@ -88,9 +90,7 @@ def test_columns_that_directories_tell_too_stay_in_their_place(
         "SELECT one.s FROM data one JOIN data other ON one.s = other.s WHERE one.s = 'needle'",
     ],
 )
-def test_queries_leave_csv_columns_that_directories_have_too_to_spark(
-    spark: SparkSession, tmp_path: Path, query: str
-) -> None:
+def test_csv_columns_that_are_also_partition_columns_use_spark(spark: SparkSession, tmp_path: Path, query: str) -> None:
     rows = spark.createDataFrame([(1, 5, "needle"), (2, 5, "hay")], "id int, p int, s string")
     rows.coalesce(1).write.option("header", "true").csv(str(tmp_path / "p=1"))
     session = PushdownSession(spark)
@@ -100,7 +100,7 @@ def test_queries_leave_csv_columns_that_directories_have_too_to_spark(
 
 
 @pytest.mark.parametrize("kind", ["decimal(5,0)", "decimal(20,0)"])
-def test_decimals_that_directories_tell(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_decimal_partition_columns_equal_sparks(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     for value in (1, 7):
         spark.range(2).coalesce(1).write.orc(str(tmp_path / f"k={value}"))
     schema = f"id bigint, k {kind}"
@@ -110,7 +110,7 @@ def test_decimals_that_directories_tell(spark: SparkSession, tmp_path: Path, kin
     assert shown(session.scan("data", where="id > 0").df) == shown(native)
 
 
-def test_where_nobody_can_tell_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_columns_raise_if_they_cannot_be_determined(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).selectExpr("id", "5 AS p").write.option("header", "true").csv(str(tmp_path / "p=1"))
     session = PushdownSession(spark)
     session.add_source("data", path=str(tmp_path), format="csv", options={"header": "true"}, on_missing_column="error")
@@ -118,7 +118,7 @@ def test_where_nobody_can_tell_what_is_missing(spark: SparkSession, tmp_path: Pa
         session.scan("data", where="id > 0").report()
 
 
-def test_few_of_many_columns_are_read_in_fewer_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_scans_of_few_columns_have_fewer_tasks(spark: SparkSession, tmp_path: Path) -> None:
     columns = [f"hash(id, {number}) AS c{number}" for number in range(20)]
     spark.range(2_000).selectExpr("id", *columns).coalesce(1).write.orc(str(tmp_path / "table"))
     native = spark.read.orc(str(tmp_path / "table")).where("id >= 1000")

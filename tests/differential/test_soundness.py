@@ -1,4 +1,4 @@
-"""Every line that Spark keeps matches every pattern derived from the predicate, and is found in the file."""
+"""Every line that Spark keeps matches all patterns of the predicate, and the search of the file finds it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, folder: Path, tally: Tally) -> None:
-    """Judge a batch by Spark, then hold all patterns of all predicates against the lines that Spark keeps."""
+    """Evaluate a batch in Spark, then compare all patterns of all predicates with the lines that Spark keeps."""
     case = Case.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
     path = folder / f"data.{source_format.value}"
     try:
@@ -58,7 +58,7 @@ def _check_lines(case: Case, pattern: BytePattern, kept_lines: list[int], about:
 
 
 def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: Path, parts: int, about: str) -> None:
-    """Found in the file, however it is cut; never more often than it is there."""
+    """Assert that the line is found for any splits, and not more often than the file has it."""
     if b"\x00" in case.content:
         return
     found = candidates(case, pattern, path, path.stat().st_size // parts + 1)
@@ -70,7 +70,7 @@ def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: P
 
 
 def _whole(case: Case, number: int) -> bool:
-    """Whether a line comes out of the file as it was put in."""
+    """Return whether the search returns a line unchanged."""
     return b"\r" not in case.lines[number] and not (number == 0 and case.lines[0].startswith(_BOM))
 
 
@@ -82,7 +82,9 @@ def _not_vacuous(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_patterns_match_every_line_that_spark_keeps(
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
+) -> None:
     tally = Tally()
     over_seeds(3, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
@@ -90,14 +92,16 @@ def test_no_kept_line_is_missed(spark: SparkSession, source_format: SourceFormat
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_no_kept_line_is_missed_in_many_cases(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_patterns_match_every_line_that_spark_keeps_in_many_cases(
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
+) -> None:
     tally = Tally()
     batches = NIGHTLY_PAIRS // (PREDICATES * LINES) + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
 
 
-def test_verdicts_tell_rows_of_a_line_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_verdicts_have_the_line_of_each_row(spark: SparkSession, tmp_path: Path) -> None:
     case = Case.generate(SourceFormat.JSON, 1, lines=5, predicates=3)
     verdicts: Verdicts = judge(spark, case, tmp_path / "data.json")
     assert len([origin for origin in verdicts.origins if origin < 0]) == 5

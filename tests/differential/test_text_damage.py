@@ -1,6 +1,6 @@
-"""Damaged JSON and CSV files, compressed or not: our reader gives Spark's rows, or both fail.
+"""Damaged JSON and CSV files with and without compression: our reader returns Spark's rows, or both fail.
 
-`PUSHDOWN_CORPUS_FLIPS` is how many bits are flipped in files of each codec by a nightly run, 200 without it.
+`PUSHDOWN_CORPUS_FLIPS` is the number of flipped bits for each codec in nightly runs (default 200).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _content(source_format: str) -> bytes:
 
 
 def _spoilt(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[bytes]:
-    """Files with one bit changed, half of them near an end, and files that are cut short."""
+    """Return files with one flipped bit, half of them near an end, and truncated files."""
     found = []
     for number in range(flips):
         place = rng.randrange(len(content)) if number % 2 else rng.choice((1, -1)) * rng.randint(1, 20)
@@ -96,7 +96,7 @@ def _pushdown_off(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("source_format", ["json", "csv"])
-def test_damage_is_noticed_as_spark_notices_it(spark: SparkSession, tmp_path: Path, source_format: str) -> None:
+def test_damaged_files_fail_or_return_rows_as_in_spark(spark: SparkSession, tmp_path: Path, source_format: str) -> None:
     assert _check(spark, tmp_path, source_format, "", 4, 2)["pushdown"]
     assert _check(spark, tmp_path, source_format, ".gz", 6, 3)["failed"]
 
@@ -104,6 +104,8 @@ def test_damage_is_noticed_as_spark_notices_it(spark: SparkSession, tmp_path: Pa
 @pytest.mark.nightly
 @pytest.mark.parametrize("suffix", CODECS)
 @pytest.mark.parametrize("source_format", ["json", "csv"])
-def test_no_damage_of_many_is_silent(spark: SparkSession, tmp_path: Path, source_format: str, suffix: str) -> None:
+def test_many_damaged_files_fail_or_return_rows_as_in_spark(
+    spark: SparkSession, tmp_path: Path, source_format: str, suffix: str
+) -> None:
     tally = _check(spark, tmp_path, source_format, suffix, FLIPS, CUTS)
     assert tally.total() == FLIPS + CUTS

@@ -1,7 +1,7 @@
-"""Vector filters answer what Spark answers, for every row and predicate, and statistics never rule out a row it keeps.
+"""Arrow filters equal Spark's result for every row and predicate, and statistics never exclude a row that Spark keeps.
 
-Spark evaluates all predicates of a case in one job, as columns of one table. Hypothesis draws the seeds only: a
-failure names a predicate and a row, so there is nothing left to shrink.
+Spark evaluates all predicates of a case in one job, as columns of one table. Hypothesis draws only the seeds: a failure
+names a predicate and a row, so there is nothing to shrink.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pushdown_spark.expressions.types import Path, Value
 ROWS = 120
 PREDICATES = 120
 COPIES = 160
-"""Batches of so many times the rows take the ways that are for large batches only."""
+"""Number of copies of the rows in a batch that is large enough for the code of large batches."""
 SLICES = 6
 NIGHTLY_CASES = 400
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
@@ -52,7 +52,7 @@ Answers = tuple[bool | None, ...]
 
 @dataclass
 class Tally:
-    """What was really compared, so that the test cannot become vacuous unnoticed."""
+    """The numbers of comparisons, so that the test notices if nothing is compared."""
 
     judged: int = 0
     exact: int = 0
@@ -73,7 +73,7 @@ def settings_of(spark: SparkSession, **values: str) -> Iterator[None]:
 
 
 def answers(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
-    """Spark's answer of each predicate for each row; predicates that raise are left out."""
+    """Return Spark's result of each predicate for each row, without predicates that raise."""
     try:
         rows = frame.selectExpr(ROW, *(f"({text}) AS p{number}" for number, text in enumerate(predicates))).collect()
     except (PySparkException, Py4JJavaError):
@@ -131,7 +131,7 @@ def check_predicates(
 
 
 def check_where(frame: DataFrame, predicates: list[str], judged: dict[str, Answers]) -> None:
-    """As a condition a predicate keeps the rows for which it is true as a column."""
+    """Assert that a predicate in WHERE keeps the rows for which it is true as a column."""
     for text in predicates:
         kept = {row[0] for row in frame.where(text).select(ROW).collect()}
         assert kept == {number for number, answer in enumerate(judged[text]) if answer}, text
@@ -156,7 +156,7 @@ def row_text(batch: pa.RecordBatch, compiled: ArrowFilter, number: int) -> str:
 
 
 def check_ways(compiled: ArrowFilter, batch: pa.RecordBatch, large: pa.RecordBatch, about: str) -> None:
-    """However the rows come, the answers are the same."""
+    """Assert that the results do not depend on the Arrow layout of the rows."""
     mask = compiled.mask(batch).to_pylist()
     kept = [answer is True for answer in mask]
     assert compiled.keep(batch).to_pylist() == kept, about
@@ -168,7 +168,7 @@ def check_ways(compiled: ArrowFilter, batch: pa.RecordBatch, large: pa.RecordBat
 
 
 def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Strings as dictionaries."""
+    """Return strings as dictionaries."""
     arrays = [array.dictionary_encode() if array.type == pa.string() else array for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
@@ -176,7 +176,7 @@ def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
 def check_slice(
     rng: random.Random, compiled: ArrowFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
 ) -> None:
-    """Statistics and value sets of some rows must not rule out a row among them that Spark keeps."""
+    """Assert that statistics and value sets of some rows do not exclude a row that Spark keeps."""
     start, length = rng.randrange(ROWS), rng.choice((1, 2, 5, 30))
     part = batch.slice(start, length)
     is_kept = any(answer is True for answer in expected[start : start + length])
@@ -194,7 +194,7 @@ def check_slice(
 
 
 def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
-    """The values as filters know them: days, microseconds."""
+    """Return the values as filters store them: days, microseconds."""
     array = BatchColumns(batch).array(path)
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
@@ -204,7 +204,7 @@ def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
 
 
 def bounds_of(rng: random.Random, found: list[object]) -> ColumnBounds | None:
-    """True bounds, some of them forgotten, texts cut short now and then."""
+    """Return correct bounds. Some are missing, and some strings are truncated."""
     if rng.random() < 0.05:
         return None
     values = [value for value in found if value is not None]
@@ -226,7 +226,7 @@ def bounds_of(rng: random.Random, found: list[object]) -> ColumnBounds | None:
 
 
 def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
-    """As a bloom filter that never errs: bit patterns count, so 0.0 is not -0.0."""
+    """Return whether an exact set has a value, like a bloom filter. Bit patterns count, so 0.0 is not -0.0."""
     known = {path: {repr(value) for value in found} for path, found in values.items()}
     return lambda path, value: repr(value) in known[path]
 
@@ -253,10 +253,10 @@ def _run(spark: SparkSession, cases: int) -> Tally:
     return tally
 
 
-def test_filters_answer_as_spark_does(spark: SparkSession) -> None:
+def test_arrow_filters_return_sparks_rows(spark: SparkSession) -> None:
     _run(spark, 3)
 
 
 @pytest.mark.nightly
-def test_filters_answer_as_spark_does_in_many_cases(spark: SparkSession) -> None:
+def test_arrow_filters_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
     _run(spark, NIGHTLY_CASES)

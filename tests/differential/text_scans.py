@@ -1,4 +1,4 @@
-"""Runs many predicates over one set of files in one Spark job, by the text reader and by Spark's own."""
+"""Scans of many predicates over one set of files in one Spark job, by our text reader and by Spark's own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WRITERS: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True)
 class Scans:
-    """Files of a case, the columns that are asked for, and whether with the name of the file."""
+    """The files of a case, the requested columns, and whether the file name is requested."""
 
     case: Case
     folder: Path
@@ -44,7 +44,7 @@ class Scans:
 
     @classmethod
     def written(cls, case: Case, folder: Path, rng: random.Random) -> Scans:
-        """Cuts a case's lines into a few files, some compressed, and chooses columns."""
+        """Divide a case's lines into a few files, some compressed, and choose columns."""
         ends = sorted(rng.randint(0, len(case.lines)) for _ in range(rng.choice((0, 0, 1, 3))))
         for number, (start, stop) in enumerate(pairwise((0, *ends, len(case.lines)))):
             suffix = rng.choice(("", "", "", *_WRITERS))
@@ -54,22 +54,22 @@ class Scans:
             (folder / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
         names = case.schema.fieldNames()
         wanted = sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
-        # Of files that Spark reads by its newer interface it does not tell the names.
+        # Spark's DataSource V2 readers do not support the file name.
         is_named = "spark.sql.sources.useV1SourceList" not in case.settings and rng.random() < 0.3
         return cls(case, folder, tuple(wanted), is_named)
 
     @property
     def shown(self) -> str:
-        """SQL that shows a row of the answer."""
+        """Return SQL for a row of the result as a string."""
         fields = [field for field in self.case.schema.fields if field.name in self.columns]
         if self.with_filename:
             fields.append(t.StructField("filename", t.StringType()))
         return row_text(t.StructType(fields))
 
     def expected(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, Rows]:
-        """The rows of Spark's own reader per predicate; those that make Spark raise are left out.
+        """Return the rows of Spark's own reader for each predicate, without predicates that raise.
 
-        Raises SparkGivesUpError where Spark cannot read the files at all.
+        Raises SparkGivesUpError if Spark cannot read the files at all.
         """
         frame = self._native(spark)
         try:
@@ -81,11 +81,11 @@ class Scans:
         return _counted(_flagged(frame, self.shown, good), good)
 
     def alone(self, spark: SparkSession, asked: str) -> Rows:
-        """The rows of Spark's own reader for one predicate, with no others in its query."""
+        """Return the rows of Spark's own reader for one predicate in a query of its own."""
         return Counter(row[0] for row in self._native(spark).where(asked).selectExpr(self.shown).collect())
 
-    def answered(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
-        """The rows of a session with reader='pushdown' per predicate, and its reports: all scans in one job."""
+    def run_predicates(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
+        """Return the rows of a session with reader='pushdown' and its reports for each predicate, in one job."""
         session = PushdownSession(spark)
         session.add_source(
             "data",
@@ -124,13 +124,13 @@ class Scans:
 def compared(
     spark: SparkSession, scans: Scans, predicates: Sequence[str]
 ) -> Iterator[tuple[str, Rows, Rows, SourceReport]]:
-    """Per predicate the rows of Spark's reader, ours, and our report.
+    """Return the rows of Spark's reader, our rows, and our report for each predicate.
 
-    What looks different is asked of Spark once more by itself: there it reads just the columns of that query.
+    Spark evaluates a predicate with a difference again in a query of its own, which reads only its columns.
     """
     with configured(spark, scans.case):
         expected = scans.expected(spark, predicates)
-        answers = scans.answered(spark, list(expected)) if expected else {}
+        answers = scans.run_predicates(spark, list(expected)) if expected else {}
         for asked, (rows, report) in answers.items():
             theirs = expected[asked] if rows == expected[asked] else scans.alone(spark, asked)
             yield asked, theirs, rows, report

@@ -1,4 +1,4 @@
-"""Rows as texts that can be compared: whatever their order, and that of a map's entries."""
+"""Rows as comparable strings, independent of their order and of the order of map entries."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pyspark.sql import DataFrame
 
 
 def rows_of(frame: DataFrame) -> list[str]:
-    """The rows of a frame."""
+    """Return the rows of a frame."""
     return shown(tuple(row) for row in frame.collect())
 
 
 def shown(rows: Iterable[object]) -> list[str]:
-    """Rows as texts, sorted."""
+    """Return rows as sorted strings."""
     return sorted(map(str, map(_plain, rows)))
 
 
 def _plain(value: object) -> object:
-    """The value with maps in the order of their keys, and structs without their names."""
+    """Return the value with map entries ordered by key, and structs without names."""
     if isinstance(value, dict):
         return {key: _plain(value[key]) for key in sorted(value)}
     if isinstance(value, tuple):

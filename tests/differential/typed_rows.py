@@ -1,4 +1,4 @@
-"""Random rows of every type that a vector filter compares, and random predicates over them."""
+"""Random rows of every type that Arrow filters compare, and random predicates over them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TYPES: tuple[t.DataType, ...] = (
 
 
 def random_schema(rng: random.Random) -> t.StructType:
-    """A few columns, types repeated so that columns can be compared, and a struct in a struct."""
+    """Return a few columns with repeated types so that columns can be compared, and a nested struct."""
     kinds = [rng.choice(TYPES) for _ in range(rng.randint(4, 8))]
     kinds += [rng.choice(kinds), t.StringType()]
     fields = [t.StructField(f"c{number}", kind) for number, kind in enumerate(kinds)]
@@ -52,7 +52,7 @@ def random_schema(rng: random.Random) -> t.StructType:
 
 
 def random_rows(rng: random.Random, schema: t.StructType, rows: int) -> pa.Table:
-    """Rows of the schema; the first column counts them."""
+    """Return rows of the schema. The first column counts them."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     nulls = rng.choice((0.0, 0.1, 0.5))
     columns = [pa.array(range(rows), pa.int32())]
@@ -97,7 +97,7 @@ def _integer(rng: random.Random, kind: t.DataType) -> int:
 
 
 def _decimal(rng: random.Random, kind: t.DecimalType) -> Decimal:
-    """A value cut to the type; its largest where it does not fit."""
+    """Return a value rounded to the type, or the type's largest value."""
     value = Decimal(rng.choice((*DECIMALS, *LONG_DECIMALS)))
     largest = Decimal(10) ** (kind.precision - kind.scale)
     if abs(value) >= largest:
@@ -106,7 +106,7 @@ def _decimal(rng: random.Random, kind: t.DecimalType) -> Decimal:
 
 
 def random_predicate(rng: random.Random, columns: Sequence[Leaf], *, mixed: bool, depth: int = 0) -> str:
-    """A predicate: half of the common kind, half with what only vector filters take."""
+    """Return a predicate: half of the common kind, half with operations that only Arrow filters support."""
     roll = rng.random()
     if depth < 3 and roll < 0.25:
         word = rng.choice((" AND ", " OR "))

@@ -1,4 +1,4 @@
-"""Random values of Spark's types, from pools so small that predicates and data meet often."""
+"""Random values of Spark's types, from small pools so that predicates and data often share values."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ FRAGMENTS = (
 
 
 def text(rng: random.Random) -> str:
-    """A string: mostly from the pool."""
+    """Return a string, mostly from the pool."""
     if rng.random() < 0.8:
         return rng.choice(TEXTS)
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(0, 6)))
 
 
 def spoilt(rng: random.Random, written: str, odd: float) -> bytes:
-    """UTF-8, now and then with bytes that do not belong there."""
+    """Return UTF-8, sometimes with invalid bytes."""
     raw = written.encode("utf-8", "surrogatepass")
     if rng.random() >= odd / 20:
         return raw
@@ -140,12 +140,12 @@ def spoilt(rng: random.Random, written: str, odd: float) -> bytes:
 
 
 def integer(rng: random.Random) -> int:
-    """An integer, now and then one that fits no type."""
+    """Return an integer, sometimes one that fits no type."""
     return rng.choice(HUGE) if rng.random() < 0.08 else rng.choice(INTEGERS)
 
 
 def spelled_date(rng: random.Random, day: str) -> str:
-    """A calendar day in one of the spellings that Spark reads."""
+    """Return a calendar day in one of the spellings that Spark reads."""
     year, month, rest = day.rsplit("-", 2)
     short = f"{year}-{int(month)}-{int(rest)}"
     return rng.choice(
@@ -167,19 +167,19 @@ def spelled_date(rng: random.Random, day: str) -> str:
 
 
 def date_text(rng: random.Random) -> str:
-    """A date as data may hold it."""
+    """Return a date as data may spell it."""
     if rng.random() < 0.15:
         return rng.choice((*ODD_DATES, "today", "", "1995-13-45", "1995/01/05", "\uff19\uff19"))
     return spelled_date(rng, rng.choice(DATES))
 
 
 def timestamp_text(rng: random.Random) -> str:
-    """A timestamp as data may hold it."""
+    """Return a timestamp as data may spell it."""
     if rng.random() < 0.3:
         return date_text(rng)
     return rng.choice(DATES) + rng.choice(TIMES) + rng.choice(ZONES)
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:
-    """One of the items."""
+    """Return one of the items."""
     return rng.choice(items)

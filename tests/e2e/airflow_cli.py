@@ -1,4 +1,4 @@
-"""Airflow's command line with a home of its own, and the secrets that tests look for."""
+"""Airflow's command line with a separate home, and the secrets that tests search for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKEN = "recognisable-token-91ab"
 
 @dataclass(frozen=True)
 class Airflow:
-    """A home of Airflow, and the data its DAGs read and write."""
+    """A home of Airflow, and the data that its DAGs read and write."""
 
     environment: dict[str, str]
     home: Path
@@ -28,7 +28,7 @@ class Airflow:
         return self.home / "airflow.db"
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
-        """Start a command of Airflow's command line, with more variables; its output goes to `log` in the home."""
+        """Start a command of Airflow with additional variables. Its output goes to `log` in the home."""
         with (self.home / "log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "airflow", *arguments],
@@ -43,16 +43,16 @@ class Airflow:
         return (self.home / "log").read_text(encoding="utf-8", errors="replace")
 
     def xcoms(self, dag_id: str) -> dict[tuple[str, str], Any]:
-        """What the tasks of a DAG left in XCom, by task and key."""
+        """Return the XComs of a DAG's tasks, by task and key."""
         with closing(sqlite3.connect(self.database)) as database:
             query = "SELECT task_id, key, value FROM xcom WHERE dag_id = ?"
             found = {(task, key): json.loads(value) for task, key, value in database.execute(query, (dag_id,))}
-        # Airflow writes texts, which JSON is already, as texts of JSON.
+        # Airflow serializes strings as JSON, including strings that are JSON.
         return {
             place: json.loads(value) if isinstance(value, str) and value.startswith(("{", '"')) else value
             for place, value in found.items()
         }
 
     def results(self, dag_id: str) -> dict[str, dict[str, Any]]:
-        """What the tasks of a DAG returned."""
+        """Return the return values of a DAG's tasks."""
         return {task: value for (task, key), value in self.xcoms(dag_id).items() if key == "return_value"}

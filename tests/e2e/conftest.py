@@ -1,4 +1,4 @@
-"""A hermetic Airflow with its own home and database, driven by its command line."""
+"""An Airflow with its own home and database, controlled by its command line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iter
 
 
 def _belongs_to(process: psutil.Process, data: Path) -> bool:
-    """Whether a process was started for this data; a failed kill test must not leave one behind."""
+    """Return whether a process was started for this data. Failed kill tests must not leave processes."""
     try:
         return process.environ().get("E2E_DATA") == str(data)
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Kills parts of the product in the middle of a scan on its cluster: nothing is left, and the retry is complete."""
+"""Parts of the product are killed during a scan on its cluster: nothing remains, and the retry is complete."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ JOB = (DRIVER_JVM, "pushdown_spark/job.py", EXECUTOR, "pyspark.daemon")
 
 @dataclass(frozen=True)
 class Traces:
-    """What can be seen of scans that run: applications, connections, processes of jobs, what lies beside outputs."""
+    """The visible parts of running scans: applications, connections, processes of jobs, and staged files."""
 
     applications: frozenset[str] = frozenset()
     connections: frozenset[str] = frozenset()
@@ -53,13 +53,13 @@ class Traces:
 
     @classmethod
     def of(cls, local: Local) -> Traces:
-        """Those that are there now."""
+        """Return the current traces."""
         jobs = frozenset(process for process in local.programs.members() if is_one(process, *JOB))
         staged = frozenset((local.deployment.data_dir / "output").glob("*/.*.pushdown/staging-*/*"))
         return cls(local.cluster.running_applications(), frozenset(open_connections(local.database)), jobs, staged)
 
     def left(self, now: Traces) -> Traces:
-        """Those of them that are still there."""
+        """Return the traces that still exist."""
         return Traces(
             self.applications & now.applications,
             self.connections & now.connections,
@@ -68,7 +68,7 @@ class Traces:
         )
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there are any."""
         return self != Traces()
 
 
@@ -76,7 +76,7 @@ class Scan:
     """One run of a DAG in a product."""
 
     def __init__(self, local: Local, day: int, dag: str = SCAN) -> None:
-        """Trigger the run of a day of January."""
+        """Start the run for a day of January."""
         self.local = local
         self.dag = dag
         date = datetime(2026, 1, day, tzinfo=UTC)
@@ -85,15 +85,15 @@ class Scan:
 
     @property
     def attempt(self) -> int:
-        """Which try of the task is on, or was the last."""
+        """Return the number of the current or last try of the task."""
         return int(str(self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]["try_number"]))
 
-    def beside(self) -> list[Path]:
-        """What lies beside the output."""
+    def staged(self) -> list[Path]:
+        """Return the files next to the output."""
         return list(self.output.parent.glob(f".{self.output.name}.*"))
 
     def in_its_middle(self) -> Traces:
-        """Wait until some rows have come and others have not; what can be seen of that."""
+        """Wait until some rows have arrived, but not all. Return the traces."""
         begun = self._copies if self.dag == COPY else self._writes
         wait_for("the middle of the scan", begun, START_SECONDS, self.local.deployment.watch)
         traces = Traces.of(self.local)
@@ -105,25 +105,25 @@ class Scan:
         return traces
 
     def rows(self) -> Counter[Row]:
-        """Wait for the end of the run, which leaves its output and nothing else; the rows of the output."""
+        """Wait for the end of the run, which must leave only its output. Return the rows of the output."""
         wait_for_run(self.local.deployment, self.dag, self.run_id)
         api = self.local.deployment.api
         state = api.run_state(self.dag, self.run_id)
         assert state == "success", api.log(self.dag, self.run_id, TASK, self.attempt)[-6000:]
         assert (self.output / "_SUCCESS").is_file()
-        assert self.beside() == []
+        assert self.staged() == []
         wait_until_gone(self.local, Traces.of(self.local))
         return rows_of(self.output, ("number", "label"))
 
     def rows_after(self, gone: Traces) -> Counter[Row]:
-        """Wait until `gone` is gone without an output, and let the rows come fast; the rows of the next try."""
+        """Wait until `gone` is gone without an output, then speed up the rows. Return the rows of the next try."""
         wait_until_gone(self.local, gone)
         assert not self.output.exists(), "there is an output of what was killed"
         set_pace(self.local, 0)
         return self.rows()
 
     def _writes(self) -> bool:
-        parts = any(part for place in self.beside() for part in place.rglob("part-*"))
+        parts = any(part for place in self.staged() for part in place.rglob("part-*"))
         return parts and any(FETCHING in doing for doing in open_connections(self.local.database).values())
 
     def _copies(self) -> bool:
@@ -132,7 +132,7 @@ class Scan:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Local]:
-    """The product with the DAGs of these tests, and a table whose rows come slowly."""
+    """Run the product with the DAGs of these tests, and a table with slow rows."""
     with product(Path(__file__).with_name("dags")) as running:
         running.database.execute(*SLOW_ROWS)
         wait_for_dags(running.deployment, {SCAN, COPY})
@@ -141,7 +141,7 @@ def local() -> Iterator[Local]:
 
 @pytest.fixture(scope="module")
 def undisturbed(local: Local) -> Counter[Row]:
-    """The rows of a run that nothing is done to."""
+    """Return the rows of an undisturbed run."""
     rows = Scan(local, 1).rows()
     assert rows.total() == 2490
     return rows
@@ -149,7 +149,7 @@ def undisturbed(local: Local) -> Counter[Row]:
 
 @pytest.fixture
 def slowly(local: Local, undisturbed: Counter[Row]) -> Iterator[None]:
-    """Rows come slowly during a test, until it says otherwise; what a failed one leaves comes to its end."""
+    """Slow the rows down during a test. The runs of a failed test finish afterward."""
     set_pace(local, SECONDS_PER_ROW)
     yield
     set_pace(local, 0)
@@ -157,12 +157,12 @@ def slowly(local: Local, undisturbed: Counter[Row]) -> Iterator[None]:
 
 
 def set_pace(local: Local, seconds: float) -> None:
-    """How long a row of the table takes from now on."""
+    """Set the time per row of the table."""
     local.database.execute(f"UPDATE pace SET seconds = {seconds}")
 
 
 def is_one(process: psutil.Process, *parts: str) -> bool:
-    """Whether the command line of a process holds one of `parts`; that of one that has gone holds nothing."""
+    """Return whether the command line of a process contains one of `parts`. False if the process has ended."""
     with contextlib.suppress(psutil.Error):
         command = " ".join(process.cmdline())
         return any(part in command for part in parts)
@@ -170,23 +170,23 @@ def is_one(process: psutil.Process, *parts: str) -> bool:
 
 
 def the(traces: Traces, part: str) -> psutil.Process:
-    """The process whose command line holds `part`."""
+    """Return the process whose command line contains `part`."""
     return next(process for process in traces.processes if is_one(process, part))
 
 
 def wait_until_gone(local: Local, traces: Traces) -> None:
-    """Wait until nothing of `traces` is there any more."""
+    """Wait until no part of `traces` exists."""
     wait_for(f"the end of {traces}", lambda: not traces.left(Traces.of(local)), END_SECONDS)
 
 
 def worker_of(local: Local) -> Program:
-    """The Spark worker that has the one executor."""
-    workers = (local.programs.named(f"spark-worker-{number}") for number in range(1, WORKERS + 1))
+    """Return the Spark worker with the only executor."""
+    workers = (local.programs.by_name(f"spark-worker-{number}") for number in range(1, WORKERS + 1))
     return next(worker for worker in workers if any(is_one(process, EXECUTOR) for process in worker.tree()))
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
+def test_marking_a_task_as_failed_ends_its_job_and_the_task_can_be_cleared(
     local: Local, undisturbed: Counter[Row]
 ) -> None:
     scan, api = Scan(local, 2), local.deployment.api
@@ -196,7 +196,7 @@ def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
 
     wait_until_gone(local, traces)
     assert not scan.output.exists()
-    assert scan.beside() == []
+    assert scan.staged() == []
     set_pace(local, 0)
     api.clear_task(scan.dag, scan.run_id, TASK)
     assert scan.rows() == undisturbed
@@ -204,7 +204,7 @@ def test_a_task_that_is_marked_as_failed_leaves_nothing_and_can_be_cleared(
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_its_partitions(
+def test_sigkill_of_a_task_closes_its_snapshot_and_partition_connections(
     local: Local, undisturbed: Counter[Row]
 ) -> None:
     scan = Scan(local, 6, COPY)
@@ -218,9 +218,7 @@ def test_a_task_that_is_killed_outright_leaves_no_snapshot_and_no_connection_of_
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
-    local: Local, undisturbed: Counter[Row]
-) -> None:
+def test_a_killed_driver_ends_its_job_and_the_task_is_retried(local: Local, undisturbed: Counter[Row]) -> None:
     scan = Scan(local, 3)
     traces = scan.in_its_middle()
 
@@ -231,9 +229,7 @@ def test_a_killed_driver_takes_its_job_along_and_the_task_is_tried_again(
 
 
 @pytest.mark.usefixtures("slowly")
-def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
-    local: Local, undisturbed: Counter[Row]
-) -> None:
+def test_another_spark_worker_repeats_the_tasks_of_a_killed_worker(local: Local, undisturbed: Counter[Row]) -> None:
     scan = Scan(local, 5)
     traces = scan.in_its_middle()
 
@@ -244,19 +240,19 @@ def test_the_other_spark_worker_reads_again_what_a_killed_one_was_reading(
 
 
 @pytest.mark.usefixtures("slowly")
-def test_another_scheduler_ends_the_scan_of_a_killed_one_and_runs_it_again(
+def test_another_scheduler_ends_the_scan_of_a_killed_scheduler_and_retries_it(
     local: Local, undisturbed: Counter[Row]
 ) -> None:
     scan = Scan(local, 4)
     traces = scan.in_its_middle()
 
-    local.programs.kill(local.programs.named("airflow-scheduler"))
-    # What the old one ran is taken over as soon as that has not been heard of for so many seconds.
+    local.programs.kill(local.programs.by_name("airflow-scheduler"))
+    # The new scheduler takes over the tasks after this many seconds without a heartbeat of the old one.
     local.services.start_service(
         "scheduler",
         AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD="10",
         AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL="5",
-        # Processes that the old one has left still hold its port.
+        # Processes of the old scheduler still use its port.
         AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT=str(free_port()),
     )
 

@@ -1,6 +1,6 @@
-"""`airflow dags test` over a real spark-submit: the rows, the report, the XCom, and no secret anywhere on the way.
+"""`airflow dags test` with a real spark-submit: rows, report, XCom, and no visible secrets.
 
-The example DAGs run this way at night; `make e2e-local` runs them in a deployment.
+Nightly runs test the example DAGs this way. `make e2e-local` runs them in a deployment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDLE, RARE = "N328AA", "N503US"
 
 
 class Seen:
-    """What could be seen of the processes below Airflow while a DAG ran."""
+    """The observed processes below Airflow while a DAG ran."""
 
     def __init__(self) -> None:
         self.command_lines: set[str] = set()
@@ -62,23 +62,23 @@ def result(airflow: Airflow, run: Seen) -> dict[str, object]:
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a Parquet output."""
+    """Return the rows of a Parquet output."""
     return parquet.read_table(folder).to_pylist()
 
 
-def test_the_rows_are_written(airflow: Airflow, run: Seen) -> None:
+def test_the_output_has_the_expected_rows(airflow: Airflow, run: Seen) -> None:
     rows = rows_of(airflow.data / "out" / "2026-01-01")
     assert sorted(row["id"] for row in rows) == [0, 1, 2]
 
 
-def test_its_links_lead_to_its_report_and_to_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
+def test_the_tasks_links_open_its_report_and_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
     found = airflow.xcoms("small_scan")
     assert found["scan", "_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
     page = f"http://history.example:18080/history/{result['application_id']}/"
     assert found["scan", "_link_SparkApplicationLink"] == page
 
 
-def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Airflow) -> None:
+def test_the_result_reports_the_pushed_conjuncts(result: dict[str, object], airflow: Airflow) -> None:
     assert result["rows"] == 3
     assert result["error"] is None
     assert result["output"] == str(airflow.data / "out" / "2026-01-01")
@@ -89,13 +89,13 @@ def test_the_result_says_what_was_pushed(result: dict[str, object], airflow: Air
     assert source["rows_decoded"] < 300
 
 
-def test_the_report_is_folded_into_the_log(airflow: Airflow, run: Seen) -> None:
+def test_the_log_has_the_report_in_a_collapsed_group(airflow: Airflow, run: Seen) -> None:
     log = airflow.log()
     start, end = log.index("::group::Pushdown report"), log.rindex("::endgroup::")
     assert "event.type = 'needle'" in log[start:end]
 
 
-def test_spark_was_seen_at_work(run: Seen) -> None:
+def test_processes_of_spark_were_observed(run: Seen) -> None:
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in run.command_lines)
     assert any("pushdown_spark/job.py" in line for line in run.command_lines)
     assert run.environments
@@ -107,7 +107,7 @@ def test_no_secret_is_on_a_command_line(secret: str, run: Seen) -> None:
 
 
 @pytest.mark.parametrize("secret", [SECRET, TOKEN, "AKIARECOGNISABLE"])
-def test_no_process_of_the_job_inherits_a_secret_or_anything_of_airflow(secret: str, run: Seen) -> None:
+def test_no_process_of_the_job_inherits_secrets_or_airflow_variables(secret: str, run: Seen) -> None:
     for environment in run.environments.values():
         assert secret not in environment.values()
         assert secret not in " ".join(environment.values())
@@ -128,14 +128,14 @@ def test_a_token_of_the_conf_is_masked_in_log_and_rendered_fields(airflow: Airfl
     assert TOKEN.encode() not in airflow.database.read_bytes()
 
 
-def test_nothing_of_the_job_is_left_in_the_temporary_directory(airflow: Airflow, run: Seen) -> None:
+def test_the_temporary_directory_has_no_files_of_the_job(airflow: Airflow, run: Seen) -> None:
     specs = {word for line in run.command_lines for word in line.split("\0") if word.endswith("spec.json")}
     assert specs
     assert [spec for spec in specs if Path(spec).parent.exists()] == []
 
 
 class Flight(NamedTuple):
-    """What tells the flights of the small ORC files apart."""
+    """The distinguishing values of a flight in the small ORC files."""
 
     number: int
     month: int
@@ -144,7 +144,7 @@ class Flight(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The flight as a line of the demo's CSV files."""
+        """Return the flight as a line of the demo's CSV files."""
         date = f"2013-{self.month:02}-{self.day:02}"
         return f"2013,{self.month},{self.day},,,,,,1,AA,{self.number},{self.tailnum},JFK,BOS,,,,,{date}T05:00:00Z\n"
 
@@ -163,7 +163,7 @@ FLIGHTS = [
 
 @pytest.fixture(scope="module")
 def orc_run(airflow: Airflow) -> Path:
-    """The demo's home after `dags/flights_orc.py` ran over a few flights."""
+    """Run `dags/flights_orc.py` over a few flights, and return the demo's home."""
     demo = airflow.data / "demo"
     folder = demo / "data" / "flights_csv" / "2013" / "all"
     folder.mkdir(parents=True)
@@ -218,7 +218,7 @@ with ExitStack() as stack:
 
 @pytest.fixture(scope="module")
 def avro_run(airflow: Airflow, spark_python: str) -> Path:
-    """The demo's home after `dags/flights_avro.py` ran over a few flights."""
+    """Run `dags/flights_avro.py` over a few flights, and return the demo's home."""
     demo = airflow.data / "demo-avro"
     flights = [
         {

@@ -1,4 +1,4 @@
-"""`airflow dags test` of `dags/flights_join.py`: the rows, what reached each source, and the order of the joins."""
+"""`airflow dags test` of `dags/flights_join.py`: rows, pushed conjuncts of each source, and join order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLANES = {f"N{number:03}": "CESSNA" if number in (7, 77, 777) else "BOEING" for 
 
 
 def flight(number: int) -> tuple[int, int, str, str, str]:
-    """A flight: month, delay, carrier, tail number, destination."""
+    """Return a flight: month, delay, carrier, tail number, destination."""
     return (
         number // 10_000 + 1,
         number % 97 - 20,
@@ -31,7 +31,7 @@ def flight(number: int) -> tuple[int, int, str, str, str]:
 
 
 def line(number: int) -> str:
-    """A flight as a line of the demo's CSV files."""
+    """Return a flight as a line of the demo's CSV files."""
     month, delay, carrier, tailnum, dest = flight(number)
     return (
         f"2013,{month},1,517,515,2,830,819,{delay},{carrier},{number},{tailnum},JFK,{dest},227,1400,5,15,"
@@ -43,7 +43,7 @@ FLIGHTS = 110_000
 
 
 def expected() -> list[dict[str, Any]]:
-    """The rows that the query asks for, without Spark."""
+    """Return the rows of the query, computed without Spark."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number in range(FLIGHTS):
         month, delay, carrier, tailnum, dest = flight(number)
@@ -58,7 +58,7 @@ def expected() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def join_run(airflow: Airflow) -> Path:
-    """The demo's home after the DAG ran."""
+    """Run the DAG and return the demo's home."""
     demo = airflow.data / "demo-join"
     data = demo / "data"
     (data / "flights_csv" / "2013" / "all").mkdir(parents=True)
@@ -83,14 +83,14 @@ def join_run(airflow: Airflow) -> Path:
     return demo / "output" / "2026-01-01" / "cessnas"
 
 
-def test_the_rows_are_those_of_the_query(join_run: Path) -> None:
+def test_the_output_has_the_rows_of_the_query(join_run: Path) -> None:
     rows = parquet.read_table(join_run).to_pylist()
     as_counts = [Counter(tuple(sorted(row.items())) for row in found) for found in (rows, expected())]
     assert as_counts[0] == as_counts[1]
     assert [row["flights"] for row in rows] == sorted((row["flights"] for row in rows), reverse=True)
 
 
-def test_each_source_gets_what_concerns_it(airflow: Airflow, join_run: Path) -> None:
+def test_each_source_gets_its_columns_and_conjuncts(airflow: Airflow, join_run: Path) -> None:
     sources = airflow.results("flights_join")["cessnas"]["sources"]
     assert sources["planes"]["pushed"] == ["manufacturer = 'CESSNA'"]
     assert sources["airports"]["pushed"] == ["tz = -6"]
@@ -100,13 +100,13 @@ def test_each_source_gets_what_concerns_it(airflow: Airflow, join_run: Path) -> 
     assert searched == {"flights", "airports", "planes"}, "nothing is asked of the airlines"
 
 
-def test_aircraft_become_a_condition_on_the_flights(airflow: Airflow, join_run: Path) -> None:
+def test_keys_of_aircraft_become_a_predicate_on_flights(airflow: Airflow, join_run: Path) -> None:
     source = airflow.results("flights_join")["cessnas"]["sources"]["flights"]
     assert "tailnum IN ('N007', 'N077', 'N777')" in source["pushed"]
     assert source["rows_decoded"] < FLIGHTS / 10
 
 
-def test_the_joins_run_in_another_order_and_the_log_shows_both(airflow: Airflow, join_run: Path) -> None:
+def test_joins_are_reordered_and_the_log_shows_both_orders(airflow: Airflow, join_run: Path) -> None:
     (join,) = airflow.results("flights_join")["cessnas"]["joins"]
     assert join["reordered"]
     assert join["before"] != join["after"]

@@ -1,4 +1,4 @@
-"""Killing the task kills the job: SparkSubmit, driver, daemon and Python workers."""
+"""Killing the task ends all processes of its job: SparkSubmit, driver, daemon and Python workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KILL_BUDGET_SECONDS = 5
 
 
 def session_of_job(airflow: psutil.Process) -> int | None:
-    """Session of the job below Airflow, once it has a Python worker that hangs."""
+    """Return the session of the job below Airflow, once it has a hanging Python worker."""
     for process in airflow.children(recursive=True):
         try:
             if "pyspark.daemon" in process.cmdline() and process.children():
@@ -35,7 +35,7 @@ def session_of_job(airflow: psutil.Process) -> int | None:
 
 
 def running_session(airflow: Airflow, process: subprocess.Popen[bytes]) -> int:
-    """Session of the job, as soon as it has come to hang."""
+    """Return the session of the job as soon as it hangs."""
     watched = psutil.Process(process.pid)
     while (session := session_of_job(watched)) is None:
         assert process.poll() is None, airflow.log()
@@ -43,7 +43,7 @@ def running_session(airflow: Airflow, process: subprocess.Popen[bytes]) -> int:
     return session
 
 
-def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
+def test_a_killed_task_ends_all_processes_of_its_job(airflow: Airflow) -> None:
     process = airflow.start("dags", "test", "stalled_scan", "2026-01-01")
     session = running_session(airflow, process)
     commands = [" ".join(psutil.Process(pid).cmdline()) for pid in session_members(session)]
@@ -58,7 +58,7 @@ def test_a_killed_task_leaves_no_process_of_its_job(airflow: Airflow) -> None:
     assert not (airflow.data / "stalled").exists()
 
 
-def test_a_task_that_is_killed_outright_leaves_no_process_of_its_job(airflow: Airflow) -> None:
+def test_sigkill_of_a_task_ends_all_processes_of_its_job(airflow: Airflow) -> None:
     process = airflow.start("dags", "test", "stalled_scan", "2026-01-01")
     session = running_session(airflow, process)
 
@@ -69,15 +69,15 @@ def test_a_task_that_is_killed_outright_leaves_no_process_of_its_job(airflow: Ai
 
 
 class RunningTask:
-    """What `execute` asks of a running task instance."""
+    """The part of a running task instance that `execute` uses."""
 
     dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
 
     def xcom_push(self, key: str, value: str) -> None:
-        """Takes the links of the task."""
+        """Accept the links of the task."""
 
 
-def test_a_jvm_that_is_killed_takes_the_rest_of_the_job_with_it(
+def test_a_killed_jvm_ends_the_other_processes_of_the_job(
     airflow: Airflow, local_spark: str, spark_python: str, tmp_path: Path
 ) -> None:
     task = PushdownScanOperator(

@@ -1,4 +1,4 @@
-"""Executors without any library run a scan with the environment that the task sends along."""
+"""Executors without libraries run a scan with the packed environment of the task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 
-def test_a_packed_environment_goes_along_with_the_job(
+def test_a_job_runs_with_a_packed_environment(
     spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "local-cluster[1,1,1024]"}))

@@ -1,4 +1,4 @@
-"""Nothing that a run has started outlives it."""
+"""All processes of a run end with it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import psutil
 from e2e.processes import Programs, wait_for
 
 
-def test_what_a_killed_program_leaves_behind_ends_with_the_run(tmp_path: Path) -> None:
+def test_orphans_of_a_killed_program_end_with_the_run(tmp_path: Path) -> None:
     programs = Programs(tmp_path, dict(os.environ))
-    # Airflow's processes write their title over their environment: this one has none either.
+    # Airflow's processes overwrite their environment with their title, so this process has none either.
     program = programs.start("parent", ["sh", "-c", "env -i sleep 600 & wait"])
     wait_for("the child", lambda: len(program.tree()) == 2, 30)
     (child,) = program.tree()[1:]

@@ -1,4 +1,4 @@
-"""Remote tables through `airflow dags test`: the example on SQLite, and a server's password that nobody sees."""
+"""Remote tables in `airflow dags test`: the example with SQLite, and a server's password that is not visible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = (
 
 
 @pytest.mark.nightly
-def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflow: Airflow) -> None:
+def test_the_example_pushes_only_conjuncts_with_sparks_semantics(airflow: Airflow) -> None:
     demo = airflow.data / "demo-remote"
     folder = demo / "data" / "flights_csv" / "2013" / "all"
     folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_the_example_asks_the_database_for_what_it_answers_as_spark_would(airflo
     assert sources["two_parts"]["rows_decoded"] == 10
 
 
-def test_the_password_of_a_server_is_nowhere_on_the_way(airflow: Airflow, postgresql_server: Server) -> None:
+def test_the_password_is_not_in_processes_logs_or_xcoms(airflow: Airflow, postgresql_server: Server) -> None:
     postgresql_server.execute(
         "CREATE TABLE orders AS SELECT i AS id, 'order ' || i AS label FROM generate_series(1, 1000) i"
     )
@@ -95,14 +95,14 @@ def test_the_password_of_a_server_is_nowhere_on_the_way(airflow: Airflow, postgr
 
 
 def looks(airflow: psutil.Process) -> list[str]:
-    """Command lines of all processes below Airflow, and the environments of those that run the job."""
-    texts = []
+    """Return the command lines of all processes below Airflow, and the environments of the job's processes."""
+    visible_texts = []
     for process in airflow.children(recursive=True):
         try:
             command = " ".join(process.cmdline())
-            texts.append(command)
+            visible_texts.append(command)
             if "SparkSubmit" in command or "job.py" in command or "pyspark" in command:
-                texts.append(" ".join(process.environ().values()))
+                visible_texts.append(" ".join(process.environ().values()))
         except psutil.Error:
             continue
-    return texts
+    return visible_texts

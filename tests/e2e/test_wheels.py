@@ -1,4 +1,4 @@
-"""Both wheels, in two environments without the checkout, run a DAG through a real spark-submit."""
+"""Both wheels, in two environments without the checkout, run a DAG with a real spark-submit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build_wheel(source: Path, target: Path) -> Path:
 
 
 def environment(directory: Path, libraries: str, *wheels: Path) -> Path:
-    """An environment with the wheels, which shares the libraries of another one but not what is installed editable."""
+    """Create an environment with the wheels. It shares the libraries of another one except editable packages."""
     venv.create(directory, with_pip=False)
     python = directory / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps"]
@@ -51,7 +51,7 @@ def environment(directory: Path, libraries: str, *wheels: Path) -> Path:
 
 
 def sources(project: Path, target: Path) -> Path:
-    """What the wheels are built from, copied: builds leave files behind."""
+    """Return a copy of the sources of the wheels, because builds write files into them."""
     for name in ("airflow_pushdown", "spark_jobs"):
         shutil.copytree(project / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):

@@ -1,4 +1,4 @@
-"""The S3 server that tests of object stores read from and write to."""
+"""The S3 server of the tests."""
 
 from __future__ import annotations
 

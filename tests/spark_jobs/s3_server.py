@@ -1,4 +1,4 @@
-"""A real S3 server on a free port of this machine, with buckets and users made as tests need them."""
+"""A real S3 server on a free port of this machine, with buckets and users."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pushdown_spark.relations.storage import Storage
 
 REGION = "eu-central-1"
 ROOT = KeyPair("AKIAROOTOFTESTS", "secret+of/the=root", "token+of/the=root")
-"""What the server is sent where it does not ask who somebody is."""
+"""The credentials of clients while the server does not check credentials."""
 
 
 class _Requests(logging.Handler):
-    """Remembers the requests that the server logs."""
+    """A log handler that keeps the requests of the server."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ class ObjectStore:
         )
 
     def bucket(self) -> str:
-        """A new, empty bucket."""
+        """Create an empty bucket and return its name."""
         name = f"bucket-{next(self._names)}"
         self.client().create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
         return name
 
     def put(self, bucket: str, key: str, content: bytes) -> str:
-        """Store an object, and tell its path."""
+        """Store an object and return its path."""
         self.client().put_object(Bucket=bucket, Key=key, Body=content)
         return f"s3a://{bucket}/{key}"
 
@@ -71,11 +71,11 @@ class ObjectStore:
         self.client().delete_object(Bucket=bucket, Key=key)
 
     def reads(self, bucket: str, key: str) -> int:
-        """How many times bytes of an object were asked for."""
+        """Return the number of requests that read an object."""
         return sum(f'"GET /{bucket}/{key} ' in line for line in self._requests.lines)
 
     def user(self, *actions: str) -> KeyPair:
-        """Credentials of a new user who may do these things and nothing else."""
+        """Return the credentials of a new user with only these permissions."""
         iam, name = self.client("iam"), f"user-{next(self._names)}"
         iam.create_user(UserName=name)
         if actions:
@@ -87,7 +87,7 @@ class ObjectStore:
 
     @contextmanager
     def asking_who(self) -> Iterator[None]:
-        """Have the server check credentials and rights."""
+        """Let the server check credentials and permissions during the block."""
         self._free_requests("0")
         try:
             yield
@@ -101,7 +101,7 @@ class ObjectStore:
 
 @contextmanager
 def running() -> Iterator[ObjectStore]:
-    """The server while it runs."""
+    """Run the server during the block."""
     log, requests = logging.getLogger("werkzeug"), _Requests()
     log.addHandler(requests)
     log.propagate = False

@@ -27,5 +27,5 @@ EXAMPLES = examples()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[each.name for each in EXAMPLES])
-def test_the_example_is_right(example: doctest.DocTest) -> None:
+def test_docstring_examples_have_the_shown_output(example: doctest.DocTest) -> None:
     assert doctest.DocTestRunner().run(example).failed == 0

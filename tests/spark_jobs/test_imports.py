@@ -45,7 +45,7 @@ def imported(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def package(module: str, name: str = "") -> str | None:
-    """The package or top-level module of pushdown_spark that an import reads. None for everything else."""
+    """Return the package or top-level module of pushdown_spark that an import reads, None for everything else."""
     first, *rest = module.split(".")
     if first != "pushdown_spark":
         return None

@@ -25,7 +25,7 @@ SECRET = "hunter2-secret-value"
 
 @pytest.fixture
 def job(tmp_path: Path) -> dict[str, Any]:
-    """The spec of a small job; tests change what they are about."""
+    """Return the spec of a small job, which tests modify."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n')
     return {
@@ -169,7 +169,7 @@ def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[
             assert running.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        # As the hook does it: the driver is told first, and once more with all the others.
+        # As the hook does it: SIGTERM goes first to the driver, then to all processes.
         running.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         os.killpg(running.pid, signal.SIGTERM)
@@ -200,10 +200,10 @@ def test_unreadable_spec_prints_one_line(tmp_path: Path, text: str | None, capsy
     if text is not None:
         path.write_text(text)
     assert main(["--spec", str(path)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("Error: ")
-    assert told.endswith(" (bad_spec)\n")
-    assert told.count("\n") == 1
+    error_output = capsys.readouterr().err
+    assert error_output.startswith("Error: ")
+    assert error_output.endswith(" (bad_spec)\n")
+    assert error_output.count("\n") == 1
 
 
 def test_secrets_are_read_once(tmp_path: Path) -> None:

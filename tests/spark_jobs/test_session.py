@@ -1,4 +1,4 @@
-"""A session answers what Spark answers, reads no more than it must, and tells what it really did."""
+"""A session returns Spark's rows, reads no more than necessary, and reports what it read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _flat(session: PushdownSession, schema: str, path: Path, reader: str, source
 def _both(
     spark: SparkSession, path: Path, schema: str, where: str, source_format: str = "json", **options: str
 ) -> tuple[list[str], SourceReport]:
-    """Rows and report of reader='pushdown', held against reader='spark' with Spark's own pushdown off."""
+    """Return rows and report of reader='pushdown', compared with reader='spark' without Spark's pushdown."""
     answers = {}
     for reader in ("spark", "pushdown"):
         session = PushdownSession(spark)
@@ -80,7 +80,7 @@ def _records(count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four files of 500 records each, one of them gzip, below directories."""
+    """Write four files of 500 records each below directories. One is compressed with gzip."""
     folder = tmp_path_factory.mktemp("data")
     records = _records(2000)
     for part in range(4):
@@ -109,7 +109,7 @@ def _stored(folder: Path) -> int:
         "at >= '2024-01-05' AND at < '2024-01-06'",
     ],
 )
-def test_both_readers_answer_the_same(spark: SparkSession, folder: Path, where: str) -> None:
+def test_both_readers_return_the_same_rows(spark: SparkSession, folder: Path, where: str) -> None:
     rows, report = _both(spark, folder, SCHEMA, where, recursiveFileLookup="true")
     assert rows
     assert report.reader == "pushdown"
@@ -147,7 +147,7 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
         "SELECT id FROM data WHERE (data.place.city = 'c1' OR data.id = 5) AND id < 20",
     ],
 )
-def test_sql_agrees(spark: SparkSession, folder: Path, query: str) -> None:
+def test_sql_returns_the_same_rows_with_both_readers(spark: SparkSession, folder: Path, query: str) -> None:
     answers = [
         _session(spark, folder, reader, recursiveFileLookup="true").sql(query).run(_rows)
         for reader in ("spark", "pushdown")
@@ -176,7 +176,7 @@ def test_sql_over_a_source_is_not_sql_over_a_table_of_another_database(spark: Sp
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
 @pytest.mark.parametrize("query", ["SELECT name FROM data WHERE id = 77", "SELECT name FROM data ORDER BY nothing"])
-def test_sql_leaves_views_of_the_session_alone(spark: SparkSession, folder: Path, reader: str, query: str) -> None:
+def test_sql_does_not_change_views_of_the_session(spark: SparkSession, folder: Path, reader: str, query: str) -> None:
     users = spark.range(3).withColumnRenamed("id", "mine").cache()
     users.createOrReplaceTempView("data")
     try:
@@ -196,7 +196,7 @@ def test_sql_leaves_views_of_the_session_alone(spark: SparkSession, folder: Path
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
-def test_sql_leaves_no_view_behind(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_sql_drops_its_views(spark: SparkSession, folder: Path, reader: str) -> None:
     before = spark.catalog.listTables()
     _session(spark, folder, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(_rows)
     assert spark.catalog.listTables() == before
@@ -208,7 +208,7 @@ def _many_files(tmp_path: Path, count: int) -> Path:
     return tmp_path
 
 
-def test_a_limit_leaves_most_files_closed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_limit_opens_only_a_few_files(spark: SparkSession, tmp_path: Path) -> None:
     result = _session(spark, _many_files(tmp_path, 100), "pushdown").scan("data", where="name = 'name 7'", limit=10)
     rows = result.run(lambda frame: frame.collect())
     report = result.report()["data"]
@@ -220,7 +220,7 @@ def test_a_limit_leaves_most_files_closed(spark: SparkSession, tmp_path: Path) -
     assert report.files_read < 50
 
 
-def test_a_large_limit_leaves_files_closed_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_large_limit_does_not_open_all_files(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.json").write_bytes(b'{"i":1}\n' * 30_000)
     session = PushdownSession(spark)
@@ -234,7 +234,7 @@ def test_a_large_limit_leaves_files_closed_too(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20), (200_000, 20)])
-def test_waves_give_neither_more_nor_fewer_rows_than_the_limit(
+def test_incremental_scans_return_exactly_the_limit(
     spark: SparkSession, folder: Path, limit: int, expected: int
 ) -> None:
     result = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan(
@@ -244,8 +244,8 @@ def test_waves_give_neither_more_nor_fewer_rows_than_the_limit(
     assert len(ids) == len(set(ids)) == expected
 
 
-def test_waves_go_on_where_candidates_turn_out_to_be_none(spark: SparkSession, tmp_path: Path) -> None:
-    """Every line is a candidate by its bytes, only the last ones satisfy the predicate."""
+def test_incremental_scans_continue_if_candidates_do_not_match(spark: SparkSession, tmp_path: Path) -> None:
+    """Every line is a candidate, but only the last lines satisfy the predicate."""
     lines = [b'{"id":%d,"name":"needle%d"}' % (n, n >= 2990) for n in range(3000)]
     (tmp_path / "a.json").write_bytes(b"\n".join(lines))
     result = _session(spark, tmp_path, "pushdown").scan(
@@ -254,7 +254,7 @@ def test_waves_go_on_where_candidates_turn_out_to_be_none(spark: SparkSession, t
     assert sorted(result.run(lambda frame: [row.id for row in frame.collect()])) == list(range(2990, 3000))
 
 
-def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_error_for_a_truncated_gzip_names_file_and_position(spark: SparkSession, tmp_path: Path) -> None:
     stored = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
     (tmp_path / "cut.json.gz").write_bytes(stored[: len(stored) // 2])
     with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
@@ -263,7 +263,7 @@ def test_a_truncated_gzip_is_told_by_name_and_place(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.parametrize(("name", "of_source"), [("source", ""), ("other", " of source 'other'")])
-def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
+def test_errors_name_the_parameter_and_the_source_if_there_are_several(
     spark: SparkSession, tmp_path: Path, name: str, of_source: str
 ) -> None:
     session = PushdownSession(spark)
@@ -275,7 +275,7 @@ def test_errors_name_the_parameter_and_where_there_may_be_several_the_source(
         session.scan(name)
 
 
-def test_a_schema_that_text_files_cannot_have_is_named_as_such(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_that_text_files_cannot_have_raises(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a line\n")
     session = PushdownSession(spark)
     session.add_source("source", path=str(tmp_path), format="text", schema="title int")
@@ -284,7 +284,7 @@ def test_a_schema_that_text_files_cannot_have_is_named_as_such(spark: SparkSessi
 
 
 def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's bzip2 reader skips such bytes, Python's takes them for the end of the file."""
+    """Spark's bzip2 reader skips these bytes. Python's reader treats them as the end of the file."""
     member = bz2.compress(b'{"id":1}\n')
     (tmp_path / "a.json.bz2").write_bytes(member + b"\0" * 20 + member)
     rows, report = _both(spark, tmp_path, "id int", "id = 1")
@@ -304,7 +304,7 @@ def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession,
 
 @pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
 def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_path: Path, option: str) -> None:
-    """Spark fails on a line beyond the limit, also where the predicate would drop that line."""
+    """Spark fails on a line beyond the limit even if the predicate would drop the line."""
     (tmp_path / "a.csv").write_text("1,needle\n2,x,too,many\n")
     for reader in ("spark", "pushdown"):
         session = PushdownSession(spark)
@@ -314,7 +314,7 @@ def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_p
 
 
 def _late(line: bytes) -> bytes:
-    """A file whose sample shows nothing unusual: the line stands between blocks that are looked at."""
+    """Write a file whose sample has nothing unusual. The line lies between the sampled blocks."""
     filler = b'{"id":1,"name":"plain","s":"x"}\n'
     return filler * 100_000 + line + b"\n" + filler * 40_000
 
@@ -329,7 +329,7 @@ def _late(line: bytes) -> bytes:
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_input_that_bytes_cannot_judge_is_left_to_spark(
+def test_input_that_byte_search_cannot_read_uses_spark(
     spark: SparkSession, tmp_path: Path, line: bytes, late: bool
 ) -> None:
     content = _late(line) if late else line + b'\n{"id":8,"s":"x"}\n'
@@ -339,7 +339,7 @@ def test_input_that_bytes_cannot_judge_is_left_to_spark(
     assert report.rows_returned == len(rows)
 
 
-def test_what_cannot_be_searched_says_why(spark: SparkSession, folder: Path) -> None:
+def test_the_report_has_the_reason_if_spark_reads(spark: SparkSession, folder: Path) -> None:
     session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
     for where in ("name IS NULL", "id + 1 = 5", "name IS NOT NULL OR id IS NULL", "length(name) = 6"):
         report = session.scan("data", where=where).report()["data"]
@@ -445,9 +445,7 @@ def test_double_quotes_enclose_names_whatever_the_case_of_the_setting(
 @pytest.mark.parametrize(
     "where", ["id = 2147483647 + 1", "id = CAST('abc' AS INT)", "day = DATE'+12345-01-01' + INTERVAL 1 DAY"]
 )
-def test_constants_that_python_or_ansi_cannot_hold_do_not_stop_the_plan(
-    spark: SparkSession, folder: Path, where: str
-) -> None:
+def test_constants_beyond_python_or_ansi_do_not_fail_the_plan(spark: SparkSession, folder: Path, where: str) -> None:
     with session_settings(spark, {"spark.sql.ansi.enabled": "true"}):
         session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
         report = session.scan("data", where=where).report()["data"]
@@ -488,7 +486,7 @@ def test_before_a_run_the_report_is_the_plan(spark: SparkSession, folder: Path) 
     assert result.df.isEmpty() is False
 
 
-def test_mistakes_are_told_at_planning(spark: SparkSession, folder: Path) -> None:
+def test_mistakes_raise_when_the_scan_is_planned(spark: SparkSession, folder: Path) -> None:
     session = _session(spark, folder, "auto", recursiveFileLookup="true")
     with pytest.raises(UnknownColumnError, match="name"):
         session.scan("data", columns=["nam"])

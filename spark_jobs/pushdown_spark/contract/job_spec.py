@@ -98,7 +98,7 @@ class OutputChecks(Message):
         return tuple((key,) if isinstance(key, str) else key for key in given)
 
     def __bool__(self) -> bool:
-        """Whether there is a condition to check."""
+        """Return whether there is a condition to check."""
         return self != OutputChecks()
 
 

@@ -212,7 +212,7 @@ class ColumnConditions:
         )
 
     def _is_impossible(self, operand: ColumnOperand, value: Value) -> bool:
-        """Whether no row can hold the value, because the database cannot represent it."""
+        """Return whether no row can hold the value, because the database cannot represent it."""
         infinite = operand.kind in FLOATING and math.isinf(float(value))
         return infinite and self.dialect.is_mysql
 

@@ -45,7 +45,7 @@ from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.formats.data_source_base import TaskPartition, expression
+from pushdown_spark.formats.data_source_base import TaskPartition, filter_expression
 
 FORMAT = "pushdown_remote"
 _PARALLELISM = 4
@@ -162,7 +162,7 @@ class FilterableRemoteReader(RemoteTableReader):
         """Keep the conjuncts that the database evaluates, and return the filters that Spark must evaluate."""
         residual = []
         for pushed_filter in filters:
-            node = expression(pushed_filter)
+            node = filter_expression(pushed_filter)
             pushed = () if node is None else _push(node, self._table).conjuncts
             self._conjuncts += pushed
             if not pushed or not all(conjunct.is_exact for conjunct in pushed):

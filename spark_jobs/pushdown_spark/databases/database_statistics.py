@@ -52,7 +52,7 @@ WHERE pk = 1 AND NOT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE pk = 2)
 
 
 def expects_few_rows(client: Client, table: RemoteTable, statement: str) -> bool:
-    """Whether the database estimates that a statement returns few rows."""
+    """Return whether the database estimates that a statement returns few rows."""
     if table.dialect is Dialect.POSTGRES:
         return is_small_result(*postgresql_estimate(client, statement))
     if table.dialect is Dialect.SQLITE:
@@ -63,7 +63,7 @@ def expects_few_rows(client: Client, table: RemoteTable, statement: str) -> bool
 
 
 def is_small_result(rows: int, size: int) -> bool:
-    """Whether the driver fetches a result of PostgreSQL faster than a task. `size` is in bytes."""
+    """Return whether the driver fetches a result of PostgreSQL faster than a task. `size` is in bytes."""
     return rows <= _POSTGRESQL_MAX_FEW_ROWS and size <= _POSTGRESQL_MAX_FEW_BYTES
 
 

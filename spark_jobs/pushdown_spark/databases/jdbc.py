@@ -133,9 +133,9 @@ class JdbcTransport:
 def jdbc_transport(
     spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
 ) -> JdbcTransport | str:
-    """Return the JDBC transport, or the reason why it is not available. The reason is empty if nobody expects JDBC.
+    """Return the JDBC transport, or the reason why it is not available.
 
-    Raises BadSpecError if the source requires JDBC.
+    The reason is empty if the user does not expect JDBC. Raises BadSpecError if the source requires JDBC.
     """
     if spec.transport is Transport.ARROW:
         return ""
@@ -151,7 +151,7 @@ def jdbc_transport(
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Whether a class is on Spark's class path, including the jars of packages."""
+    """Return whether a class is on Spark's class path, including the jars of packages."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
         return loader.loadClass(name) is not None
@@ -259,7 +259,7 @@ def _mariadb(address: Address, client: Client) -> dict[str, str]:
 
 
 def _is_encrypted(client: Client) -> bool:
-    """Whether the server offers TLS. The client uses it if so, while this driver needs a fixed mode."""
+    """Return whether the server offers TLS. The client uses it if so, while this driver needs a fixed mode."""
     return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
 
 

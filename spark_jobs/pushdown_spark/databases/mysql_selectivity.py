@@ -125,7 +125,7 @@ def _rows_from(table: RemoteTable, index: _Index, start: int, names: Sequence[st
 
 
 def is_key_lookup_faster(share: float, columns: Sequence[str], key: Sequence[str], condition: exp.Expr) -> bool:
-    """Whether looking up a share of the rows costs less than materializing the columns that only the result needs."""
+    """Return whether looking up the rows by key costs less than materializing columns that only the result needs."""
     key_query_columns = {column.name for column in condition.find_all(exp.Column)}.union(key)
     return bool(key) and share <= _MAX_SHARE_PER_COLUMN * len(set(columns) - key_query_columns)
 

@@ -195,7 +195,7 @@ class PostgresqlClient:
 
 
 def _has_csv_form(arrow_type: pa.DataType) -> bool:
-    """Whether Arrow can parse the values of a type from the text that PostgreSQL writes for them."""
+    """Return whether Arrow can parse the values of a type from the text that PostgreSQL writes for them."""
     return not (pa.types.is_binary(arrow_type) or pa.types.is_list(arrow_type))
 
 

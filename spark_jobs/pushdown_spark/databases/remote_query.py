@@ -114,7 +114,7 @@ class _QueryBuilder:
 
     def rows(self, columns: Sequence[str]) -> exp.Select:
         """Return the query of columns in the form that the transport expects."""
-        named = [_named(self._rendered(self._column(name)), name) for name in columns]
+        named = [_alias_as(self._rendered(self._column(name)), name) for name in columns]
         return self._select(named or [exp.Literal.number(1)])
 
     def _select(self, expressions: Sequence[exp.Expr]) -> exp.Select:
@@ -157,8 +157,8 @@ class _QueryBuilder:
     def groups(self, aggregates: Sequence[Aggregate], group_by: Sequence[str]) -> exp.Select:
         """Return the query of the groups. Raises UnsupportedError if they may differ from Spark's."""
         keys = [self._group_key(name) for name in group_by]
-        names = [_named(self._rendered(self._column(name)), name) for name in group_by]
-        outputs = [_named(self._aggregate(aggregate), aggregate.alias) for aggregate in aggregates]
+        names = [_alias_as(self._rendered(self._column(name)), name) for name in group_by]
+        outputs = [_alias_as(self._aggregate(aggregate), aggregate.alias) for aggregate in aggregates]
         query = self._select([*names, *outputs])
         return query.group_by(*keys, copy=False) if keys else query
 
@@ -201,7 +201,7 @@ def _sortable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:
 
 
 def _is_sorted_completely(operand: ColumnOperand) -> bool:
-    """Whether MySQL's ORDER BY compares all bytes of the column's values."""
+    """Return whether MySQL's ORDER BY compares all bytes of the column's values."""
     declared = remote_type(operand.column)
     width = _MAX_CHARACTER_BYTES if operand.kind is LogicalType.STRING else 1
     return (
@@ -221,5 +221,5 @@ def _comparable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:
     return comparison.ordered()
 
 
-def _named(value: exp.Expr, name: str) -> exp.Expr:
+def _alias_as(value: exp.Expr, name: str) -> exp.Expr:
     return value if isinstance(value, exp.Column) and value.name == name else exp.Alias(this=value, alias=quoted(name))

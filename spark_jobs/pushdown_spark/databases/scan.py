@@ -41,7 +41,7 @@ _MAX_SAMPLED_ROWS = 20_000
 class RemoteScanPlan:
     """A planned scan: the columns of a table, and the predicate that its database evaluates.
 
-    `jdbc` is the JDBC transport, or the reason why it is not available (empty if nobody expects it).
+    `jdbc` is the JDBC transport, or the reason why it is not available (empty if the user does not expect it).
     """
 
     table: RemoteTable
@@ -156,7 +156,10 @@ class RemoteScan(Scan):
             return self._execution.fetch_local(client, statement, *_fields(plan))
 
     def _sample_is_small(self, client: Client) -> bool:
-        """Whether a sample estimates that few rows pass. MySQL does not estimate conditions without an index itself."""
+        """Return whether a sample estimates that few rows pass.
+
+        MySQL does not estimate conditions without an index itself.
+        """
         plan, condition = self._plan, self._plan.predicate.where
         if not plan.table.dialect.is_mysql or plan.table.subquery is not None or condition is None:
             return False
@@ -254,7 +257,7 @@ class RemoteScan(Scan):
 
 
 def allows_local_fetch(spec: RemoteSourceSpec) -> bool:
-    """Whether the driver may fetch few rows: no option sets the transport or the partitions."""
+    """Return whether the driver may fetch few rows: no option sets the transport or the partitions."""
     return spec.transport is not Transport.JDBC and spec.partition_column is None and spec.num_partitions is None
 
 

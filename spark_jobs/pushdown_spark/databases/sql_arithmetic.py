@@ -37,7 +37,7 @@ class IntegerRange:
     high: int
 
     def within(self, other: IntegerRange) -> bool:
-        """Whether all values are in the other range."""
+        """Return whether all values are in the other range."""
         return other.low <= self.low and self.high <= other.high
 
     @staticmethod
@@ -157,7 +157,7 @@ class ArithmeticWriter:
             self._guards.append(condition)
 
     def _may_clamp(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
-        """Whether to clamp the operands so that 64 bits suffice, instead of computing with wider types.
+        """Return whether to clamp the operands so that 64 bits suffice, instead of computing with wider types.
 
         Two varying factors are not clamped, because ordinary values may exceed the limit. Computed operands are not
         clamped either, because the SQL would double at each level.
@@ -285,13 +285,13 @@ def _long_cast(tree: exp.Expr) -> exp.Expr:
 
 
 def _is_column(value: TypedExpression) -> bool:
-    """Whether an integer is a column, possibly in a cast."""
+    """Return whether an integer is a column, possibly in a cast."""
     tree = value.tree()
     return isinstance(tree.this if isinstance(tree, exp.Cast) else tree, exp.Column)
 
 
 def _is_wide(tree: exp.Expr) -> bool:
-    """Whether PostgreSQL computes an integer in 64 bits or more. Narrower columns are in a cast."""
+    """Return whether PostgreSQL computes an integer in 64 bits or more. Narrower columns are in a cast."""
     tree = tree.unnest()
     if isinstance(tree, exp.Add | exp.Sub | exp.Mul):
         return _is_wide(tree.left) or _is_wide(tree.right)

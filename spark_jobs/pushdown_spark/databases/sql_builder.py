@@ -156,6 +156,6 @@ def in_list(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp
 
 def in_integers(node: exp.Expr, numbers: Sequence[int], *, has_null: bool) -> exp.Expr:
     """Return `node IN (numbers)` with the list as one node. Thousands of nodes would take 20 ms."""
-    texts = [str(number) if number >= 0 else f"({number})" for number in numbers]
-    listed = ", ".join([*texts, "NULL"] if has_null else texts)
+    literals = [str(number) if number >= 0 else f"({number})" for number in numbers]
+    listed = ", ".join([*literals, "NULL"] if has_null else literals)
     return exp.In(this=parenthesized(node), expressions=[exp.Var(this=listed)])

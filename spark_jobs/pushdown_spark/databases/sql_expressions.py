@@ -360,7 +360,7 @@ def _text_sides(
 
 
 def _comparable(left: TypedExpression, right: TypedExpression) -> bool:
-    """Whether Spark compares two values without loss. Decimals need a common type with at most 38 digits."""
+    """Return whether Spark compares two values without loss. Decimals need a common type with at most 38 digits."""
     if left.type == right.type or (left.is_integer and right.is_integer):
         return True
     if not all(value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)):
@@ -371,7 +371,7 @@ def _comparable(left: TypedExpression, right: TypedExpression) -> bool:
 
 
 def _may_fold(node: exp.Expr, value: TypedExpression, other: TypedExpression) -> bool:
-    """Whether a decimal literal that may exceed all bigints is compared with an integer. Spark may fold that."""
+    """Return whether a decimal literal that may exceed all bigints is compared with an integer. Spark may fold that."""
     node = node.unnest()
     is_literal = isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
     if not is_literal or not other.is_integer or not isinstance(value.type, t.DecimalType):

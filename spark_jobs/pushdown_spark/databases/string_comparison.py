@@ -77,15 +77,15 @@ class StringComparison:
         hint = binary(exp.EQ, self.indexed(), literals.text(text, self.dialect))
         return ColumnTest(tree, hint, self.only_true_reason)
 
-    def one_of(self, texts: Sequence[str], *, has_null: bool) -> ColumnTest:
-        """Return `string IN (texts)`. With `has_null`, the list also has a NULL."""
-        for text in texts:
+    def one_of(self, strings: Sequence[str], *, has_null: bool) -> ColumnTest:
+        """Return `string IN (strings)`. With `has_null`, the list also has a NULL."""
+        for text in strings:
             literals.check_text(text)
         nulls: list[exp.Expr] = [exp.Null()] if has_null else []
-        tree = in_list(self.equal(), [*map(self.literal, texts), *nulls], self.dialect)
-        if self.indexed is None or not texts or not all(map(self.can_encode, texts)):
+        tree = in_list(self.equal(), [*map(self.literal, strings), *nulls], self.dialect)
+        if self.indexed is None or not strings or not all(map(self.can_encode, strings)):
             return ColumnTest(tree, None, self.only_true_reason)
-        hint = in_list(self.indexed(), [literals.text(text, self.dialect) for text in texts], self.dialect)
+        hint = in_list(self.indexed(), [literals.text(text, self.dialect) for text in strings], self.dialect)
         return ColumnTest(tree, hint, self.only_true_reason)
 
     def _require_ordered(self) -> Build:
@@ -241,7 +241,10 @@ def _mysql_column(column: RemoteColumn, operand: ColumnOperand) -> StringCompari
 
 
 def _mysql_can_encode(charset: str, text: str) -> bool:
-    """Whether a character set has all characters of a text. All sets have ASCII. Comparing with others fails."""
+    """Return whether a character set has all characters of a text. MySQL rejects a comparison with others.
+
+    All character sets have ASCII.
+    """
     if charset == "utf8mb4":
         return True
     if charset in ("utf8", "utf8mb3"):

@@ -140,7 +140,7 @@ def _decided_without_column(column: Column, op: Op, constant: Literal) -> Node |
 
 
 def _in_doubles(column: Column, constants: Sequence[Literal]) -> bool:
-    """Whether Spark compares an integer or decimal column with these constants as doubles."""
+    """Return whether Spark compares an integer or decimal column with these constants as doubles."""
     types = {constant.type for constant in constants}
     if (
         LogicalType.FLOAT in types
@@ -179,8 +179,8 @@ def _exact_value(column: Column, constants: Sequence[Literal], *, in_list: bool)
 def _canonical_integers(column: Column, constants: Sequence[Literal]) -> list[int | Decimal]:
     """Return strings as integers where casting the strings, or casting the column to strings, gives the same result."""
     domain = _domain(column)
-    texts = [str(constant.value) for constant in constants]
-    numbers = [int(text) for text in texts if _CANONICAL_INTEGER.fullmatch(text)]
+    strings = [str(constant.value) for constant in constants]
+    numbers = [int(text) for text in strings if _CANONICAL_INTEGER.fullmatch(text)]
     if len(numbers) < len(constants) or not all(domain.low <= number <= domain.high for number in numbers):
         raise UnsupportedError("strings that are not integers in the column's range may cast it to strings")
     return list(numbers)

@@ -44,7 +44,7 @@ def shown(node: exp.Expr) -> str:
 
 
 def has_subquery(predicate: exp.Expr) -> bool:
-    """Whether a predicate reads anything other than the row that it is evaluated on."""
+    """Return whether a predicate reads anything other than the row that it is evaluated on."""
     return any(True for _ in nodes_of(predicate, exp.Select, exp.Subquery, exp.Exists))
 
 
@@ -95,7 +95,7 @@ def without_relation(column: exp.Column) -> exp.Column:
 
 @lru_cache(maxsize=1024)
 def _is_column_name(word: str) -> bool:
-    """Whether sqlglot reads a word without quotes as a column."""
+    """Return whether sqlglot reads a word without quotes as a column."""
     try:
         tree = sqlglot.parse_one(word, dialect="spark")
     except SqlglotError:

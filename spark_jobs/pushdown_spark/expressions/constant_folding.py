@@ -43,7 +43,7 @@ _ONE_ROW = "FROM VALUES (0) AS one(`no column`)"
 
 
 def is_constant(node: exp.Expr) -> bool:
-    """Whether an expression consists of literals and of operations whose result never changes."""
+    """Return whether an expression consists of literals and of operations whose result never changes."""
     node = node.unnest()
     return isinstance(node, exp.Null | exp.HexString) or all(isinstance(part, _FOLDABLE) for part in node.walk())
 

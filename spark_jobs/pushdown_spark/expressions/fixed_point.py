@@ -93,5 +93,5 @@ def single_precision(op: Op, value: float) -> tuple[Op, float] | None:
 
 
 def is_single(value: float) -> bool:
-    """Whether a number is a single-precision float. NaN is one."""
+    """Return whether a number is a single-precision float. NaN is one."""
     return math.isnan(value) or single_precision(Op.EQ, value) is not None

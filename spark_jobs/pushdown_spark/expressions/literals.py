@@ -73,13 +73,13 @@ class LiteralReader:
         for node in nodes:
             if not is_constant(node):
                 raise UnsupportedError(f"{shown(node)} is neither a column nor a constant")
-        texts = [node.sql(dialect="spark") for node in nodes]
+        sql_strings = [node.sql(dialect="spark") for node in nodes]
         if column_type not in TEMPORAL:
-            rows = self._fold(f"array({', '.join(map(_typed_text, texts))})", nodes)
+            rows = self._fold(f"array({', '.join(map(_typed_text, sql_strings))})", nodes)
             return [_from_text(str(row[0]), row[1], node) for row, node in zip(rows, nodes, strict=True)]
         if in_list and any(isinstance(node, exp.Literal) for node in nodes):
             self._require_ansi_lists()
-        rows = self._fold(f"array({', '.join(_time_fields(text, column_type) for text in texts)})", nodes)
+        rows = self._fold(f"array({', '.join(_time_fields(text, column_type) for text in sql_strings)})", nodes)
         return [_from_time(list(row), column_type, node) for row, node in zip(rows, nodes, strict=True)]
 
     def _require_ansi_lists(self) -> None:

@@ -67,7 +67,7 @@ def with_intervals_grouped(tree: Tree) -> Tree:
 
 
 def read_alike(text: str) -> bool:
-    """Whether Spark and sqlglot split a text into the same tokens. May raise SqlglotError for invalid SQL.
+    """Return whether Spark and sqlglot split a text into the same tokens. May raise SqlglotError for invalid SQL.
 
     Spark differs from sqlglot in five ways. It reads SYMMETRIC and ASYMMETRIC after BETWEEN as names. It replaces
     `${...}` by settings. It ends a `--` comment at a carriage return, but not after a backslash. It reads two quotes
@@ -83,14 +83,14 @@ def read_alike(text: str) -> bool:
 
 
 def _differs(before: Token | None, token: Token) -> bool:
-    """Whether Spark gives a token another meaning than sqlglot does, after the token before it."""
+    """Return whether Spark gives a token another meaning than sqlglot does, after the token before it."""
     if token.token_type is TokenType.STRING:
         return before is not None and before.token_type is TokenType.STRING
     return token.token_type is TokenType.PLUS and not (before is not None and _ends_operand(before))
 
 
 def _ends_operand(token: Token) -> bool:
-    """Whether an operand can end with a token, so that a sign after it is a binary operator."""
+    """Return whether an operand can end with a token, so that a sign after it is a binary operator."""
     is_name = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER)
     is_word = token.text[:1].isalpha() or token.text.startswith("_")
     return is_name or token.text in (")", "]") or (is_word and not _BEFORE_OPERANDS.fullmatch(token.text))

@@ -73,12 +73,12 @@ class Predicate:
 
 
 def reads_file_metadata(sql: str) -> bool:
-    """Whether SQL may refer to the file of a row, which only Spark's own readers know."""
+    """Return whether SQL may refer to the file of a row, which only Spark's own readers know."""
     return _FILE_METADATA.search(sql) is not None
 
 
 def needs_every_row(sql: str) -> bool:
-    """Whether SQL calls a function with side effects, or one whose value depends on the rows before.
+    """Return whether SQL calls a function with side effects, or one whose value depends on the rows before.
 
     >>> needs_every_row("assert_true(a > 0) IS NULL AND b = 1"), needs_every_row("uuid = 'x' AND b = 1")
     (True, False)

@@ -88,6 +88,6 @@ def _logical_type(data_type: t.DataType) -> LogicalType:
 
 
 def is_char(field: t.StructField) -> bool:
-    """Whether a field is a char(n) or contains one."""
+    """Return whether a field is a char(n) or contains one."""
     declared = str(field.metadata.get(DECLARED_TYPE, "")).replace("varchar(", "")
     return "char(" in declared or isinstance(field.dataType, t.CharType)

@@ -55,12 +55,15 @@ class Probe:
 
 
 def can_match(root: Node, statistics: Callable[[Path], ColumnBounds | None]) -> bool:
-    """Whether a row of the unit can pass. False is certain. `statistics` returns None for columns without any."""
+    """Return whether a row of the unit can pass.
+
+    False is certain. `statistics` returns None for columns without any.
+    """
     return _outcomes(root, statistics).true
 
 
 def may_contain(root: Node, contains: Callable[[Path, Value], bool]) -> bool:
-    """Whether a row of the unit can pass, according to bloom filters. False is certain.
+    """Return whether a row of the unit can pass, according to bloom filters. False is certain.
 
     `contains` returns False only if no row has the value. It is called for the values of =, <=> and IN. Zeros of
     floats are looked up with both signs, NaN never.
@@ -133,27 +136,27 @@ class _Range:
     empty: bool
 
     def may_reach(self, value: Value) -> bool:
-        """Whether an element may be greater than or equal to a value."""
+        """Return whether an element may be greater than or equal to a value."""
         return self.nan or self.high is None or value <= self.high  # type: ignore[operator]
 
     def may_exceed(self, value: Value) -> bool:
-        """Whether an element may be greater than a value."""
+        """Return whether an element may be greater than a value."""
         return self.nan or self.high is None or value < self.high  # type: ignore[operator]
 
     def may_be_at_most(self, value: Value) -> bool:
-        """Whether an element may be less than or equal to a value."""
+        """Return whether an element may be less than or equal to a value."""
         return self.low is None or self.low <= value  # type: ignore[operator]
 
     def may_be_below(self, value: Value) -> bool:
-        """Whether an element may be less than a value."""
+        """Return whether an element may be less than a value."""
         return self.low is None or self.low < value  # type: ignore[operator]
 
     def may_contain(self, value: Value) -> bool:
-        """Whether a value, which is not NaN, may be an element."""
+        """Return whether a value, which is not NaN, may be an element."""
         return self.may_be_at_most(value) and (self.high is None or value <= self.high)  # type: ignore[operator]
 
     def is_only(self, value: Value) -> bool:
-        """Whether all elements equal a value."""
+        """Return whether all elements equal a value."""
         return not self.nan and self.low == value == self.high
 
 
@@ -203,7 +206,7 @@ def _in_list(node: InList, values: _Range) -> _Outcomes:
 
 
 def _may_match(node: Node, values: _Range) -> bool:
-    """Whether a string may start with the prefix of a test. Bounds say nothing about other parts of a string."""
+    """Return whether a string may start with the prefix of a test. Bounds say nothing about other parts of a string."""
     hint = node.hint if isinstance(node, LikeMatch) else node
     if not isinstance(hint, StringMatch) or hint.test is not StringTest.PREFIX:
         return True
@@ -229,7 +232,7 @@ def _compare_columns(op: Op, left: _Range, right: _Range) -> _Outcomes:
 
 
 def _may_be(node: Node, truth: bool, contains: Callable[[Path, Value], bool]) -> bool:
-    """Whether a node may have a truth value for some row."""
+    """Return whether a node may have a truth value for some row."""
     match node:
         case BooleanConstant(value=value):
             return value is truth

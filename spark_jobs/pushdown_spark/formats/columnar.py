@@ -1,4 +1,4 @@
-"""What readers of columns share: bound conjuncts, the types they read, the file list."""
+"""Common parts of the columnar readers: bound conjuncts, supported types, and the file list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ATOMS = (
 
 
 def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
-    """Return what the request's predicate is bound to. `fold` evaluates constants that need Spark."""
+    """Return the scope to which the request's predicate is bound. `fold` evaluates constants that need Spark."""
     return Scope(
         request.schema,
         case_sensitive=is_case_sensitive(spark),
@@ -58,7 +58,7 @@ def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> li
 
 
 def combined(conjuncts: Sequence[Pushdown[Node]]) -> ArrowFilter | None:
-    """Return the filter of all supported conjuncts; None where there is no conjunct at all."""
+    """Return the filter of all supported conjuncts, None without conjuncts."""
     roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
     return ArrowFilter(conjunction(roots)) if conjuncts else None
 
@@ -69,29 +69,29 @@ def first_reason(conjuncts: Sequence[Pushdown[Node]]) -> str:
 
 
 def is_exact(conjuncts: Sequence[Pushdown[Node]]) -> bool:
-    """Whether the combined filter keeps exactly the rows that pass the predicate."""
+    """Return whether the combined filter keeps exactly the rows that pass the predicate."""
     return all(conjunct.is_exact for conjunct in conjuncts)
 
 
 def read_fields(request: ScanRequest) -> list[t.StructField]:
-    """The table columns that must be read, in the table's order."""
+    """Return the columns to read, in the table's order."""
     return list(request.read_schema.fields)
 
 
 def unknown_type(kind: t.DataType) -> t.DataType | None:
-    """A type in a column's type that only Spark reads."""
+    """Return the first type in a column's type that only Spark reads, None if there is none."""
     if isinstance(kind, t.StructType):
-        return next((found for f in kind.fields if (found := unknown_type(f.dataType))), None)
+        return next((unknown for f in kind.fields if (unknown := unknown_type(f.dataType))), None)
     if isinstance(kind, t.ArrayType):
         return unknown_type(kind.elementType)
     if isinstance(kind, t.MapType):
         return unknown_type(kind.keyType) or unknown_type(kind.valueType)
-    known = type(kind) in _ATOMS or (type(kind) is t.StringType and kind.collation == "UTF8_BINARY")
-    return None if known else kind
+    is_supported = type(kind) in _ATOMS or (type(kind) is t.StringType and kind.collation == "UTF8_BINARY")
+    return None if is_supported else kind
 
 
 def unread_column(request: ScanRequest) -> str | None:
-    """Which wanted column only Spark reads, and why; None where there is none."""
+    """Return why only Spark reads a required column, None if our reader reads all of them."""
     for field in read_fields(request):
         if unknown := unknown_type(field.dataType):
             return f"column {field.name} has type {unknown.simpleString()}, which only Spark reads"
@@ -101,9 +101,9 @@ def unread_column(request: ScanRequest) -> str | None:
 
 
 def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...]:
-    """The source's files, but those in directories that the predicate leaves out.
+    """Return the source's files without those in pruned directories.
 
-    Raises MissingPathError where one vanished since Spark listed it.
+    Raises MissingPathError if a file vanished after Spark listed it.
     """
     try:
         return in_directories(request, input_files(request.native, storage))

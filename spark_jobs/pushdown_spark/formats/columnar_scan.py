@@ -1,4 +1,4 @@
-"""A scan by one of the columnar readers, as the session sees it: the DataFrame, incremental scans, and the report."""
+"""Scans by a columnar reader: the DataFrame, incremental scans, and the report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pushdown_spark.scan.tasks import tasks_of, with_constants
 
 @dataclass(frozen=True)
 class ColumnarPlan(Generic[Query]):
-    """A planned scan. `exact` says whether all its rows satisfy the predicate."""
+    """A planned scan. If it is `exact`, all its rows satisfy the predicate."""
 
     files: tuple[InputFile, ...]
     query: Query
@@ -37,15 +37,15 @@ class ColumnarPlan(Generic[Query]):
 
 
 class FileMetrics(Protocol):
-    """Counts that all columnar formats have."""
+    """The counts that all columnar formats have."""
 
     @property
     def bytes_read(self) -> int:
-        """Stored bytes that were read."""
+        """Number of stored bytes read."""
 
     @property
     def rows_decoded(self) -> int:
-        """Rows whose filter columns were decoded."""
+        """Number of rows whose filter columns were decoded."""
 
     @property
     def units(self) -> dict[str, dict[str, int]]:
@@ -56,7 +56,7 @@ Metrics = TypeVar("Metrics", bound=FileMetrics)
 
 
 class ColumnarScan(TaskScan, Generic[Query, Metrics]):
-    """A scan of one source by a columnar reader. `share` is the share of the files' bytes that it is likely to read."""
+    """A scan of one source by a columnar reader. `share` is the estimated share of bytes to read."""
 
     def __init__(
         self,
@@ -77,15 +77,15 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
     def _scan_task(
         self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, Metrics]], None], cap: int | None
     ) -> FileScanTask[Query, Metrics]:
-        """Return what the workers run."""
+        """Return the function that the workers run."""
 
     @abstractmethod
     def _sum(self, metrics: Iterable[Metrics]) -> Metrics:
-        """Return the sum of some counts."""
+        """Return the sum of counts."""
 
     @abstractmethod
     def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
-        """Return what was skipped besides files, by kind."""
+        """Return the numbers of skipped things other than files, by kind."""
 
     def _details(self, total: Metrics) -> Mapping[str, object]:
         """Return the fields of the report that only this format has."""

@@ -1,7 +1,7 @@
 """Data sources that Spark loads by name, such as `spark.read.format("pushdown_avro")`, over the columnar readers.
 
 Spark does not pass the columns that a query needs, its LIMIT or most predicates to such a source. So the columns are
-those of the given schema, and the predicate is an option. PushdownSession passes all of them by itself.
+those of the given schema, and the predicate is an option. PushdownSession passes all of them.
 
 With the option `push_filters=true`, the conjuncts of `.where(...)` reach the source, too. It is off by default because
 of a bug in Spark 4.3: Spark keeps the filters of one query with the loaded DataFrame. Another query over the same
@@ -22,7 +22,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
 from pushdown_spark.formats.columnar import unknown_type
-from pushdown_spark.formats.data_source_base import TaskPartition, exact_filter, flag, known_options, take_filters
+from pushdown_spark.formats.data_source_base import (
+    TaskPartition,
+    boolean_option,
+    check_options,
+    exact_filter,
+    split_filters,
+)
 from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
 
 Metrics = TypeVar("Metrics")
@@ -34,9 +40,9 @@ _PACKING = Packing(128 << 20, 4 << 20, 2)
 
 
 class ColumnarSource(DataSource):
-    """A data source over local files. Subclasses have the format's name, its options and its two readers.
+    """A data source over local files. Subclasses define the format's name, its options and its two readers.
 
-    `readers` are the reader without and with `push_filters`: Spark looks for a method in the class of the reader.
+    `readers` are the classes without and with `push_filters`, because Spark checks whether the class has `pushFilters`.
     """
 
     format_name: str
@@ -50,12 +56,12 @@ class ColumnarSource(DataSource):
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
-        known_options(self.format_name, self.options, self.known_options)
-        return self.readers[flag(self.options, "push_filters")](schema, self.options)
+        check_options(self.format_name, self.options, self.known_options)
+        return self.readers[boolean_option(self.options, "push_filters")](schema, self.options)
 
 
 class ColumnarSourceReader(DataSourceReader):
-    """Reads the files of one scan. Raises BadSpecError for invalid options, and for types that only Spark reads."""
+    """A reader of one scan's files. Raises BadSpecError for invalid options and for types that only Spark reads."""
 
     def __init__(self, schema: t.StructType, options: Mapping[str, str]) -> None:
         for field in schema.fields:
@@ -63,7 +69,7 @@ class ColumnarSourceReader(DataSourceReader):
                 raise BadSpecError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
         self._schema = schema
         self._files = self._list_files(options)
-        self._case_sensitive = flag(options, "case_sensitive")
+        self._case_sensitive = boolean_option(options, "case_sensitive")
         where = options.get("where")
         self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=self._case_sensitive)]
 
@@ -73,7 +79,7 @@ class ColumnarSourceReader(DataSourceReader):
 
     @abstractmethod
     def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
-        """Return what reads the tasks."""
+        """Return a function that reads the tasks."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each task."""
@@ -94,8 +100,8 @@ class FilterableReader(ColumnarSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
         """Take the filters that can be evaluated over columns. Return those that Spark must evaluate or re-evaluate."""
-        taken, residual = take_filters(filters, self._schema)
-        self._filters += taken
+        supported, residual = split_filters(filters, self._schema)
+        self._filters += supported
         return residual
 
 

@@ -1,4 +1,4 @@
-"""What our registered data sources share: local files, options, and Spark's pushed filters as predicates."""
+"""Common parts of the registered data sources: local files, options, and Spark's pushed filters as predicates."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
     LessThan: exp.LT,
     LessThanOrEqual: exp.LTE,
 }
-_HADOOPS_SIGNS = ("{", "\\", "[^")
-"""What stands for something else in Hadoop's patterns than in Python's."""
-_TEXT_TESTS: dict[type[Filter], type[exp.Func]] = {
+_HADOOP_GLOB_SYNTAX = ("{", "\\", "[^")
+"""Syntax that has another meaning in Hadoop's glob patterns than in Python's."""
+_STRING_TESTS: dict[type[Filter], type[exp.Func]] = {
     StringStartsWith: exp.StartsWith,
     StringEndsWith: exp.EndsWith,
     StringContains: exp.Contains,
@@ -56,7 +56,7 @@ _TEXT_TESTS: dict[type[Filter], type[exp.Func]] = {
 
 @dataclass
 class TaskPartition(InputPartition):
-    """A task of a scan by its number."""
+    """The number of one task of a scan."""
 
     number: int
 
@@ -65,67 +65,73 @@ class TaskPartition(InputPartition):
         self.number = number
 
 
-def flag(options: Mapping[str, str], name: str) -> bool:
-    """A switch that is off where nobody gives it. Raises BadSpecError where it is neither true nor false."""
-    text = options.get(name, "false")
-    if text.lower() not in ("true", "false"):
-        raise BadSpecError(f"option {name}: {text!r} is neither true nor false")
-    return text.lower() == "true"
+def boolean_option(options: Mapping[str, str], name: str) -> bool:
+    """Return a boolean option, which is false by default. Raises BadSpecError if it is neither true nor false."""
+    value = options.get(name, "false")
+    if value.lower() not in ("true", "false"):
+        raise BadSpecError(f"option {name}: {value!r} is neither true nor false")
+    return value.lower() == "true"
 
 
-def known_options(source_format: str, options: Mapping[str, str], known: Iterable[str]) -> None:
-    """Raises BadSpecError for an option of which nothing would come, such as those of Spark's own file sources."""
-    if odd := next((name for name in options if name.lower() not in known), None):
+def check_options(source_format: str, options: Mapping[str, str], supported: Iterable[str]) -> None:
+    """Raise BadSpecError for an unsupported option, for example one of Spark's own file sources."""
+    if unsupported := next((name for name in options if name.lower() not in supported), None):
         raise BadSpecError(
-            f"option {odd}: format {source_format!r} has none of that name, but {', '.join(known)}; PushdownSession "
-            "takes those of Spark's own sources"
+            f"option {unsupported}: format {source_format!r} supports only {', '.join(supported)}; use "
+            "PushdownSession for the options of Spark's own sources"
         )
 
 
-def local_listing(source_format: str, options: Mapping[str, str]) -> tuple[InputFile, ...]:
-    """The files that the option `path` names or that lie in the directories it names, as Spark lists them.
+def list_local_files(source_format: str, options: Mapping[str, str]) -> tuple[InputFile, ...]:
+    """Return the files that match the option `path`, and those in directories that match it, as Spark lists them.
 
-    Raises BadSpecError where there is no such option, it is not local, is a pattern that Python matches otherwise than
-    Hadoop, or where directories tell columns (`key=value`); MissingPathError where it matches nothing.
+    Raises BadSpecError if the option is missing, is not a local path, or has glob syntax that differs between Python
+    and Hadoop, and for partition directories (`key=value`). Raises MissingPathError if no file matches.
     """
     path = options.get("path")
     if not path:
         raise BadSpecError(f"format {source_format!r} needs a path")
     if "://" in path and not path.startswith("file://"):
+        raise BadSpecError(f"{path} is not local; format {source_format!r} reads local files only; use PushdownSession")
+    if syntax := next((syntax for syntax in _HADOOP_GLOB_SYNTAX if syntax in path), None):
         raise BadSpecError(
-            f"{path} is not local; format {source_format!r} reads local files, PushdownSession any others"
+            f"path {path!r}: format {source_format!r} does not support {syntax!r} in paths; use PushdownSession"
         )
-    if sign := next((sign for sign in _HADOOPS_SIGNS if sign in path), None):
-        raise BadSpecError(f"path {path!r}: format {source_format!r} knows no {sign!r} in paths, PushdownSession does")
-    found: list[Path] = []
+    files: list[Path] = []
     for match in sorted(glob.glob(path.removeprefix("file://").removeprefix("file:"))):  # noqa: PTH207
-        place = Path(match)
-        found += _in_directory(place, source_format) if place.is_dir() else [place]
-    shown = [place.absolute() for place in found if not _is_hidden(place.name)]
-    if not shown:
+        matched = Path(match)
+        files += _files_of_directory(matched, source_format) if matched.is_dir() else [matched]
+    visible = [file.absolute() for file in files if not _is_hidden(file.name)]
+    if not visible:
         raise MissingPathError(f"path {path!r} matches no file; check it and run again")
-    return tuple(InputFile(place.as_uri(), str(place), place.stat().st_size) for place in shown)
+    return tuple(InputFile(file.as_uri(), str(file), file.stat().st_size) for file in visible)
 
 
-def _in_directory(directory: Path, source_format: str) -> list[Path]:
-    """The files of a directory, without those in directories below it: as Spark does where these tell no columns."""
-    for place in directory.rglob("*"):
-        below = place.relative_to(directory).parts
-        if any("=" in part for part in below[:-1]) and not any(map(_is_hidden, below)) and place.is_file():
+def _files_of_directory(directory: Path, source_format: str) -> list[Path]:
+    """Return the files of a directory without those in subdirectories, as Spark does without partition columns.
+
+    Raises BadSpecError for partition directories.
+    """
+    for file in directory.rglob("*"):
+        parts = file.relative_to(directory).parts
+        if any("=" in part for part in parts[:-1]) and not any(map(_is_hidden, parts)) and file.is_file():
             raise BadSpecError(
-                f"{place.parent} tells columns by its name, which format {source_format!r} does not read; use "
+                f"{file.parent} is a partition directory, which format {source_format!r} does not support; use "
                 "PushdownSession"
             )
-    return sorted(place for place in directory.iterdir() if place.is_file())
+    return sorted(file for file in directory.iterdir() if file.is_file())
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether Spark passes over what has such a name (its HadoopFSUtils.shouldFilterOutPathName)."""
+    """Return whether Spark ignores files and directories with this name (HadoopFSUtils.shouldFilterOutPathName)."""
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
 def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> ArrowFilter:
-    """Raises BadSpecError unless the filter is all there is to the predicate: Spark does not evaluate it again."""
+    """Return the filter for a predicate.
+
+    Raises BadSpecError unless the filter is exact, because Spark does not re-evaluate the predicate.
+    """
     predicate = parse_predicate(where)
     reason: str | None = "it does not parse"
     if predicate is not None:
@@ -133,43 +139,42 @@ def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> A
         if bound.artifact is not None and bound.is_exact:
             return ArrowFilter(bound.artifact)
         reason = bound.reason
-    raise BadSpecError(f"option where: {where!r} cannot be evaluated over columns: {reason}; use .where(...) for it")
+    raise BadSpecError(f"option where: {where!r} cannot be evaluated over columns: {reason}; use .where(...) instead")
 
 
-def take_filters(filters: Sequence[Filter], schema: t.StructType) -> tuple[list[ArrowFilter], list[Filter]]:
-    """What can be evaluated over columns, and what Spark must evaluate (again)."""
+def split_filters(filters: Sequence[Filter], schema: t.StructType) -> tuple[list[ArrowFilter], list[Filter]]:
+    """Return filters that can be evaluated over columns, and the filters that Spark must evaluate or re-evaluate."""
     scope = Scope(schema, case_sensitive=True)
-    taken, left = [], []
+    supported, residual = [], []
     for pushed in filters:
-        node = expression(pushed)
+        node = filter_expression(pushed)
         bound = None if node is None else bind(node, scope)
         if bound is not None and bound.artifact is not None:
-            taken.append(ArrowFilter(bound.artifact))
+            supported.append(ArrowFilter(bound.artifact))
         if bound is None or not bound.is_exact:
-            left.append(pushed)
-    return taken, left
+            residual.append(pushed)
+    return supported, residual
 
 
-def expression(pushed: Filter) -> exp.Expr | None:
-    """Spark's filter as a predicate's AST; None for values that have no certain literal."""
+def filter_expression(pushed: Filter) -> exp.Expr | None:
+    """Return Spark's filter as an expression, None if a value cannot be written as an exact literal."""
     if isinstance(pushed, Not):
-        inner = expression(pushed.child)
+        inner = filter_expression(pushed.child)
         return None if inner is None else exp.Not(this=exp.paren(inner))
     column = _column(getattr(pushed, "attribute", ()))
     if isinstance(pushed, IsNull | IsNotNull):
         test = exp.Is(this=column, expression=exp.Null())
         return test if isinstance(pushed, IsNull) else exp.Not(this=test)
     if isinstance(pushed, In):
-        literals = [_literal(value) for value in pushed.value]
-        known = [literal for literal in literals if literal is not None]
-        return exp.In(this=column, expressions=known) if len(known) == len(literals) else None
+        literals = [literal for value in pushed.value if (literal := _literal(value)) is not None]
+        return exp.In(this=column, expressions=literals) if len(literals) == len(pushed.value) else None
     literal = _literal(getattr(pushed, "value", None))
     if literal is None:
         return None
     if type(pushed) in _COMPARISONS:
         return _COMPARISONS[type(pushed)](this=column, expression=literal)
-    if type(pushed) in _TEXT_TESTS:
-        return _TEXT_TESTS[type(pushed)](this=column, expression=literal)
+    if type(pushed) in _STRING_TESTS:
+        return _STRING_TESTS[type(pushed)](this=column, expression=literal)
     return None
 
 
@@ -179,7 +184,7 @@ def _column(path: Sequence[str]) -> exp.Expr:
 
 
 def _literal(value: object) -> exp.Expr | None:
-    """The literal that Spark reads as just this value."""
+    """Return the literal that Spark parses as exactly this value, None for unsupported types."""
     if isinstance(value, bool):
         return exp.Boolean(this=value)
     if isinstance(value, int | Decimal):
@@ -197,7 +202,7 @@ def _literal(value: object) -> exp.Expr | None:
 
 
 def _double(value: float) -> exp.Expr | None:
-    """A number with an exponent is a double, and 17 digits tell any two of them apart."""
+    """Return a literal with an exponent, which Spark parses as a double. 17 digits identify every double."""
     if not math.isfinite(value):
         return None
     number = exp.Literal.number(f"{abs(value):.17e}")

@@ -13,7 +13,7 @@ from pushdown_spark.relations.listing import Split, Task
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 Query = TypeVar("Query")
-"""What a format's reader needs to know of a scan."""
+"""The part of a scan that the format's reader needs."""
 Metrics = TypeVar("Metrics")
 """The counts of one file in one task."""
 

@@ -167,7 +167,7 @@ def _parsed_nodes(plan: JavaObject, case_sensitive: bool) -> Iterator[tuple[Java
 
 
 class SessionVariables:
-    """The variables of a session (`DECLARE VARIABLE`). An unqualified name that is no column may refer to one."""
+    """The variables of a session (`DECLARE VARIABLE`). An unqualified name that is not a column may refer to one."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -168,13 +168,13 @@ class QueryContext:
 
     def plan_scans(self) -> None:
         """Plan the scans of all references with their columns and predicates."""
-        self.scans = {reference.view: self._planned_scan(reference) for reference in self.references}
+        self.scans = {reference.view: self._plan_scan(reference) for reference in self.references}
 
     def plan_semi_joins(self) -> None:
         """Plan the scans again that have semi-join predicates."""
-        self.scans |= {view: self._planned_scan(self.by_view[view]) for view in self.semi_joins}
+        self.scans |= {view: self._plan_scan(self.by_view[view]) for view in self.semi_joins}
 
-    def _planned_scan(self, reference: SourceReference) -> QueryScan:
+    def _plan_scan(self, reference: SourceReference) -> QueryScan:
         relation, required = reference.relation, self.required[reference.view]
         semi_joins = self.semi_joins.get(reference.view, [])
         predicate = self.predicates.get(reference.view)

@@ -283,7 +283,7 @@ def reduce_by_known_keys(
 ) -> tuple[list[RelationStatistics], tuple[KeyPredicate, ...]]:
     """Return the static semi-joins that pay, and the statistics of the relations with these applied.
 
-    `is_table` tells whether a column's relation is a table, whose reader can skip rows.
+    `is_table` returns whether a column's relation is a table, whose reader can skip rows.
     """
     reduced, propagated = _propagate(relations, classes, statistics_with)
     paying = list(_paying(relations, reduced, classes, is_table))

@@ -128,7 +128,7 @@ class _Resolver:
         required = [path for draft in drafts.values() for path in draft.required]
         names = {path.head for path in required}
         return Projection(
-            outputs=self._named(list(drafts.values())),
+            outputs=self._assign_names(list(drafts.values())),
             table_columns=tuple(name for name in self._context.schema.fieldNames() if name in names),
             implicit=tuple(dict.fromkeys(draft.implicit for draft in drafts.values() if draft.implicit is not None)),
             tree=merge_paths(required, case_sensitive=self._context.case_sensitive),
@@ -178,7 +178,7 @@ class _Resolver:
         )
         return _Draft(path, ColumnKind.TABLE if required else ColumnKind.NULL, value, required)
 
-    def _named(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
+    def _assign_names(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
         """Name the outputs as Spark would. Outputs with the same name get their whole path as the name."""
         short = [short_name(draft.path) for draft in drafts]
         counts = Counter(map(self._key, short))

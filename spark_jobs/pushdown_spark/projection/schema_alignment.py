@@ -82,7 +82,7 @@ def _positional_schema(file: t.StructType, table: t.StructType, rules: MergeRule
 
 
 def _fits(field: t.StructField, target: t.StructField) -> bool:
-    # Files whose types nobody inferred have strings only, which are parsed as the target type.
+    # Files whose types were not inferred have strings only, which are parsed as the target type.
     return type(field.dataType) is t.StringType or lossless_type(field.dataType, target.dataType) == target.dataType
 
 

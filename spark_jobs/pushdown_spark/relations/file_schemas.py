@@ -1,4 +1,4 @@
-"""Schemas of single files, from footers, headers and first lines, or from Spark where only Spark can infer them."""
+"""Schemas of single files, read from footers, headers and first lines, or inferred by Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInpu
 from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
-from pushdown_spark.formats.avro.schema import spark_schema as avro_schema
+from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.file_locations import location
@@ -43,9 +43,9 @@ from pushdown_spark.relations.storage import storage_for
 
 T = TypeVar("T")
 
-_READERS = 8
-"""Files that are opened at the same time. Requests to an object store have a high latency."""
-_HEAD = 64 << 10
+_MAX_OPEN_FILES = 8
+"""Number of files that are opened at the same time. Requests to an object store have a high latency."""
+_FIRST_PIECE = 64 << 10
 """Bytes at the start of a text file that usually contain the first line."""
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes."""
@@ -58,70 +58,72 @@ Load = Callable[[Sequence[str]], DataFrame]
 
 
 def file_schemas(
-    spark: SparkSession, source: Source, native: DataFrame, load: Load, texts: t.StructType | None = None
+    spark: SparkSession, source: Source, native: DataFrame, load: Load, variants: t.StructType | None = None
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file with rows, without partition columns.
 
-    For JSON files, only the columns of `texts` if given. Raises NoSchemasError if options or the storage do not allow
-    an inference, and typed errors for damaged files.
+    For JSON files, only the columns of `variants` if given. Raises NoSchemasError if options or the storage do not
+    allow an inference, and typed errors for damaged files.
     """
-    broken = skips_broken_files(spark, source.options)
+    skip_reason = skips_broken_files(spark, source.options)
     storage = storage_for(spark, input_uris(native), source.options)
     if source.format is SourceFormat.CSV:
-        lines = None if broken or isinstance(storage, str) else _first_lines(source, input_files(native, storage))
-        return _told_by_spark(spark, source, native) if lines is None else _of_csv(spark, source, lines, load)
-    if broken:
-        raise NoSchemasError(broken)
+        lines = None if skip_reason or isinstance(storage, str) else _first_lines(source, input_files(native, storage))
+        return _infer_csv(spark, source, native) if lines is None else _csv_schemas(spark, source, lines, load)
+    if skip_reason:
+        raise NoSchemasError(skip_reason)
     if source.format is SourceFormat.JSON:
-        return json_schemas(spark, source, native, texts)
+        return json_schemas(spark, source, native, variants)
     if isinstance(storage, str):
         raise NoSchemasError(storage)
     files = [file for file in input_files(native, storage) if file.size]
     if source.format is SourceFormat.AVRO:
-        files = _containers(spark, source, files)
-    asked: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
-        SourceFormat.ORC: _of_orc,
-        SourceFormat.AVRO: partial(_of_avro, {}),
-        SourceFormat.PARQUET: _footer,
+        files = _container_files(spark, source, files)
+    readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
+        SourceFormat.ORC: _orc_schema,
+        SourceFormat.AVRO: partial(_avro_schema, {}),
+        SourceFormat.PARQUET: _parquet_footer,
     }
-    told = _each(partial(_tried, asked[source.format]), files)
+    results = _map_files(partial(_read_or_error, readers[source.format]), files)
     by_footer: dict[str, t.StructType] = {}
-    found = []
-    for file, answer in zip(files, told, strict=True):
-        if isinstance(answer, Exception):
-            answer = _by_spark(file, load, answer)
-        elif isinstance(answer, str):
-            if answer not in by_footer:
-                by_footer[answer] = _by_spark(file, load)
-            answer = by_footer[answer]
-        found.append(FileSchema(location(decoded(file.uri)), answer))
-    return tuple(found)
+    schemas = []
+    for file, result in zip(files, results, strict=True):
+        if isinstance(result, Exception):
+            schema = _infer_by_spark(file, load, result)
+        elif isinstance(result, str):
+            if result not in by_footer:
+                by_footer[result] = _infer_by_spark(file, load)
+            schema = by_footer[result]
+        else:
+            schema = result
+        schemas.append(FileSchema(location(decoded(file.uri)), schema))
+    return tuple(schemas)
 
 
-def _tried(ask: Callable[[InputFile], T], file: InputFile) -> T | Exception:
+def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Exception:
     """Return the schema of a file, or the error of reading it. Files come from unknown writers."""
     try:
-        return ask(file)
+        return read(file)
     except Exception as problem:
         return problem
 
 
-def _by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> t.StructType:
+def _infer_by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> t.StructType:
     """Return the schema that Spark infers for a file. Raises our error if Spark cannot read the file either."""
     try:
         return load([escaped(decoded(file.uri))]).schema
-    except (PushdownError, PySparkException, Py4JError) as refused:
+    except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             raise
-        raise (problem if isinstance(problem, PushdownError) else _unreadable(file, problem)) from refused
+        raise (problem if isinstance(problem, PushdownError) else _unreadable(file, problem)) from spark_problem
 
 
-def _each(ask: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
-    """Return the schema of each file, in threads if the files are objects."""
+def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
+    """Return the result of `read` for each file. It runs in threads if the files are objects."""
     if all(is_local(file.uri) for file in files):
-        return [ask(file) for file in files]
-    with ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(ask, files))
+        return [read(file) for file in files]
+    with ThreadPoolExecutor(_MAX_OPEN_FILES) as pool:
+        return list(pool.map(read, files))
 
 
 def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str | None:
@@ -132,16 +134,16 @@ def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str |
     return None
 
 
-def _containers(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> list[InputFile]:
-    """Return the listed files that Spark's Avro source reads."""
+def _container_files(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> list[InputFile]:
+    """Return the listed files that Spark's Avro source reads. Raises NoSchemasError for unsupported options."""
     settings = avro_settings(spark, source.options)
     if isinstance(settings, str):
         raise NoSchemasError(settings)
     return [file for file in files if settings.any_extension or file.uri.endswith(".avro")]
 
 
-def _of_orc(file: InputFile) -> t.StructType:
-    # The messages of ORC's footers take a tenth of a second to load, whatever the format of the files is.
+def _orc_schema(file: InputFile) -> t.StructType:
+    # Imported here, because the classes of ORC's footers slow the import for all formats.
     from pushdown_spark.formats.orc.file_tail import read_tail, spark_schema
 
     with file.storage.open(file.path, ahead=0) as raw:
@@ -153,19 +155,19 @@ def _of_orc(file: InputFile) -> t.StructType:
         return spark_schema(read_tail(read, raw.size).types)
 
 
-def _of_avro(known: dict[str, t.StructType], file: InputFile) -> t.StructType:
-    """Return the schema of a file. `known` maps schema texts, which many files share, to their schemas."""
+def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
+    """Return the schema of a file. `cache` has the schema of each JSON string, which many files share."""
     text = read_header(file.path, file.storage).schema
-    if text not in known:
-        known[text] = avro_schema(parse_schema(text))
-    return known[text]
+    if text not in cache:
+        cache[text] = to_spark_schema(parse_schema(text))
+    return cache[text]
 
 
-def _footer(file: InputFile) -> str:
+def _parquet_footer(file: InputFile) -> str:
     """Return the schema of a footer as a string. Spark infers each distinct schema once."""
     with file.storage.open(file.path, ahead=0) as raw:
-        found = pq.ParquetFile(pa.PythonFile(raw, "r"))
-        return f"{found.schema}{sorted((found.schema_arrow.metadata or {}).items())}"
+        parquet = pq.ParquetFile(pa.PythonFile(raw, "r"))
+        return f"{parquet.schema}{sorted((parquet.schema_arrow.metadata or {}).items())}"
 
 
 def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:
@@ -175,7 +177,7 @@ def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:
 
 @dataclass(frozen=True)
 class _Csv:
-    """What the options of a CSV source say about lines."""
+    """The options of a CSV source for lines and fields."""
 
     header: bool
     infers: bool
@@ -186,13 +188,13 @@ class _Csv:
 
     @classmethod
     def of(cls, source: Source) -> _Csv | None:
-        """None for options with which only Spark tells lines and fields apart."""
+        """Return the options of a source, None if only Spark can divide its files into lines and fields."""
         options = source.options
         encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
         if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
             return None
         sep = options.get("sep", options.get("delimiter", ","))
-        found = cls(
+        syntax = cls(
             options.get("header", "false").lower() == "true",
             options.get("inferschema", "false").lower() == "true",
             options.get("comment", ""),
@@ -200,21 +202,21 @@ class _Csv:
             options.get("quote", '"'),
             options.get("escape", "\\"),
         )
-        signs = (found.sep, found.quote or " ", found.escape or " ")
-        return found if found.header or all(len(sign) == 1 for sign in signs) else None
+        signs = (syntax.sep, syntax.quote or " ", syntax.escape or " ")
+        return syntax if syntax.header or all(len(sign) == 1 for sign in signs) else None
 
 
-def _told_by_spark(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
+def _infer_csv(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
     """Return the schemas that Spark infers for CSV files, with a small job for each file."""
     options = {key: text for key, text in source.options.items() if key != "basepath"}
     if source.schema is not None:
         options["inferschema"] = "false"
-    found = []
+    schemas = []
     for uri in input_uris(native):
         schema = spark.read.format("csv").options(**options).load(escaped(decoded(uri))).schema
         if schema.fields:
-            found.append(FileSchema(location(decoded(uri)), schema))
-    return tuple(found)
+            schemas.append(FileSchema(location(decoded(uri)), schema))
+    return tuple(schemas)
 
 
 @dataclass(frozen=True)
@@ -230,30 +232,30 @@ def _first_lines(source: Source, files: Sequence[InputFile]) -> _Lines | None:
     syntax = _Csv.of(source)
     if syntax is None or any(file.compression is None for file in files):
         return None
-    lines = _each(lambda file: _first_line(file, syntax) if file.size else None, files)
-    there = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
-    return _Lines(syntax, tuple(there))
+    lines = _map_files(lambda file: _first_line(file, syntax) if file.size else None, files)
+    pairs = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
+    return _Lines(syntax, tuple(pairs))
 
 
-def _of_csv(spark: SparkSession, source: Source, first: _Lines, load: Load) -> tuple[FileSchema, ...]:
-    """Return the names of the header, or a column for each field of the first line; types if Spark infers them."""
+def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load) -> tuple[FileSchema, ...]:
+    """Return the columns of each header, or a column for each field of the first line. Spark may infer types."""
     syntax = first.syntax
-    known: dict[str, t.StructType] = {}
-    found = []
+    by_line: dict[str, t.StructType] = {}
+    schemas = []
     for file, line in first.lines:
         if syntax.infers and source.schema is None:
             schema = load([escaped(decoded(file.uri))]).schema
         else:
-            if line not in known:
-                known[line] = _names(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
-            schema = known[line]
-        found.append(FileSchema(location(decoded(file.uri)), schema))
-    return tuple(found)
+            if line not in by_line:
+                by_line[line] = _header(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
+            schema = by_line[line]
+        schemas.append(FileSchema(location(decoded(file.uri)), schema))
+    return tuple(schemas)
 
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
-    """Return the first line that is neither blank nor a comment, None without one."""
-    for split in _pieces(file):
+    """Return the first line that is neither blank nor a comment, None if there is none."""
+    for split in _growing_splits(file):
         for window in LineReader(split).windows():
             for line in re.split(rb"[\r\n]+", bytes(window.view)):
                 text = line.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -262,16 +264,16 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     return None
 
 
-def _pieces(file: InputFile) -> Iterator[Split]:
+def _growing_splits(file: InputFile) -> Iterator[Split]:
     """Yield growing splits of a file from its start, because comments may come first."""
-    start, end = 0, _HEAD if file.compression is Compression.NONE else file.size
+    start, end = 0, _FIRST_PIECE if file.compression is Compression.NONE else file.size
     while start < file.size:
         yield file.split(start, min(end, file.size))
         start, end = end, 4 * end
 
 
-def _names(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
-    """Return the columns of a header. Plain names are unchanged; for others Spark runs a job."""
+def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
+    """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
     names = line.split(syntax.sep)
     signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
@@ -282,10 +284,10 @@ def _names(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.St
         and "samplingratio" not in source.options
     ):
         return t.StructType([t.StructField(name, t.StringType()) for name in names])
-    return _header(spark, source, line)
+    return _header_by_spark(spark, source, line)
 
 
-def _header(spark: SparkSession, source: Source, line: str) -> t.StructType:
+def _header_by_spark(spark: SparkSession, source: Source, line: str) -> t.StructType:
     options = {**source.options, "header": "true", "inferschema": "false"}
     lines = spark.createDataFrame([(line,)], "value string")
     return spark.read.options(**options).csv(lines).schema
@@ -295,4 +297,4 @@ def _fields(line: str, syntax: _Csv) -> t.StructType:
     row = next(
         csv.reader([line], delimiter=syntax.sep, quotechar=syntax.quote or None, escapechar=syntax.escape or None)
     )
-    return t.StructType([t.StructField(f"_c{place}", t.StringType()) for place in range(len(row))])
+    return t.StructType([t.StructField(f"_c{position}", t.StringType()) for position in range(len(row))])

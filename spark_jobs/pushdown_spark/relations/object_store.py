@@ -1,4 +1,4 @@
-"""Read objects of an S3 store by ranges, ahead of the reader but bounded, without ever showing its credentials."""
+"""Objects of S3 stores: files read by byte ranges with a bounded read-ahead, and errors without credentials."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AHEAD = 8 << 20
-"""Bytes of the largest read-ahead, and so of the memory that an open object takes."""
+"""Maximum read-ahead in bytes, and so the maximum buffer of an open object."""
 FIRST_AHEAD = 1 << 20
-"""Bytes of the first read-ahead; each one behind it is twice as large, so that a short look stays cheap."""
-_UNLIKELY = 0xFF
-"""A byte that no text in UTF-8 holds."""
-_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_SIGNATURE", "status 403")
+"""First read-ahead in bytes. Each read-ahead doubles the size, so that reading a few bytes stays cheap."""
+_UNLIKELY_BYTE = 0xFF
+"""A byte that never occurs in UTF-8."""
+_ACCESS_DENIED_SIGNS = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "INVALID_SIGNATURE",
+    "status 403",
+)
 
 
 @dataclass(frozen=True, repr=False)
 class KeyPair:
-    """Credentials; `token` is empty for lasting ones."""
+    """Credentials. `token` is empty for long-term credentials."""
 
     access_key: str
     secret_key: str
@@ -39,7 +45,7 @@ class KeyPair:
 
 @dataclass(frozen=True, repr=False)
 class Proxy:
-    """A proxy in front of the store; user and password are empty where it asks for none."""
+    """A proxy in front of the store. User and password are empty if it requires no authentication."""
 
     scheme: str
     host: str
@@ -53,10 +59,13 @@ class Proxy:
 
 @dataclass(frozen=True)
 class S3Settings:
-    """How to reach a bucket. `endpoint` is host and port, None for AWS; `virtual` puts the bucket into the host's name.
+    """The connection settings of a bucket.
 
-    Without `keys` requests are anonymous, or else signed with what the worker's machine offers (`ambient`):
-    environment variables, profile, container or instance role.
+    - `endpoint` is host and port, None for AWS.
+    - `virtual` selects virtual-hosted addressing, which puts the bucket's name into the host name.
+    - `keys` sign the requests. Without keys, requests are anonymous.
+    - `ambient` signs them with the credentials of the worker's machine instead: environment variables, profile,
+      container or instance role.
     """
 
     region: str
@@ -67,8 +76,8 @@ class S3Settings:
     ambient: bool = False
     proxy: Proxy | None = None
 
-    def cleaned(self, text: str) -> str:
-        """The text without any secret that a library may have put into it."""
+    def redact(self, text: str) -> str:
+        """Return the message of a library on one line, with `***` for each secret."""
         keys, proxy = self.keys, self.proxy
         secrets = (keys.token, keys.secret_key, keys.access_key) if keys else ()
         for secret in (*secrets, proxy.password if proxy else ""):
@@ -78,48 +87,48 @@ class S3Settings:
 
 
 class S3Bucket:
-    """A bucket's connection, made when it is first needed and never pickled. Keys are names below the bucket.
+    """A connection to a bucket. It opens on first use and is never pickled. Keys are object names in the bucket.
 
-    Failures come as OSError: FileNotFoundError for an object that is not there, PermissionError where the store refuses
-    the credentials. Their messages hold no secret.
+    Errors are OSError: FileNotFoundError for a missing object, PermissionError if the store denies access. Their
+    messages have no secrets.
     """
 
     def __init__(self, name: str, settings: S3Settings) -> None:
         self._name = name
         self._settings = settings
-        self._connected: pa.fs.S3FileSystem | None = None
+        self._file_system: pa.fs.S3FileSystem | None = None
 
     def __getstate__(self) -> tuple[str, S3Settings]:
         return self._name, self._settings
 
     def __setstate__(self, state: tuple[str, S3Settings]) -> None:
         self._name, self._settings = state
-        self._connected = None
+        self._file_system = None
 
     def open(self, key: str) -> pa.NativeFile:
-        """Ask for the object's size and version; nothing of it is read yet."""
-        return self.safely(lambda: self._connection().open_input_file(f"{self._name}/{key}"))
+        """Open an object. This requests its size and version, but no content."""
+        return self.request(lambda: self._connect().open_input_file(f"{self._name}/{key}"))
 
-    def safely(self, action: Callable[[], T]) -> T:
-        """Do something with the store. Raises OSError without secrets, neither in itself nor in what it came from."""
+    def request(self, action: Callable[[], T]) -> T:
+        """Run an action that uses the store. Raises OSError without secrets and without a cause that has secrets."""
         try:
             return action()
         except FileNotFoundError:
-            failure: OSError = FileNotFoundError("the object is not there any more")
+            failure: OSError = FileNotFoundError("the object no longer exists")
         except (OSError, pa.ArrowException) as problem:
-            text = self._settings.cleaned(str(problem))
-            denied = any(sign in text for sign in _DENIED)
-            failure = PermissionError(f"access denied: {text}") if denied else OSError(text)
+            message = self._settings.redact(str(problem))
+            is_denied = any(sign in message for sign in _ACCESS_DENIED_SIGNS)
+            failure = PermissionError(f"access denied: {message}") if is_denied else OSError(message)
         raise failure from None
 
-    def _connection(self) -> pa.fs.S3FileSystem:
-        if self._connected is None:
-            self._connected = _connect(self._settings)
-        return self._connected
+    def _connect(self) -> pa.fs.S3FileSystem:
+        if self._file_system is None:
+            self._file_system = _new_file_system(self._settings)
+        return self._file_system
 
 
-def _connect(settings: S3Settings) -> pa.fs.S3FileSystem:
-    # Loaded here: every worker that starts would wait for it, and scans of local files never need it.
+def _new_file_system(settings: S3Settings) -> pa.fs.S3FileSystem:
+    # Imported here, because the import slows the start of every worker and scans of local files do not need it.
     from pyarrow.fs import S3FileSystem
 
     keys, proxy = settings.keys, settings.proxy
@@ -144,11 +153,11 @@ def _proxy_options(proxy: Proxy) -> dict[str, str | int]:
 
 
 class ObjectFile(RawIOBase):
-    """An open object, read in pieces that grow up to `ahead` bytes, 0 for none ahead, and end at `stop`.
+    """An open object with a read-ahead of at most `ahead` bytes (0 for none), which ends at `stop`.
 
-    Behind `stop` no more is fetched than a reader asks for. `fetched` counts the bytes that came over the network.
-    Leaving its `with` block in order checks that the object is still the one that was opened, so that a task never ends
-    well with lines of two versions. Raises OSError as `S3Bucket` does.
+    After `stop`, only the bytes that a reader requests are fetched. `fetched` counts the bytes received from the store.
+    If its `with` block ends without an error, the file checks that the object was not overwritten, because a task must
+    not succeed with lines of two versions. Raises OSError as `S3Bucket` does.
     """
 
     def __init__(
@@ -159,48 +168,51 @@ class ObjectFile(RawIOBase):
         self._file = file
         self._version = _version(file)
         self.size = int(file.size())
-        """Bytes of the whole object."""
+        """Size of the whole object in bytes."""
         self.fetched = 0
         self._stop = self.size if stop is None else min(stop, self.size)
         self._position = start
         self._ahead = ahead
-        self._step = min(FIRST_AHEAD, ahead)
+        self._next_ahead = min(FIRST_AHEAD, ahead)
         self._buffer = bytearray()
-        self._begin = self._end = 0
+        self._buffer_start = self._buffer_end = 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Position of the next byte to be read."""
+        """Return the position of the next byte to read."""
         return self._position
 
     def seek(self, offset: int, whence: int = SEEK_SET, /) -> int:
-        """Move without fetching anything."""
+        """Move to a position without fetching bytes. Return the position."""
         base = {SEEK_SET: 0, SEEK_CUR: self._position, SEEK_END: self.size}[whence]
         self._position = max(base + offset, 0)
         return self._position
 
     def readinto(self, target: WriteableBuffer, /) -> int:
-        """Fill the target as far as the bytes fetched last reach, after fetching more if need be; 0 at the end."""
+        """Read bytes into the target and return their number, 0 at the end of the object.
+
+        It returns the rest of the buffer if it has any, which may be fewer bytes than the target has room for.
+        """
         view = memoryview(target).cast("B")
-        wanted = min(len(view), self.size - self._position)
-        if wanted <= 0:
+        requested = min(len(view), self.size - self._position)
+        if requested <= 0:
             return 0
-        if not self._begin <= self._position < self._end:
-            planned = self._planned(wanted)
-            if planned == wanted:
-                self._fetch(view[:wanted])
-                self._position += wanted
-                return wanted
-            self._refill(planned)
-        offset = self._position - self._begin
-        count = min(wanted, self._end - self._position)
+        if not self._buffer_start <= self._position < self._buffer_end:
+            fetch_size = self._fetch_size(requested)
+            if fetch_size == requested:
+                self._fetch(view[:requested])
+                self._position += requested
+                return requested
+            self._refill(fetch_size)
+        offset = self._position - self._buffer_start
+        count = min(requested, self._buffer_end - self._position)
         view[:count] = memoryview(self._buffer)[offset : offset + count]
         self._position += count
         return count
@@ -215,58 +227,58 @@ class ObjectFile(RawIOBase):
             self.close()
 
     def close(self) -> None:
-        """Let go of the object and the buffer."""
+        """Close the object and release the buffer."""
         if not self.closed:
             self._file.close()
             self._buffer = bytearray()
-            self._end = self._begin
+            self._buffer_end = self._buffer_start
         super().close()
 
-    def _planned(self, wanted: int) -> int:
-        """How much to fetch: ahead within the range, never less than wanted."""
-        return max(wanted, min(self._step, self._stop - self._position))
+    def _fetch_size(self, requested: int) -> int:
+        """Return the number of bytes to fetch: the requested bytes, or more with the read-ahead."""
+        return max(requested, min(self._next_ahead, self._stop - self._position))
 
     def _refill(self, count: int) -> None:
         if len(self._buffer) < count:
             self._buffer = bytearray(count)
-        self._begin = self._end = self._position
+        self._buffer_start = self._buffer_end = self._position
         self._fetch(memoryview(self._buffer)[:count])
-        self._end = self._begin + count
+        self._buffer_end = self._buffer_start + count
 
     def _fetch(self, view: memoryview) -> None:
-        """One request, for bytes from the position on.
+        """Fill the view with the bytes from the position on, usually with one request. Raises OSError.
 
-        pyarrow takes a range for read in full even where the store sent less of it, of an object overwritten with a
-        shorter one, say. So the range's last byte is set before: one that nobody wrote is still what it was. Where it
-        should be just that by the object, reading that byte alone over another value tells.
+        pyarrow does not report a range that the store sent only in part, for example after the object was overwritten
+        with a shorter one. Therefore the last byte of the view is set to a marker before the request. If the marker is
+        unchanged, a second request reads this byte alone, because the object may really have this byte there.
         """
-        view[-1] = _UNLIKELY
-        self._request(view, self._position)
-        if view[-1] == _UNLIKELY:
+        view[-1] = _UNLIKELY_BYTE
+        self._read_range(view, self._position)
+        if view[-1] == _UNLIKELY_BYTE:
             view[-1] = 0
-            # Where the object ends before that byte, the store refuses the range, which is an OSError as well.
+            # If the object ends before this byte, the store rejects the range with an OSError.
             with suppress(OSError):
-                self._request(view[-1:], self._position + len(view) - 1)
-            if view[-1] != _UNLIKELY:
-                raise OSError(f"the store sent fewer than {len(view)} bytes from byte {self._position} on")
-        self._step = min(2 * self._step, self._ahead)
+                self._read_range(view[-1:], self._position + len(view) - 1)
+            if view[-1] != _UNLIKELY_BYTE:
+                raise OSError(f"the store sent fewer than {len(view)} bytes, starting at byte {self._position}")
+        self._next_ahead = min(2 * self._next_ahead, self._ahead)
 
-    def _request(self, view: memoryview, position: int) -> None:
+    def _read_range(self, view: memoryview, position: int) -> None:
         def read() -> None:
             self._file.seek(position)
             if self._file.readinto(view) != len(view):
-                raise OSError(f"the store sent fewer than {len(view)} bytes from byte {position} on")
+                raise OSError(f"the store sent fewer than {len(view)} bytes, starting at byte {position}")
 
-        self._bucket.safely(read)
+        self._bucket.request(read)
         self.fetched += len(view)
 
     def _check_version(self) -> None:
-        with self._bucket.open(self._key) as now:
-            if _version(now) != self._version:
+        with self._bucket.open(self._key) as current:
+            if _version(current) != self._version:
                 raise OSError("the object was overwritten while it was read")
 
 
 def _version(file: pa.NativeFile) -> bytes:
-    """What tells one version of an object from another: the store's tag of its content, and its length."""
+    """Return an identifier of the object's version: the store's entity tag and the size."""
     tag: bytes = file.metadata().get("ETag", b"")
     return tag + b" %d" % file.size()

@@ -22,15 +22,15 @@ from pushdown_spark.relations.request import Directories, ScanRequest
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
-MOST = 1_000
+_MAX_DIRECTORIES = 1_000
 """Maximum number of directories for our readers. Reading the values of one takes about a millisecond."""
 _NULL = "null"
 _OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO})
 
-_Written = Callable[[str], str]
+_ToSql = Callable[[str], str]
 """Converts a value that the JVM prints to an SQL constant."""
 
-_PLAIN = (
+_PRUNING_NODES = (
     exp.Column,
     exp.Identifier,
     exp.Literal,
@@ -63,15 +63,15 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 
     If our readers cannot know the values of partition columns, the request is for Spark's reader only.
     """
-    inside = () if _is_spark_only(request) else partition_columns(request.native)
-    if not inside:
+    names = () if _is_spark_only(request) else partition_columns(request.native)
+    if not names:
         return request
-    fields = t.StructType([field for field in request.native.schema.fields if field.name in inside])
-    written = [_written(field) for field in fields]
-    if odd := next((field for field, how in zip(fields, written, strict=True) if how is None), None):
-        return replace(request, spark_only=f"partition columns of type {odd.dataType.simpleString()}")
+    fields = t.StructType([field for field in request.native.schema.fields if field.name in names])
+    converters = [_converter(field) for field in fields]
+    if unsupported := next((field for field, to_sql in zip(fields, converters, strict=True) if to_sql is None), None):
+        return replace(request, spark_only=f"partition columns of type {unsupported.dataType.simpleString()}")
     try:
-        values = _values(request, fields, [how for how in written if how])
+        values = _values(request, fields, [to_sql for to_sql in converters if to_sql])
     except (PySparkException, Py4JJavaError):
         # Spark's reader raises the error of the query.
         values = "Spark cannot plan the query"
@@ -81,25 +81,25 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 
 
 def _is_spark_only(request: ScanRequest) -> bool:
-    """Return whether Spark's reader takes the scan in any case. It prunes partitions by itself."""
+    """Return whether Spark's reader takes the scan in any case. It prunes partitions itself."""
     source = request.source
-    unfiltered = request.predicate is None and (
+    is_unfiltered = request.predicate is None and (
         source.format in (SourceFormat.JSON, SourceFormat.CSV)
         or (source.format is SourceFormat.ORC and source.reader is ReaderChoice.AUTO)
     )
-    beyond = request.predicate is not None and request.predicate.tree is None
+    is_unparsed = request.predicate is not None and request.predicate.tree is None
     return (
         source.format not in _OURS
         or source.reader is ReaderChoice.SPARK
         or not source.filter_pushdown
-        or unfiltered
-        or beyond
+        or is_unfiltered
+        or is_unparsed
         or request.spark_only is not None
     )
 
 
 def _values(
-    request: ScanRequest, fields: t.StructType, written: Sequence[_Written]
+    request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql]
 ) -> dict[str, tuple[str, ...]] | str:
     """Return the values of each directory that Spark would read, as SQL constants, or why they are unknown."""
     frame = NativeScan(request, "").frame()
@@ -108,14 +108,14 @@ def _values(
     if not str(leaf.nodeName()).startswith("Scan "):
         return "Spark does not report which directories it reads"
     values: dict[str, tuple[str, ...]] = {}
-    for place, texts in _listed(leaf):
-        if len(values) == MOST:
-            return f"rows come from more than {MOST:,} directories"
-        if len(texts) != len(written):
-            return f"the values of directory {place} are ambiguous"
-        values[place] = tuple(
-            f"CAST(NULL AS {sql_type(field.dataType)})" if text is None else how(text)
-            for field, how, text in zip(fields, written, texts, strict=True)
+    for directory, printed_values in _list_directories(leaf):
+        if len(values) == _MAX_DIRECTORIES:
+            return f"rows come from more than {_MAX_DIRECTORIES:,} directories"
+        if len(printed_values) != len(converters):
+            return f"the values of directory {directory} are ambiguous"
+        values[directory] = tuple(
+            f"CAST(NULL AS {sql_type(field.dataType)})" if printed is None else to_sql(printed)
+            for field, to_sql, printed in zip(fields, converters, printed_values, strict=True)
         )
     return values
 
@@ -125,25 +125,26 @@ def _without_pruning_conjuncts(
 ) -> ScanRequest:
     """Return the request without the conjuncts that every row of the remaining directories satisfies."""
     predicate = request.predicate
-    parts = () if predicate is None else predicate.conjuncts
-    done = [part for part in parts if _has_only_columns(part, fields.fieldNames(), case_sensitive=case_sensitive)]
-    rest = [part for part in parts if all(part is not other for other in done)]
+    conjuncts = () if predicate is None else predicate.conjuncts
+    names = fields.fieldNames()
+    pruning = [c for c in conjuncts if _has_only_columns(c, names, case_sensitive=case_sensitive)]
+    remaining = [c for c in conjuncts if all(c is not other for other in pruning)]
     reports = tuple(
-        ConjunctReport(sql=part.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="partition pruning")
-        for part in done
+        ConjunctReport(sql=conjunct.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="partition pruning")
+        for conjunct in pruning
     )
     return replace(
         request,
-        predicate=None if predicate is None else predicate.keep_conjuncts(rest),
+        predicate=None if predicate is None else predicate.keep_conjuncts(remaining),
         directories=Directories(fields, values, reports),
     )
 
 
-def _has_only_columns(part: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> bool:
-    columns = list(part.find_all(exp.Column))
+def _has_only_columns(conjunct: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> bool:
+    columns = list(conjunct.find_all(exp.Column))
     return (
         bool(columns)
-        and all(isinstance(node, _PLAIN) for node in part.walk())
+        and all(isinstance(node, _PRUNING_NODES) for node in conjunct.walk())
         and all(len(column.parts) == 1 for column in columns)
         and all(any(same_name(c.name, n, case_sensitive=case_sensitive) for n in names) for c in columns)
     )
@@ -153,36 +154,36 @@ def in_directories(request: ScanRequest, files: Sequence[InputFile]) -> tuple[In
     """Return the files in the remaining directories."""
     if request.directories is None:
         return tuple(files)
-    return tuple(file for file in files if place_of(file.uri) in request.directories.values)
+    return tuple(file for file in files if directory_of(file.uri) in request.directories.values)
 
 
-def place_of(uri: str) -> str:
+def directory_of(uri: str) -> str:
     """Return the directory of a file, as a key."""
     return location(decoded(uri)).rpartition("/")[0]
 
 
 def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:
     """Return select items of the requested partition columns. Partition k of the DataFrame reads the file `uris[k]`."""
-    found = request.directories
-    if found is None:
+    directories = request.directories
+    if directories is None:
         return {}
     items = {}
-    for number, field in enumerate(found.fields.fields):
+    for position, field in enumerate(directories.fields.fields):
         if field.name in request.columns:
-            values = [found.values[place_of(uri)][number] for uri in uris]
-            items[field.name] = f"{_chosen(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
+            values = [directories.values[directory_of(uri)][position] for uri in uris]
+            items[field.name] = f"{_value_by_partition(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
     return items
 
 
-def _chosen(values: Sequence[str], ddl: str) -> str:
+def _value_by_partition(values: Sequence[str], ddl: str) -> str:
     """Return SQL for the value of the current partition, with each distinct value once."""
-    once = list(dict.fromkeys(values)) or [f"CAST(NULL AS {ddl})"]
-    places = ", ".join(str(once.index(value)) for value in values)
-    place = "0" if len(once) == 1 else f"get(array({places}), spark_partition_id())"
-    return f"get(array({', '.join(once)}), {place})"
+    distinct = list(dict.fromkeys(values)) or [f"CAST(NULL AS {ddl})"]
+    indexes = ", ".join(str(distinct.index(value)) for value in values)
+    index = "0" if len(distinct) == 1 else f"get(array({indexes}), spark_partition_id())"
+    return f"get(array({', '.join(distinct)}), {index})"
 
 
-def _listed(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
+def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
     """Yield the directories that Spark would read, with their values as the JVM prints them, None for NULL."""
     schema = leaf.relation().partitionSchema()
     partitions = leaf.selectedPartitions().filePartitionIterator()
@@ -190,12 +191,15 @@ def _listed(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
         partition = partitions.next()
         files, row = partition.files(), partition.values()
         if files.hasNext():
-            place = location(str(files.next().getPath().getParent().toString()))
-            texts = str(row.toSeq(schema).mkString("\0")).split("\0")
-            yield place, [None if text == _NULL and row.isNullAt(n) else text for n, text in enumerate(texts)]
+            directory = location(str(files.next().getPath().getParent().toString()))
+            printed_values = str(row.toSeq(schema).mkString("\0")).split("\0")
+            yield (
+                directory,
+                [None if text == _NULL and row.isNullAt(n) else text for n, text in enumerate(printed_values)],
+            )
 
 
-def _written(field: t.StructField) -> _Written | None:
+def _converter(field: t.StructField) -> _ToSql | None:
     """Return the converter of a column's values, None for types that Spark does not infer from directory names."""
     kind, ddl = field.dataType, field.dataType.simpleString()
     if field.metadata:

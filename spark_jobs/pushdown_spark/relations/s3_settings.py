@@ -1,4 +1,4 @@
-"""Turn the Hadoop keys of S3A into what reaches the same bucket from Python, or name the key that cannot be carried."""
+"""Translation of Hadoop's settings for S3A into connection settings for Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PREFIX = "fs.s3a."
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
 
-_CARRIED = frozenset(
+_TRANSLATED = frozenset(
     {
         "access.key",
         "secret.key",
@@ -37,7 +37,7 @@ _CARRIED = frozenset(
         "impl",
     }
 )
-"""Keys below `fs.s3a.` that have a counterpart here."""
+"""Keys below `fs.s3a.` that are translated."""
 
 _INERT_VALUES: Mapping[str, frozenset[str]] = {
     "encryption.algorithm": frozenset({"aes256", "sse-kms", "dsse-kms"}),
@@ -49,10 +49,13 @@ _INERT_VALUES: Mapping[str, frozenset[str]] = {
     "endpoint.fips": frozenset({"false"}),
     "http.signer.enabled": frozenset({"false"}),
 }
-"""Values of keys that would otherwise change how an object is read, where they do not. Whatever the store encrypts by
-itself it also decrypts by itself; only keys that a request must bring along (SSE-C) or that the client holds matter."""
+"""Values with which a key does not change how objects are read. Other values of these keys do.
 
-_INERT = (
+The store decrypts what it encrypted. Only encryption keys that a request must have (SSE-C) or that the client uses
+change a read.
+"""
+
+_INERT_PREFIXES = (
     "access.grants.fallback.to.iam",
     "acl.default",
     "analytics.accelerator.",
@@ -99,8 +102,11 @@ _INERT = (
     "user.agent.prefix",
     "vectored.",
 )
-"""Beginnings of keys that change nothing about the bytes read: pace, retries, writing, listing. Roles count only where
-their provider is asked for, and encryption keys only with an algorithm that is refused anyway."""
+"""Prefixes of keys that do not change the bytes read: speed, retries, writing, listing.
+
+Roles have an effect only with their credentials provider, and encryption keys only with an algorithm that is rejected
+anyway.
+"""
 
 _STATIC = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -128,21 +134,22 @@ _AMBIENT = frozenset(
 _DEFAULT_PROVIDERS = f"{_TEMPORARY}, {_STATIC}, {min(_ENVIRONMENT, key=len)}, {_INSTANCE}"
 
 _FALLBACK_REGION = "us-east-2"
-"""What S3A signs with where neither key nor endpoint names a region."""
+"""The region that S3A signs with if neither the settings nor the endpoint name one."""
 _AWS_HOST = re.compile(r"(?:^|\.)amazonaws\.com(?:\.cn)?$")
 _AWS_REGION = re.compile(r"^(?:s3[.-]|.*\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?$")
 _OTHER_REGION = re.compile(r"^(?:.+\.)?s3[.-]([a-z0-9-]+)\.")
 
 
-class _CannotCarryError(Exception):
-    """A key that only Hadoop can follow; the message says which."""
+class _UntranslatableError(Exception):
+    """A setting that only Hadoop supports. The message names its key."""
 
 
 @dataclass(frozen=True, repr=False)
 class HadoopKeys:
-    """The entries that decide how S3A reaches buckets, and the environment of the driver's JVM.
+    """Hadoop's settings for S3A, and the environment variables of the driver's JVM.
 
-    `entries` holds whole keys that somebody set, without Hadoop's defaults.
+    `entries` has full keys that were set explicitly, without Hadoop's defaults. `environment` returns the value of a
+    variable.
     """
 
     entries: Mapping[str, str]
@@ -150,7 +157,7 @@ class HadoopKeys:
 
     @classmethod
     def of(cls, spark: SparkSession, options: Mapping[str, str]) -> HadoopKeys:
-        """The entries that Spark's own reader would use for a source with these options."""
+        """Return the settings that Spark's own reader would use for a source with these options."""
         hadoop = HadoopSettings(spark)
         entries = {f"fs.{scheme}.impl": hadoop.value(f"fs.{scheme}.impl") for scheme in ("s3", "s3n", "s3a")}
         entries[_CREDENTIAL_FILES] = hadoop.value(_CREDENTIAL_FILES)
@@ -159,40 +166,44 @@ class HadoopKeys:
         return cls({key: value.strip() for key, value in entries.items()}, hadoop.environment)
 
     def settings(self, scheme: str, bucket: str) -> S3Settings | str:
-        """How to reach a bucket, or in words which key stands against it."""
+        """Return the connection settings of a bucket, or the reason why they cannot be translated."""
         try:
-            return self._settings(scheme, bucket)
-        except _CannotCarryError as problem:
+            return self._translate(scheme, bucket)
+        except _UntranslatableError as problem:
             return f"{scheme}://{bucket.rpartition('@')[2]}: {problem}"
 
-    def _settings(self, scheme: str, bucket: str) -> S3Settings:
+    def _translate(self, scheme: str, bucket: str) -> S3Settings:
         if self.entries.get(f"fs.{scheme}.impl", "") != _S3A:
-            raise _CannotCarryError(f"fs.{scheme}.impl is not Hadoop's S3A")
+            raise _UntranslatableError(f"fs.{scheme}.impl is not Hadoop's S3A")
         if "@" in bucket or bucket.endswith("--x-s3"):
-            raise _CannotCarryError("this kind of bucket name is understood by Hadoop alone")
+            raise _UntranslatableError("only Hadoop supports this kind of bucket name")
         if self.entries.get(_CREDENTIAL_FILES):
-            raise _CannotCarryError(f"{_CREDENTIAL_FILES} is set, and only Hadoop opens credential files")
-        return _Translation(self._of_bucket(bucket), self.environment).settings()
+            raise _UntranslatableError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
+        return _Translation(self._bucket_entries(bucket), self.environment).settings()
 
-    def _of_bucket(self, bucket: str) -> dict[str, str]:
-        """The entries below `fs.s3a.` as they are for one bucket; blank ones count as not set."""
-        mine = f"{_PREFIX}bucket.{bucket}."
+    def _bucket_entries(self, bucket: str) -> dict[str, str]:
+        """Return the entries of one bucket without the prefix `fs.s3a.`. Blank entries count as not set."""
+        bucket_prefix = f"{_PREFIX}bucket.{bucket}."
         common = {key.removeprefix(_PREFIX): value for key, value in self.entries.items() if key.startswith(_PREFIX)}
-        own = {key.removeprefix(mine): value for key, value in self.entries.items() if key.startswith(mine)}
+        own = {
+            key.removeprefix(bucket_prefix): value
+            for key, value in self.entries.items()
+            if key.startswith(bucket_prefix)
+        }
         own = {key: value for key, value in own.items() if key != "impl" and not key.startswith("bucket.")}
         return {key: value for key, value in (common | own).items() if value}
 
 
 @dataclass(frozen=True, repr=False)
 class _Translation:
-    """One bucket's entries, without their common prefix."""
+    """The translation of one bucket's entries, whose keys have no prefix."""
 
     entries: Mapping[str, str]
     environment: Callable[[str], str | None]
 
     def settings(self) -> S3Settings:
         for key in sorted(self.entries):
-            self._check(key)
+            self._check_supported(key)
         scheme, endpoint = self._endpoint()
         keys, ambient = self._credentials()
         return S3Settings(
@@ -205,26 +216,26 @@ class _Translation:
             proxy=self._proxy(),
         )
 
-    def _check(self, key: str) -> None:
+    def _check_supported(self, key: str) -> None:
         value = self.entries[key].lower()
-        if key in _CARRIED or value in _INERT_VALUES.get(key, ()):
+        if key in _TRANSLATED or value in _INERT_VALUES.get(key, ()):
             return
-        if key in _INERT_VALUES or not key.startswith(_INERT):
-            raise _CannotCarryError(f"{_PREFIX}{key} is set, and only Hadoop follows it")
+        if key in _INERT_VALUES or not key.startswith(_INERT_PREFIXES):
+            raise _UntranslatableError(f"{_PREFIX}{key} is set, and only Hadoop supports it")
 
     def _flag(self, key: str, default: bool) -> bool:
-        """A switch as Hadoop reads it: anything but the two words is the default."""
+        """Return a boolean as Hadoop reads it: values other than true and false are the default."""
         return {"true": True, "false": False}.get(self.entries.get(key, "").lower(), default)
 
     def _endpoint(self) -> tuple[str, str | None]:
         scheme = "https" if self._flag("connection.ssl.enabled", True) else "http"
-        text = self.entries.get("endpoint")
-        if text is None:
+        endpoint = self.entries.get("endpoint")
+        if endpoint is None:
             return scheme, None
-        parts = urlsplit(text if "://" in text else f"{scheme}://{text}")
-        plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
-        if not plain or parts.path.strip("/") or parts.query:
-            raise _CannotCarryError(f"{_PREFIX}endpoint is no plain host with an optional port")
+        parts = urlsplit(endpoint if "://" in endpoint else f"{scheme}://{endpoint}")
+        is_plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+        if not is_plain or parts.path.strip("/") or parts.query:
+            raise _UntranslatableError(f"{_PREFIX}endpoint is not a plain host with an optional port")
         return parts.scheme, parts.netloc
 
     def _region(self, endpoint: str | None) -> str:
@@ -232,15 +243,17 @@ class _Translation:
             return region
         host = _host(endpoint or "amazonaws.com")
         if not _AWS_HOST.search(host):
-            named = _OTHER_REGION.match(host)
-            return named.group(1) if named else _FALLBACK_REGION
-        named = _AWS_REGION.match(host)
-        if named is None:
-            raise _CannotCarryError(f"{_PREFIX}endpoint.region is not set, and only Hadoop looks up a bucket's region")
-        return named.group(1)
+            match = _OTHER_REGION.match(host)
+            return match.group(1) if match else _FALLBACK_REGION
+        match = _AWS_REGION.match(host)
+        if match is None:
+            raise _UntranslatableError(
+                f"{_PREFIX}endpoint.region is not set, and only Hadoop looks up a bucket's region"
+            )
+        return match.group(1)
 
     def _credentials(self) -> tuple[KeyPair | None, bool]:
-        """The first provider that has credentials: keys, or none and whether the worker's machine is to offer some."""
+        """Return the keys of the first provider that has credentials, and whether workers use ambient credentials."""
         names = [name.strip() for name in self.entries.get("aws.credentials.provider", _DEFAULT_PROVIDERS).split(",")]
         for name in filter(None, names):
             if name in _ANONYMOUS:
@@ -249,8 +262,8 @@ class _Translation:
                 return None, True
             if keys := self._keys(name):
                 return keys, False
-        raise _CannotCarryError(
-            f"{_PREFIX}aws.credentials.provider finds no credentials in {_PREFIX}access.key or others"
+        raise _UntranslatableError(
+            f"no provider of {_PREFIX}aws.credentials.provider has credentials; set {_PREFIX}access.key and secret.key"
         )
 
     def _keys(self, provider: str) -> KeyPair | None:
@@ -266,7 +279,7 @@ class _Translation:
                 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
             )
             return KeyPair(access, secret, token) if access and secret else None
-        raise _CannotCarryError(f"{_PREFIX}aws.credentials.provider names {provider}, which only Hadoop can ask")
+        raise _UntranslatableError(f"{_PREFIX}aws.credentials.provider names {provider}, which only Hadoop can use")
 
     def _proxy(self) -> Proxy | None:
         host = self.entries.get("proxy.host")
@@ -275,7 +288,7 @@ class _Translation:
         scheme = "https" if self._flag("proxy.ssl.enabled", False) else "http"
         port = self.entries.get("proxy.port", "443" if scheme == "https" else "80")
         if not port.isdecimal():
-            raise _CannotCarryError(f"{_PREFIX}proxy.port is no number")
+            raise _UntranslatableError(f"{_PREFIX}proxy.port is not a number")
         user, password = self.entries.get("proxy.username", ""), self.entries.get("proxy.password", "")
         return Proxy(scheme, host, int(port), user, password)
 

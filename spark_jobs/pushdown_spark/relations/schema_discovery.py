@@ -18,7 +18,7 @@ from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_na
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_schemas import file_schemas
-from pushdown_spark.relations.json_schemas import NoSchemasError, texts_of
+from pushdown_spark.relations.json_schemas import NoSchemasError, strings_as_variants
 from pushdown_spark.relations.listing import partition_columns
 
 _TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
@@ -154,7 +154,7 @@ def _check_conflicts(
 
     Spark's inference turns conflicting types into strings, so only the columns with strings are read once more.
     """
-    strings = texts_of(data, source.options.get("columnnameofcorruptrecord", corrupt))
+    strings = strings_as_variants(data, source.options.get("columnnameofcorruptrecord", corrupt))
     if not strings.fields:
         return TableSchema(rules, read_schemas=read_schemas)
     merge_schemas(read_schemas(strings), rules)

@@ -233,10 +233,10 @@ def _spec_path(steps: Sequence[int | str]) -> str:
 
 
 def _disk_full(chain: Sequence[_Link]) -> _Classification | None:
-    texts = ("No space left on device", "Disk quota exceeded")
+    messages = ("No space left on device", "Disk quota exceeded")
     for link in chain:
         is_full = isinstance(link.python, OSError) and link.python.errno in (errno.ENOSPC, errno.EDQUOT)
-        if is_full or any(text in link.message for text in texts):
+        if is_full or any(text in link.message for text in messages):
             return _Classification(
                 ErrorCode.DISK_FULL,
                 "no space left on a disk that the job writes to (output, or spark.local.dir for temporary files); "
@@ -254,9 +254,9 @@ def _driver_gone(chain: Sequence[_Link]) -> _Classification | None:
 
 
 def _stopped(chain: Sequence[_Link]) -> _Classification | None:
-    texts = ("SparkContext was shut down", "stopped SparkContext", "SparkContext is stopping")
+    messages = ("SparkContext was shut down", "stopped SparkContext", "SparkContext is stopping")
     is_stopped = any(isinstance(link.python, KeyboardInterrupt | SystemExit) for link in chain)
-    if is_stopped or any(text in link.message for link in chain for text in texts):
+    if is_stopped or any(text in link.message for link in chain for text in messages):
         return _Classification(ErrorCode.DRIVER_KILLED, "the job was stopped from outside", chain[0].kind)
     return None
 
@@ -268,9 +268,9 @@ def _is_lost_connection(exc: BaseException | None) -> bool:
 
 
 def _worker_killed(chain: Sequence[_Link]) -> _Classification | None:
-    texts = ("Python worker exited unexpectedly", "Python worker process terminated", "ExecutorLostFailure")
+    messages = ("Python worker exited unexpectedly", "Python worker process terminated", "ExecutorLostFailure")
     for link in chain:
-        if any(text in link.message for text in texts):
+        if any(text in link.message for text in messages):
             return _Classification(
                 ErrorCode.WORKER_KILLED,
                 "a worker of the job was killed or crashed, often for lack of memory; try again, with more "

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import InputFile, Packing, Task, decoded, pack
-from pushdown_spark.relations.partition_directories import constant_columns, place_of
+from pushdown_spark.relations.partition_directories import constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
 
 _LEAST_SHARE = 1 / 16
@@ -39,7 +39,7 @@ def tasks_of(
     elif request.directories is not None and not set(request.columns).isdisjoint(
         request.directories.fields.fieldNames()
     ):
-        groups = [request.directories.values[place_of(file.uri)] for file in files]
+        groups = [request.directories.values[directory_of(file.uri)] for file in files]
     usual = packing(spark)
     limit = int(usual.max_partition_bytes / max(share, _LEAST_SHARE))
     return pack(files, replace(usual, max_partition_bytes=limit), groups=groups)

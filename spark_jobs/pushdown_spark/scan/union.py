@@ -1,4 +1,4 @@
-"""Union scans: file groups with different schemas, each scanned by itself and converted to the columns of the table."""
+"""Union scans: separate scans of file groups with different schemas, converted to the columns of the table."""
 
 from __future__ import annotations
 

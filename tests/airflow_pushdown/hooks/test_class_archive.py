@@ -1,4 +1,4 @@
-"""Archives of Spark's classes: made once by a real JVM, mapped by the next, and never in a job's way."""
+"""Archives of Spark's classes: built by a real JVM, mapped by later JVMs. They never fail a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = "SPARK_SUBMIT_OPTS"
 
 @pytest.fixture(autouse=True)
 def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' JVMs have an archive of their own, which would settle the matter."""
+    """Remove the JVM options of the tests, whose own archive would prevent another one."""
     monkeypatch.delenv(OPTIONS, raising=False)
 
 
@@ -45,7 +45,7 @@ def environment(installation: SparkInstallation) -> dict[str, str]:
 
 
 def java(place: Path, script: str) -> Path:
-    """A home of Java whose program is a script."""
+    """Return a Java home whose `java` program is a script."""
     program = place / "java" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -93,7 +93,7 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     assert len(mapped) > len(spark) / 2
 
 
-def test_what_cannot_be_made_is_not_tried_again_and_jobs_go_on(
+def test_a_failed_archive_is_not_built_again_and_jobs_run_without_it(
     installation: SparkInstallation,
     archive: ClassArchive,
     environment: dict[str, str],
@@ -112,7 +112,7 @@ def test_what_cannot_be_made_is_not_tried_again_and_jobs_go_on(
     assert not caplog.text
 
 
-def test_files_that_have_to_stay_on_the_class_path_are_named_as_the_reason(
+def test_the_reason_names_files_that_must_stay_on_the_class_path(
     installation: SparkInstallation, environment: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "log4j2.properties").write_text("")
@@ -123,7 +123,7 @@ def test_files_that_have_to_stay_on_the_class_path_are_named_as_the_reason(
         assert f"does not allow {tmp_path / 'log4j2.properties'} on the class path" in caplog.text
 
 
-def test_two_tasks_do_not_make_the_same_archive(
+def test_concurrent_tasks_build_an_archive_only_once(
     installation: SparkInstallation, archive: ClassArchive, environment: dict[str, str]
 ) -> None:
     with archive.path.with_suffix(".lock").open("w") as other:
@@ -132,7 +132,7 @@ def test_two_tasks_do_not_make_the_same_archive(
     assert not archive.is_settled
 
 
-def test_a_place_that_cannot_be_written_to_is_no_reason_to_fail(
+def test_a_read_only_archive_directory_does_not_fail_the_job(
     installation: SparkInstallation,
     archive: ClassArchive,
     environment: dict[str, str],
@@ -143,7 +143,7 @@ def test_a_place_that_cannot_be_written_to_is_no_reason_to_fail(
     assert f"run without a CDS archive: {archive.path}" in caplog.text
 
 
-def test_a_kill_reaches_the_job_that_makes_an_archive(
+def test_a_kill_ends_the_job_that_builds_an_archive(
     installation: SparkInstallation, archive: ClassArchive, tmp_path: Path, local_spark: str
 ) -> None:
     submitted = hook(installation, tmp_path / "none.json", archive.path.parent)
@@ -162,7 +162,7 @@ def test_a_kill_reaches_the_job_that_makes_an_archive(
     assert not archive.is_settled
 
 
-def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path, installation: SparkInstallation) -> None:
+def test_each_java_version_and_set_of_jars_has_its_own_archive(tmp_path: Path, installation: SparkInstallation) -> None:
     def place(home: Path, env: Mapping[str, str] = os.environ) -> str | None:
         other = SparkInstallation(binary=installation.binary, python=None, home=str(home))
         found = class_archive(str(tmp_path / "archives"), other, env)
@@ -182,7 +182,7 @@ def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path, inst
     assert place(tmp_path / "home", {**os.environ, "JAVA_HOME": str(tmp_path / "no")}) is None
 
 
-def test_options_that_settle_the_matter_and_the_absence_of_a_directory_leave_a_job_alone(
+def test_no_archive_is_used_with_conflicting_options_or_without_a_directory(
     tmp_path: Path, installation: SparkInstallation
 ) -> None:
     assert class_archive(None, installation, os.environ) is None
@@ -190,7 +190,7 @@ def test_options_that_settle_the_matter_and_the_absence_of_a_directory_leave_a_j
         assert class_archive(str(tmp_path), installation, {OPTIONS: option}) is None
 
 
-def test_other_options_are_kept_and_odd_paths_stay_whole(tmp_path: Path) -> None:
+def test_other_java_options_and_paths_with_special_characters_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "with blank" / "a.jsa"
     file.parent.mkdir()
     file.write_bytes(b"classes")
@@ -198,7 +198,7 @@ def test_other_options_are_kept_and_odd_paths_stay_whole(tmp_path: Path) -> None
     assert variables[OPTIONS].startswith(f'-Dmine=1 "-XX:SharedArchiveFile={file}" ')
 
 
-def test_a_directory_that_cannot_serve_is_refused(tmp_path: Path, installation: SparkInstallation) -> None:
+def test_an_unsuitable_archive_directory_is_rejected(tmp_path: Path, installation: SparkInstallation) -> None:
     with pytest.raises(ConfigError, match=r"class_archives: .* cannot have a path with"):
         class_archive(f"{tmp_path}/a:b", installation, os.environ)
     tmp_path.chmod(0o777)

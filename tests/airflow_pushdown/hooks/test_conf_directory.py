@@ -1,4 +1,4 @@
-"""A directory of settings leaves the class path only where spark-submit is told what was in it."""
+"""A configuration directory leaves the class path only if spark-submit gets its settings in another way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def test_defaults_and_templates_may_go_and_nothing_else(home: Path) -> None:
+def test_only_defaults_and_templates_may_leave_the_class_path(home: Path) -> None:
     assert unmovable_file(home, {}) is None
     assert unmovable_file(home / "nowhere", {}) is None
     (home / "conf" / "spark-defaults.conf").write_text("")
@@ -33,7 +33,7 @@ def test_defaults_and_templates_may_go_and_nothing_else(home: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"])
-def test_directories_that_variables_name_count(home: Path, variable: str, tmp_path: Path) -> None:
+def test_directories_from_environment_variables_are_checked(home: Path, variable: str, tmp_path: Path) -> None:
     (tmp_path / "core-site.xml").write_text("")
     assert unmovable_file(home, {variable: str(tmp_path)}) == tmp_path / "core-site.xml"
 

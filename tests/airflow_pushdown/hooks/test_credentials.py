@@ -1,4 +1,4 @@
-"""From an Airflow connection to the entries an object store needs."""
+"""Conversion of an Airflow connection to Hadoop's settings for an object store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def connection(conn_type: str = "aws", **fields: object) -> Connection:
     )
 
 
-def test_everything_that_is_understood_becomes_a_hadoop_entry() -> None:
+def test_known_connection_fields_become_hadoop_settings() -> None:
     secrets = object_store_secrets(
         connection(
             login="AKIAEXAMPLE",
@@ -62,7 +62,7 @@ def test_credentials_are_masked_in_logs_and_addresses_are_not() -> None:
         (connection(login="AKIAEXAMPLE", password="pw-of-it", extra={"role_arn": "arn:x"}), "role_arn"),
     ],
 )
-def test_what_is_not_understood_is_refused_and_named(wrong: Connection, said: str) -> None:
+def test_unknown_connection_fields_are_rejected_by_name(wrong: Connection, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         object_store_secrets(wrong)
     assert str(caught.value).startswith("source_conn_id")

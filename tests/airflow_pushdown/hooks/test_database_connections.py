@@ -1,4 +1,4 @@
-"""From an Airflow connection to how a job reaches its database."""
+"""Conversion of an Airflow connection to the connection of a remote table."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_password_is_masked_and_confidential() -> None:
         (connection("sqlite"), "set the path of the file as host"),
     ],
 )
-def test_what_is_not_understood_is_refused_without_its_values(wrong: Connection, said: str) -> None:
+def test_unknown_connection_extras_are_rejected_without_their_values(wrong: Connection, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         database_connection(wrong)
     assert "source_conn_id: connection 'shop'" in str(caught.value)

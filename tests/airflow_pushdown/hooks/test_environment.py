@@ -1,4 +1,4 @@
-"""Which Spark installation is taken, and what the child process may see."""
+"""Choice of the Spark installation, and the environment variables of the job's processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find(
     )
 
 
-def test_places_are_tried_from_the_explicit_to_the_general(places: dict[str, Path]) -> None:
+def test_spark_homes_are_tried_from_most_to_least_specific(places: dict[str, Path]) -> None:
     environ = {
         "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(places["variable"] / "bin" / "python"),
         "SPARK_HOME": str(places["inherited"]),
@@ -70,12 +70,12 @@ def test_places_are_tried_from_the_explicit_to_the_general(places: dict[str, Pat
     )
 
 
-def test_a_binary_given_as_a_path_is_taken_as_it_is(places: dict[str, Path]) -> None:
+def test_a_binary_given_as_a_path_is_used_unchanged(places: dict[str, Path]) -> None:
     binary = str(places["path"] / "bin" / "spark-submit")
     assert find({"SPARK_HOME": str(places["inherited"])}, binary=binary).binary == binary
 
 
-def test_a_missing_spark_submit_is_one_line_that_names_the_places(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_spark_submit_lists_the_searched_paths(tmp_path: Path) -> None:
     python = executable(tmp_path / "no-spark" / "bin" / "python")
     with pytest.raises(SparkSubmitNotFoundError) as caught:
         find({"PATH": str(tmp_path)}, spark_python=python)
@@ -86,12 +86,12 @@ def test_a_missing_spark_submit_is_one_line_that_names_the_places(tmp_path: Path
     assert "\n" not in message
 
 
-def test_a_python_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_python(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"spark_python: .*/nowhere/python is not an executable file"):
         find({}, spark_python=tmp_path / "nowhere" / "python")
 
 
-def test_a_home_without_spark_submit_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_spark_home_without_spark_submit(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"spark_home: there is no executable .*bin/spark-submit"):
         find({}, spark_home=tmp_path)
 
@@ -99,7 +99,7 @@ def test_a_home_without_spark_submit_is_named(tmp_path: Path) -> None:
 LOCAL = SparkInstallation(binary="/env/bin/spark-submit", python="/env/bin/python", home=None)
 
 
-def test_what_belongs_to_airflow_or_looks_secret_stays_with_the_worker() -> None:
+def test_airflow_variables_and_secrets_are_not_passed_to_the_job() -> None:
     environ = {
         "AIRFLOW_CONN_SHOP": "postgres://u:p@h",
         "AIRFLOW__CORE__FERNET_KEY": "k",
@@ -125,7 +125,7 @@ def test_what_belongs_to_airflow_or_looks_secret_stays_with_the_worker() -> None
     }
 
 
-def test_the_users_own_variables_are_taken_as_they_are() -> None:
+def test_variables_of_the_user_are_passed_unchanged() -> None:
     child = child_environment({}, LOCAL, extra={"MY_TOKEN": "given", "PYSPARK_PYTHON": "/on/executors/python"})
     assert child["MY_TOKEN"] == "given"
     assert child["PYSPARK_PYTHON"] == "/on/executors/python"

@@ -1,4 +1,4 @@
-"""The private directory between task and job."""
+"""The private directory that task and job share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_nobody_else_can_look_into_it() -> None:
+def test_only_the_owner_can_read_the_directory() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
     assert mode(exchange.directory) == 0o700
@@ -31,7 +31,7 @@ def test_nobody_else_can_look_into_it() -> None:
     assert not exchange.directory.exists()
 
 
-def test_the_job_finds_its_description_and_no_secret_in_it() -> None:
+def test_the_job_spec_is_written_without_secrets() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
     text = exchange.spec_path.read_text()
@@ -54,7 +54,7 @@ def test_without_secrets_there_is_no_secrets_file() -> None:
     exchange.discard()
 
 
-def test_a_result_is_read_and_one_that_is_missing_or_broken_is_none() -> None:
+def test_a_missing_or_invalid_result_is_none() -> None:
     exchange = Exchange.private()
     assert exchange.read_result() is None
     exchange.result_path.write_text('{"version": 1, "rows": ')
@@ -64,14 +64,14 @@ def test_a_result_is_read_and_one_that_is_missing_or_broken_is_none() -> None:
     exchange.discard()
 
 
-def test_every_try_of_a_run_shares_a_directory_and_another_run_does_not(tmp_path: Path) -> None:
+def test_all_tries_of_one_run_share_a_directory(tmp_path: Path) -> None:
     first = Exchange.shared(str(tmp_path), "run 1")
     assert Exchange.shared(str(tmp_path), "run 1").directory == first.directory
     assert Exchange.shared(str(tmp_path), "run 2").directory != first.directory
     assert mode(first.directory) == 0o700
 
 
-def test_a_new_job_does_not_meet_the_result_of_an_earlier_try(tmp_path: Path) -> None:
+def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
     exchange = Exchange.shared(str(tmp_path), "run")
     exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
     exchange.prepare(SPEC, SecretValues())
@@ -79,6 +79,6 @@ def test_a_new_job_does_not_meet_the_result_of_an_earlier_try(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("given", [None, "", "s3a://bucket/x", "/nowhere/at/all"])
-def test_a_cluster_needs_a_directory_that_both_sides_see(given: str | None) -> None:
+def test_cluster_mode_requires_a_shared_directory(given: str | None) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):
         Exchange.shared(given, "run")

@@ -1,4 +1,4 @@
-"""Levels of what spark-submit prints, and the line that says why it failed."""
+"""Log levels of spark-submit's output, and the line that has the cause of a failure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ rows: 3
 26/11/21 06:09:46 INFO SparkContext: Successfully stopped SparkContext""".splitlines()
 
 
-def test_each_line_has_the_level_spark_gave_it() -> None:
+def test_each_line_is_logged_with_sparks_level() -> None:
     output = JobOutput()
     info, warning, error = logging.INFO, logging.WARNING, logging.ERROR
     assert [output.level_of(line) for line in TRACE] == [warning, error, error, error, error, error, info, info]
 
 
-def test_the_frames_of_a_warning_are_for_debugging() -> None:
+def test_stack_frames_of_warnings_are_logged_at_debug_level() -> None:
     output = JobOutput()
     lines = ["26/11/21 06:09:45 WARN FileStreamSink: odd", "a.b.CException: x", "\tat a.B.c(D.java:1)", "done"]
     warning, debug = logging.WARNING, logging.DEBUG
@@ -60,7 +60,7 @@ def test_a_stack_trace_keeps_the_level_of_its_line() -> None:
         (["26/11/21 06:09:45 ERROR SparkContext: Failed", "26/11/21 06:09:46 INFO X: stopped"], "Failed"),
     ],
 )
-def test_the_cause_is_found_among_the_noise(lines: list[str], cause: str) -> None:
+def test_the_cause_is_extracted_from_a_long_log(lines: list[str], cause: str) -> None:
     output = JobOutput()
     for line in lines:
         output.level_of(line)

@@ -1,4 +1,4 @@
-"""Which packages a job over Avro files gets, told from the files of the Spark that will run."""
+"""Packages for Avro jobs, chosen by the files of the Spark installation that runs the job."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def test_writing_avro_needs_the_source_as_well(installed: SparkInstallation) -> 
 
 
 @pytest.mark.parametrize(("source_format", "reader"), [("json", "spark"), ("avro", "pushdown"), ("avro", "auto")])
-def test_nothing_is_added_where_nothing_is_needed(
-    installed: SparkInstallation, source_format: str, reader: str
-) -> None:
+def test_no_package_is_added_if_none_is_needed(installed: SparkInstallation, source_format: str, reader: str) -> None:
     given = GivenJars(OTHER, None, None, {}, None)
     assert packages_for(spec(source_format, reader), given, installed) == OTHER
     assert packages_for(spec(source_format, reader), NOTHING, installed) is None
@@ -78,21 +76,21 @@ def test_nothing_is_added_where_nothing_is_needed(
         GivenJars(None, None, None, {"spark.driver.extraClassPath": "/opt/spark-avro_2.13-4.3.9.jar"}, None),
     ],
 )
-def test_a_jar_that_is_given_is_enough(installed: SparkInstallation, given: GivenJars) -> None:
+def test_no_package_is_added_if_a_jar_is_given(installed: SparkInstallation, given: GivenJars) -> None:
     assert packages_for(spec(), given, installed) == given.packages
 
 
-def test_a_jar_of_the_installation_is_enough(home: Path, installed: SparkInstallation) -> None:
+def test_no_package_is_added_if_the_installation_has_the_jar(home: Path, installed: SparkInstallation) -> None:
     put(home / "jars" / "spark-avro_2.13-4.3.9.jar")
     assert packages_for(spec(), NOTHING, installed) is None
 
 
-def test_a_spark_that_holds_the_source_itself_is_enough(home: Path, installed: SparkInstallation) -> None:
+def test_no_package_is_added_if_spark_includes_the_source(home: Path, installed: SparkInstallation) -> None:
     archive(home / "jars" / "spark-sql_2.13-4.3.9.jar", "org/apache/spark/sql/avro/AvroFileFormat.class")
     assert packages_for(spec(), NOTHING, installed) is None
 
 
-def test_a_jar_that_cannot_be_looked_into_holds_nothing(home: Path, installed: SparkInstallation) -> None:
+def test_an_unreadable_jar_counts_as_empty(home: Path, installed: SparkInstallation) -> None:
     put(home / "jars" / "spark-sql_2.13-4.3.9.jar", "no archive")
     assert packages_for(spec(), NOTHING, installed) == AVRO
 
@@ -115,7 +113,7 @@ def test_the_installation_s_defaults_are_read(home: Path, installed: SparkInstal
     assert packages_for(spec(), NOTHING, installed) is None
 
 
-def test_a_spark_from_pip_is_found_beside_its_python(tmp_path: Path) -> None:
+def test_spark_from_pip_is_found_next_to_its_python(tmp_path: Path) -> None:
     binary = put(tmp_path / "venv" / "bin" / "spark-submit")
     put(tmp_path / "venv" / "lib" / "python3.11" / "site-packages" / "pyspark" / "jars" / "spark-core_2.13-4.9.2.jar")
     python = str(tmp_path / "venv" / "bin" / "python")
@@ -126,7 +124,7 @@ def test_a_spark_from_pip_is_found_beside_its_python(tmp_path: Path) -> None:
     assert jar.name == "spark-core_2.13-4.9.2.jar"
 
 
-def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_version_names_the_parameter_to_set(tmp_path: Path) -> None:
     binary = put(tmp_path / "bin" / "spark-submit")
     with pytest.raises(
         ConfigError,
@@ -135,12 +133,12 @@ def test_a_version_that_cannot_be_told_is_an_error_that_says_what_to_give(tmp_pa
         packages_for(spec(), NOTHING, SparkInstallation(str(binary), None, None))
 
 
-def test_the_hook_asks_the_spark_that_runs(local_spark: str, spark_python: str) -> None:
-    """The real Spark environment holds the source itself."""
+def test_the_hook_uses_the_version_of_the_spark_that_runs(local_spark: str, spark_python: str) -> None:
+    """The real Spark environment includes the source."""
     assert command(Submission(spec=spec(), spark_python=spark_python)).count("--packages") == 0
 
 
-def test_the_hook_gives_spark_submit_the_source(local_spark: str, home: Path) -> None:
+def test_the_hook_passes_the_package_to_spark_submit(local_spark: str, home: Path) -> None:
     (home / "bin" / "spark-submit").chmod(0o755)
     given = command(Submission(spec=spec(), spark_home=str(home)), packages=OTHER)
     assert given[given.index("--packages") + 1] == f"{OTHER},{AVRO}"

@@ -1,4 +1,4 @@
-"""A job's processes: output, exit code, and that a kill reaches all of them."""
+"""The processes of a job: output, exit code, and kills that reach all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from airflow_pushdown.hooks.processes import DRIVER_PROGRAM, JobProcess, session_members, wait_for_end
 from airflow_pushdown.packaging import job_program
 
-# A parent with two children: one in a process group of its own (as Spark's Python workers are), both deaf to SIGTERM.
+# A parent with two children that ignore SIGTERM. One has its own process group, like Spark's Python workers.
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -31,14 +31,14 @@ time.sleep(600)
 """
 
 
-# A program that starts the driver's, and has nothing to do but to wait.
+# A launcher that starts the driver and waits for it.
 LAUNCHER = """
 import subprocess, sys
 subprocess.run([sys.executable, sys.argv[1], "--spec", "job.json"])
 """
 
 
-# A driver that, told to stop, takes a moment and then says whether its launcher is still there.
+# A driver that takes a moment to stop after SIGTERM, and then prints whether its launcher still runs.
 DRIVER = """
 import os, signal, sys, time
 def stop(*_):
@@ -52,7 +52,7 @@ time.sleep(600)
 """
 
 
-# A task that runs the job above, says its session, and then waits for it.
+# A task that runs the job above, prints its session, and waits for it.
 TASK = """
 import os, sys
 from airflow_pushdown.hooks.processes import JobProcess
@@ -75,18 +75,18 @@ def stubborn() -> Iterator[JobProcess]:
     job.wait()
 
 
-def test_output_and_errors_come_as_one_stream_with_indentation_kept() -> None:
+def test_stdout_and_stderr_are_one_stream_with_indentation() -> None:
     job = start("import sys; print('out'); sys.stdout.flush(); print('  err ', file=sys.stderr)")
     assert list(job.lines()) == ["out", "  err"]
     assert job.wait() == 0
 
 
-def test_output_that_is_no_utf8_is_still_read() -> None:
+def test_output_that_is_not_utf8_is_read() -> None:
     job = start("import sys; sys.stdout.buffer.write(b'a\\xff\\n')")
     assert list(job.lines()) == ["a\N{REPLACEMENT CHARACTER}"]
 
 
-def test_the_environment_is_exactly_the_one_given() -> None:
+def test_a_process_has_only_the_given_environment() -> None:
     job = start("import os; print(sorted(set(os.environ) - {'LC_CTYPE'}))", ONLY="this")
     assert list(job.lines()) == ["['ONLY', 'PATH']"]
 
@@ -98,7 +98,7 @@ def test_the_exit_code_is_that_of_the_first_process(code: str, expected: int) ->
     assert job.wait() == expected
 
 
-def test_a_kill_leaves_no_process_whatever_its_group_and_its_handlers(stubborn: JobProcess) -> None:
+def test_a_kill_ends_processes_in_other_groups_and_with_signal_handlers(stubborn: JobProcess) -> None:
     lines = stubborn.lines()
     assert next(lines) == "ready"
     assert len(session_members(stubborn.session)) == 3
@@ -108,7 +108,7 @@ def test_a_kill_leaves_no_process_whatever_its_group_and_its_handlers(stubborn: 
     assert stubborn.wait() == -signal.SIGKILL
 
 
-def test_a_process_that_obeys_is_not_killed_the_hard_way() -> None:
+def test_a_process_that_ends_on_sigterm_gets_no_sigkill() -> None:
     job = start("import time; print('ready', flush=True); time.sleep(600)")
     lines = job.lines()
     next(lines)
@@ -116,7 +116,7 @@ def test_a_process_that_obeys_is_not_killed_the_hard_way() -> None:
     assert job.wait() == -signal.SIGTERM
 
 
-def test_the_driver_stops_before_what_it_needs_for_that(tmp_path: Path) -> None:
+def test_the_driver_stops_before_its_launcher(tmp_path: Path) -> None:
     driver = tmp_path / DRIVER_PROGRAM
     driver.write_text(DRIVER)
     assert job_program().name == DRIVER_PROGRAM
@@ -128,14 +128,14 @@ def test_the_driver_stops_before_what_it_needs_for_that(tmp_path: Path) -> None:
     assert session_members(job.session) == []
 
 
-def test_what_the_first_process_leaves_behind_is_ended_and_the_output_comes_to_its_end() -> None:
+def test_orphaned_processes_are_ended_and_the_output_closes() -> None:
     job = start("import os, time\nif os.fork() == 0:\n  print('child', flush=True); time.sleep(600)\ntime.sleep(.5)")
     assert list(job.lines()) == ["child"]
     assert job.wait() == 0
     assert session_members(job.session) == []
 
 
-def test_a_kill_may_come_while_another_thread_reads(stubborn: JobProcess) -> None:
+def test_a_kill_works_while_another_thread_reads_the_output(stubborn: JobProcess) -> None:
     seen: list[str] = []
     reader = threading.Thread(target=lambda: seen.extend(stubborn.lines()))
     reader.start()
@@ -152,7 +152,7 @@ def test_waiting_reports_whether_the_end_was_reached(stubborn: JobProcess) -> No
     assert wait_for_end(stubborn.session, 0.1) is True
 
 
-def test_a_task_that_is_killed_outright_takes_its_job_with_it() -> None:
+def test_sigkill_of_a_task_ends_its_job() -> None:
     task = subprocess.Popen([sys.executable, "-c", TASK, STUBBORN], stdout=subprocess.PIPE)
     assert task.stdout is not None
     session = int(task.stdout.readline())
@@ -164,7 +164,7 @@ def test_a_task_that_is_killed_outright_takes_its_job_with_it() -> None:
     assert wait_for_end(session, 10), session_members(session)
 
 
-def test_a_job_that_ended_leaves_no_guard_behind() -> None:
+def test_no_guard_process_remains_after_a_job() -> None:
     job = start("print('done')")
     list(job.lines())
     assert job.wait() == 0

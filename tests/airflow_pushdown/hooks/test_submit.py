@@ -1,4 +1,4 @@
-"""The hook with a real spark-submit, as far as it comes without a Spark session."""
+"""The hook with a real spark-submit, up to the start of a Spark session."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_missing_connection_is_an_error_and_not_yarn(make_hook: MakeHook) -> N
         ('{"spark-binary": "/usr/bin/evil"}', "spark-binary"),
     ],
 )
-def test_extras_are_taken_by_allow_list(
+def test_unknown_connection_extras_raise(
     make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch, extra: str, said: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", f'{{"conn_type": "spark", "host": "local[1]", "extra": {extra}}}')
@@ -70,12 +70,12 @@ def test_a_kubernetes_master_without_its_provider_is_an_error_that_names_it(
         make_hook(conn_id="k8s")
 
 
-def test_a_spark_submit_that_is_not_there_is_an_error(make_hook: MakeHook) -> None:
+def test_a_missing_spark_submit_raises(make_hook: MakeHook) -> None:
     with pytest.raises(SparkSubmitNotFoundError, match="spark-submit not found"):
         make_hook(spark_binary="no-such-spark-submit")
 
 
-def test_cluster_mode_wants_a_shared_directory(make_hook: MakeHook) -> None:
+def test_cluster_mode_without_a_shared_directory_raises(make_hook: MakeHook) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):
         make_hook(deploy_mode="cluster")
 
@@ -96,7 +96,7 @@ def test_the_log_level_may_be_changed(make_hook: MakeHook) -> None:
     assert "spark.log.level=INFO" in command(make_hook(conf={"spark.log.level": "INFO"}))
 
 
-def test_settings_that_look_secret_leave_the_command_line(make_hook: MakeHook) -> None:
+def test_settings_with_secret_names_are_not_on_the_command_line(make_hook: MakeHook) -> None:
     hook = make_hook(conf={"spark.hadoop.my.token": "tok\\en =1", "spark.x": "y"})
     words = command(hook)
     assert not any("tok" in word for word in words)
@@ -106,7 +106,7 @@ def test_settings_that_look_secret_leave_the_command_line(make_hook: MakeHook) -
     assert "spark.hadoop.my.token tok\\\\en =1" in file.read_text()
 
 
-def test_the_users_own_properties_file_is_kept_beside_hidden_settings(make_hook: MakeHook, tmp_path: Path) -> None:
+def test_the_users_properties_file_is_merged_with_secret_settings(make_hook: MakeHook, tmp_path: Path) -> None:
     own = tmp_path / "own.properties"
     own.write_text("spark.mine 1")
     words = command(make_hook(conf={"spark.a.password": "hushhush"}, properties_file=str(own)))
@@ -130,12 +130,12 @@ def test_values_of_secret_names_are_masked_in_the_log(make_hook: MakeHook) -> No
         ("1k", "Too small maximum heap"),
     ],
 )
-def test_a_driver_memory_that_the_jvm_refuses_is_final(make_hook: MakeHook, size: str, said: str) -> None:
+def test_an_invalid_driver_memory_is_not_retried(make_hook: MakeHook, size: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"driver_memory: (?:{said})"):
         make_hook(driver_memory=size).submit()
 
 
-def test_a_spark_submit_that_fails_says_why_in_one_line(make_hook: MakeHook, tmp_path: Path) -> None:
+def test_a_failed_spark_submit_raises_a_one_line_reason(make_hook: MakeHook, tmp_path: Path) -> None:
     hook = make_hook(exchange_dir=tmp_path, deploy_mode="cluster")
     with pytest.raises(SubmitFailedError, match="Cluster deploy mode is not compatible") as caught:
         hook.submit()
@@ -143,7 +143,7 @@ def test_a_spark_submit_that_fails_says_why_in_one_line(make_hook: MakeHook, tmp
     assert "\n" not in str(caught.value)
 
 
-def test_another_release_of_spark_is_refused_before_it_starts(make_hook: MakeHook, tmp_path: Path) -> None:
+def test_an_unsupported_spark_version_raises_before_the_start(make_hook: MakeHook, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-core_2.13-4.0.1.jar").touch()
@@ -156,10 +156,8 @@ def test_another_release_of_spark_is_refused_before_it_starts(make_hook: MakeHoo
         make_hook(python=str(python))
 
 
-def test_a_python_environment_without_the_libraries_is_final(
-    make_hook: MakeHook, tmp_path: Path, spark_python: str
-) -> None:
-    """An environment with PySpark alone."""
+def test_missing_python_libraries_are_not_retried(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:
+    """The environment has only PySpark."""
     subprocess.run([spark_python, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     (packages,) = Path(spark_python).parent.parent.glob("lib/python3*/site-packages")
     (bare,) = (tmp_path / "bare").glob("lib/python3*/site-packages")
@@ -172,23 +170,21 @@ def test_a_python_environment_without_the_libraries_is_final(
         hook.submit()
 
 
-def test_a_python_that_has_no_pyspark_says_so(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:
+def test_a_python_without_pyspark_raises(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:
     binary = str(Path(spark_python).parent / "spark-submit")
     hook = make_hook(python="/bin/false", spark_binary=binary)
     with pytest.raises(SubmitFailedError, match="spark-class"):
         hook.submit()
 
 
-def test_the_directory_of_the_job_is_gone_afterwards(make_hook: MakeHook) -> None:
+def test_the_job_directory_is_deleted_after_the_job(make_hook: MakeHook) -> None:
     hook = make_hook()
     hook._exchange.prepare(SPEC, hook._submission.secrets)
     hook.release()
     assert not hook._exchange.directory.exists()
 
 
-def test_on_a_cluster_a_retry_finds_the_result_of_a_job_that_outlived_its_task(
-    make_hook: MakeHook, tmp_path: Path
-) -> None:
+def test_a_retry_on_a_cluster_reads_the_result_of_the_first_tries_job(make_hook: MakeHook, tmp_path: Path) -> None:
     first = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
     first._exchange.prepare(SPEC, first._submission.secrets)
     first.release()
@@ -197,9 +193,7 @@ def test_on_a_cluster_a_retry_finds_the_result_of_a_job_that_outlived_its_task(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_job_leaves_nothing_in_the_shared_directory_and_has_no_result(
-    make_hook: MakeHook, tmp_path: Path
-) -> None:
+def test_a_killed_job_has_no_result_and_its_shared_directory_is_empty(make_hook: MakeHook, tmp_path: Path) -> None:
     hook = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
     hook._exchange.prepare(SPEC, hook._submission.secrets)
     hook.on_kill()
@@ -209,6 +203,6 @@ def test_a_killed_job_leaves_nothing_in_the_shared_directory_and_has_no_result(
         hook.collect()
 
 
-def test_a_job_that_leaves_no_result_is_an_error(make_hook: MakeHook) -> None:
+def test_a_job_without_a_result_raises(make_hook: MakeHook) -> None:
     with pytest.raises(SubmitFailedError, match="ended without a result"):
         make_hook().collect()

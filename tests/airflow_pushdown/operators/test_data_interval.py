@@ -1,4 +1,4 @@
-"""`data_interval` adds the half-open predicate of the run's interval, and fails instead of reading nothing."""
+"""`data_interval` adds the half-open predicate of the run's interval, and raises for an empty interval."""
 
 from __future__ import annotations
 

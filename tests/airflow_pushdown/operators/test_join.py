@@ -1,4 +1,4 @@
-"""The join operator up to the job it describes: its sources, its query, and what it refuses. Nothing is submitted."""
+"""The join operator up to its job spec: sources, query and rejected parameters. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ def test_a_remote_table_may_be_among_the_sources(monkeypatch: pytest.MonkeyPatch
         ({"join_reorder_dp_threshold": 1}, "join_reorder_dp_threshold: "),
     ],
 )
-def test_what_is_wrong_is_named_by_its_parameter(parameters: dict[str, object], said: str) -> None:
+def test_errors_name_the_parameter(parameters: dict[str, object], said: str) -> None:
     assert refusal(**parameters).startswith(said)
 
 
-def test_an_unsafe_setting_of_any_source_is_refused() -> None:
+def test_an_unsafe_setting_of_any_source_raises() -> None:
     conf = {"spark.hadoop.orc.filter.use.selected": "true"}
     with pytest.raises(ConfigError, match="returns no rows") as caught:
         spec(conf=conf)

@@ -1,4 +1,4 @@
-"""The lazy ORC operator up to the job it describes: its switches, and what it refuses. Nothing is submitted here."""
+"""The ORC operator up to its job spec: options and rejected parameters. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_parameters_become_the_job() -> None:
     assert job.conf["spark.sql.orc.filterPushdown"] == "true"
 
 
-def test_a_bare_scan_leaves_every_decision_to_the_job() -> None:
+def test_a_scan_without_options_sets_no_reader_options() -> None:
     job = spec()
     assert job.sources["source"].orc == OrcOptions()
     assert job.sources["source"].reader is ReaderChoice.AUTO
@@ -88,11 +88,11 @@ def test_use_selected_is_never_set_for_spark(reader: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "number"), [("auto", None), (0, 0), (3, 3), ("0", 0), ("7", 7)])
-def test_partial_reads_are_a_number_or_left_to_the_reader(given: object, number: int | None) -> None:
+def test_partial_reads_is_an_integer_or_unset(given: object, number: int | None) -> None:
     assert source(partial_reads=given).orc.partial_reads == number
 
 
-def test_text_that_a_template_rendered_is_understood() -> None:
+def test_rendered_template_strings_are_converted() -> None:
     orc = source(
         reader="pushdown", sarg_to_filter="False", use_selected="true", partial_reads="1", min_seek_size="0"
     ).orc
@@ -126,7 +126,7 @@ def test_nothing_is_validated_before_the_task_runs() -> None:
     LazyOrcScanOperator(task_id="scan", path="", use_selected="?", partial_reads="?", min_seek_size=-1, reader="?")
 
 
-def test_what_is_required_is_missed_at_once() -> None:
+def test_a_missing_required_parameter_raises_in_the_constructor() -> None:
     with pytest.raises(TypeError, match="missing keyword argument 'path'"):
         LazyOrcScanOperator(task_id="scan")
 
@@ -137,7 +137,7 @@ def test_the_format_cannot_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("reader", ["auto", "spark"])
-def test_selected_rows_are_refused_where_spark_could_read(reader: str) -> None:
+def test_use_selected_raises_unless_the_reader_is_pushdown(reader: str) -> None:
     error = refusal(use_selected=True, reader=reader)
     assert isinstance(error, AirflowFailException)
     assert error.code is ErrorCode.UNSAFE_SETTING
@@ -165,7 +165,7 @@ SCANS = [
         ("options", {"ORC.Filter.Use.Selected": True}),
     ],
 )
-def test_a_setting_with_which_spark_loses_rows_is_refused(
+def test_a_setting_with_which_spark_loses_rows_raises(
     operator: type[PushdownBaseOperator], parameters: dict[str, object], place: str, entries: dict[str, object]
 ) -> None:
     task = operator(task_id="scan", path="/x", **{place: entries}, **parameters)
@@ -176,11 +176,11 @@ def test_a_setting_with_which_spark_loses_rows_is_refused(
     assert str(caught.value).startswith(f"{place}: {key}=")
 
 
-def test_switched_off_it_is_no_danger() -> None:
+def test_the_setting_is_allowed_if_it_is_false() -> None:
     assert spec(conf={USE_SELECTED: False}, options={"orc.filter.use.selected": "false"})
 
 
-def test_it_is_no_danger_to_other_formats() -> None:
+def test_the_setting_is_allowed_for_other_formats() -> None:
     task = PushdownScanOperator(task_id="scan", path="/x", format="json", conf={USE_SELECTED: "true"})
     assert task.build_spec("k")
 
@@ -213,7 +213,7 @@ def test_a_conf_entry_wins_over_the_default_for_both_readers(text: str, value: b
     assert job.conf[SARG_TO_FILTER] == text
 
 
-def test_a_conf_entry_that_says_the_same_is_no_contradiction() -> None:
+def test_an_equal_conf_entry_is_not_a_contradiction() -> None:
     assert spec(sarg_to_filter=True, conf={SARG_TO_FILTER: "True"}).conf[SARG_TO_FILTER] == "true"
 
 
@@ -240,7 +240,7 @@ def test_templates_reach_into_the_switches() -> None:
 
 
 class CountingScan(LazyOrcScanOperator):
-    """Stops where the real operator would submit, and returns the job it would submit."""
+    """An operator that returns its job spec instead of submitting it."""
 
     def execute(self, context) -> dict[str, object]:  # type: ignore[no-untyped-def, override]
         return self.build_spec("k").model_dump(mode="json")

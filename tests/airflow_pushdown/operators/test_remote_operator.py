@@ -1,4 +1,4 @@
-"""The remote operator up to the job it describes: its source, its secrets, what it refuses. Nothing is submitted."""
+"""The remote operator up to its job spec: source, secrets and rejected parameters. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_parameters_become_the_job() -> None:
     assert job.query == QuerySpec(source="source", columns=("id", "total AS sum"), where="total > 5", limit=10)
 
 
-def test_a_query_takes_the_place_of_a_table() -> None:
+def test_a_query_can_replace_the_table() -> None:
     assert spec(table=None, query="SELECT 1 AS a").sources == {"source": RemoteSourceSpec(query="SELECT 1 AS a")}
 
 
@@ -93,11 +93,11 @@ def test_a_query_takes_the_place_of_a_table() -> None:
         ({"consistent": "perhaps"}, "consistent: "),
     ],
 )
-def test_what_is_wrong_is_named_by_its_parameter(parameters: dict[str, object], said: str) -> None:
+def test_errors_name_the_parameter(parameters: dict[str, object], said: str) -> None:
     assert refusal(**parameters).startswith(said)
 
 
-def test_the_connection_travels_among_the_secrets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"conn_type": "postgres", "host": "db", "port": 5433, "login": "me", "password": "hush-1", "schema": "shop"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(given))
     task = operator()
@@ -110,6 +110,6 @@ def test_the_connection_travels_among_the_secrets_alone(monkeypatch: pytest.Monk
     assert not [part for part in ("hush-1", "5433", '"db"', '"me"') if part in said]
 
 
-def test_a_connection_that_is_not_there_is_named() -> None:
+def test_the_error_names_a_missing_connection() -> None:
     with pytest.raises(ConfigError, match="source_conn_id: there is no Airflow connection 'no_such_db'"):
         operator(source_conn_id="no_such_db")._source_secrets()

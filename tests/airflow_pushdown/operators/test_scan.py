@@ -1,4 +1,4 @@
-"""The scan operator up to the job it describes: templates, mapping, validation. Nothing is submitted here."""
+"""The scan operator up to its job spec: templates, mapping and validation. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ def test_checks_and_the_bound_of_malformed_lines_become_part_of_the_job() -> Non
     assert source.max_malformed == 3
 
 
-def test_a_bare_scan_pushes_and_only_counts() -> None:
+def test_a_scan_without_options_pushes_filters_and_counts_rows() -> None:
     job = spec()
     assert job.output is None
     assert job.sources["source"].filter_pushdown is True
     assert job.conf["spark.sql.json.filterPushdown.enabled"] == "true"
 
 
-def test_a_conf_entry_switches_our_readers_too() -> None:
+def test_a_conf_entry_also_configures_our_readers() -> None:
     job = spec(conf={"spark.sql.json.filterPushdown.enabled": False})
     assert job.sources["source"].filter_pushdown is False
     assert job.conf["spark.sql.json.filterPushdown.enabled"] == "false"
 
 
-def test_text_that_a_template_rendered_is_understood() -> None:
+def test_rendered_template_strings_are_converted() -> None:
     job = spec(limit="5", filter_pushdown="False", nested_pruning="true")
     assert job.query.limit == 5
     assert job.sources["source"].filter_pushdown is False
@@ -139,7 +139,7 @@ def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, objec
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_format_is_answered_with_those_that_files_have() -> None:
+def test_the_error_for_an_unknown_format_lists_the_file_formats() -> None:
     with pytest.raises(ConfigError, match=r"^format: Input should be .*'parquet' or 'text' \(got 'jsn'\)$") as caught:
         spec(format="jsn")
     assert "remote" not in str(caught.value)
@@ -153,7 +153,7 @@ def test_nothing_is_validated_before_the_task_runs() -> None:
 
 
 @pytest.mark.parametrize("missing", ["path", "format"])
-def test_what_is_required_is_missed_at_once(missing: str) -> None:
+def test_a_missing_required_parameter_raises_in_the_constructor(missing: str) -> None:
     given = {"path": "/x", "format": "json"}
     del given[missing]
     with pytest.raises(TypeError, match=f"missing keyword argument '{missing}'"):
@@ -179,7 +179,7 @@ def test_templates_reach_into_every_parameter() -> None:
     assert task.name == "d.scan"
 
 
-def test_the_xcom_of_the_task_is_still_its_output() -> None:
+def test_the_output_of_the_task_is_its_xcom() -> None:
     task = PushdownScanOperator(task_id="scan", path="/x", format="json", output="/out")
     assert task.output.operator is task
     assert task.output_path == "/out"
@@ -193,7 +193,7 @@ def test_default_arguments_reach_parameters_of_both_classes() -> None:
 
 
 class CountingScan(PushdownScanOperator):
-    """Stops where the real operator would submit, and returns the job it would submit."""
+    """An operator that returns its job spec instead of submitting it."""
 
     def execute(self, context) -> dict[str, object]:  # type: ignore[no-untyped-def, override]
         return self.build_spec("k").model_dump(mode="json")
@@ -219,12 +219,12 @@ def test_it_maps_over_parameters_of_both_classes(register_dag: Callable[[DAG], N
 
 
 class RunningTask:
-    """What `execute` asks of a running task instance."""
+    """The part of a running task instance that `execute` uses."""
 
     dag_id, task_id, run_id, map_index = "d", "scan", "r", -1
 
     def xcom_push(self, key: str, value: str) -> None:
-        """Takes the task's links."""
+        """Accept the task's links."""
 
 
 def test_a_task_that_is_killed_before_it_submits_does_not_submit(local_spark: str, spark_python: str) -> None:
@@ -235,7 +235,7 @@ def test_a_task_that_is_killed_before_it_submits_does_not_submit(local_spark: st
 
 
 @pytest.mark.parametrize("connection", ["no_such_store", "spark_default"])
-def test_a_connection_that_gives_no_credentials_is_named(connection: str, local_spark: str, spark_python: str) -> None:
+def test_the_error_names_a_connection_without_credentials(connection: str, local_spark: str, spark_python: str) -> None:
     task = PushdownScanOperator(
         task_id="scan", path="/x", format="json", spark_python=spark_python, source_conn_id=connection
     )
@@ -243,6 +243,6 @@ def test_a_connection_that_gives_no_credentials_is_named(connection: str, local_
         task.execute({"ti": RunningTask()})  # type: ignore[typeddict-item]
 
 
-def test_mapping_refuses_what_is_no_parameter() -> None:
+def test_mapping_over_an_unknown_parameter_raises() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'paths'"):
         PushdownScanOperator.partial(task_id="scan", format="json", paths=["/x"])

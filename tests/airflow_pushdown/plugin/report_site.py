@@ -1,4 +1,4 @@
-"""A real api-server over this run's database, and tasks whose reports it shows."""
+"""A real api-server with the database of this test run, and tasks whose reports it shows."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _UP_SECONDS = 120
 
 @dataclass(frozen=True)
 class Site:
-    """Where the api-server listens."""
+    """The address of the api-server."""
 
     address: str
 
     def get(self, path: str, user: str | None = None) -> tuple[int, str, dict[str, str]]:
-        """Status, text and headers of a page, asked for by a user or by nobody."""
+        """Return status, body and headers of a page, requested by a user or without login."""
         headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
         try:
             with urlopen(Request(self.address + path, headers=headers)) as answer:
@@ -61,7 +61,7 @@ class Site:
             return refusal.code, refusal.read().decode(), dict(refusal.headers)
 
     def token(self, user: str) -> str:
-        """A token of a user, as a program gets it."""
+        """Return a user's token for the API."""
         asked = Request(
             f"{self.address}/auth/token",
             data=json.dumps({"username": user, "password": PASSWORD}).encode(),
@@ -73,7 +73,7 @@ class Site:
 
 @contextmanager
 def api_server(root: Path, scratch: Path) -> Iterator[Site]:
-    """An api-server over the database of this process, with one user who may read and one who may nothing."""
+    """Run an api-server over this process's database, with one user who may read and one without permissions."""
     passwords = scratch / "passwords.json"
     passwords.write_text(json.dumps({READER: PASSWORD, STRANGER: PASSWORD}))
     site = Site(f"http://127.0.0.1:{free_port()}")
@@ -101,7 +101,7 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
 
 
 def _installed(root: Path, scratch: Path) -> Path:
-    """The description of an installed package, made of the project's own: plugins are found by it."""
+    """Write the metadata of an installed package, by which Airflow finds the plugin. Return its directory."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     described = scratch / "site" / f"airflow_pushdown-{airflow_pushdown.__version__}.dist-info"
     described.mkdir(parents=True)
@@ -129,7 +129,7 @@ def _wait_until_up(site: Site, process: subprocess.Popen[bytes], log: Path) -> N
 
 
 class RecordedScan(PushdownScanOperator):
-    """Leaves a report that is known beforehand, as if its job had run; everything after the job is the operator's."""
+    """An operator that returns a given result instead of running a job."""
 
     pending: ClassVar[list[JobResult]] = []
 
@@ -139,7 +139,7 @@ class RecordedScan(PushdownScanOperator):
 
 
 class RecordedJoin(PushdownJoinOperator):
-    """As `RecordedScan`, for a join."""
+    """The same as `RecordedScan` for a join."""
 
     result: ClassVar[JobResult]
 
@@ -148,7 +148,7 @@ class RecordedJoin(PushdownJoinOperator):
 
 
 def orc_result(bytes_read: int, seconds: float) -> JobResult:
-    """A scan of ORC files that skipped most of its stripes."""
+    """Return the result of an ORC scan that skipped most stripes."""
     source = SourceReport(
         reader="pushdown",
         reason="reads 2 of 40 stripes",
@@ -201,7 +201,7 @@ def orc_result(bytes_read: int, seconds: float) -> JobResult:
 
 
 def failed_result() -> JobResult:
-    """A job that failed before it knew anything of its source, with a message nobody may run."""
+    """Return the result of a job that failed before it opened its source, with HTML in the message."""
     return JobResult(
         seconds=1.5,
         error=JobError(
@@ -211,7 +211,7 @@ def failed_result() -> JobResult:
 
 
 def join_result() -> JobResult:
-    """Three relations joined in another order than written."""
+    """Return the result of a join of three relations that was reordered."""
     flights, airlines, planes = (
         JoinTree(relation=name, estimated=estimated, actual=actual, hint=hint)
         for name, estimated, actual, hint in (
@@ -236,7 +236,7 @@ def _of_another_task() -> dict[str, object]:
 
 
 def report_dag() -> DAG:
-    """Two tasks that leave reports, and one that is none of ours."""
+    """Return a DAG with two tasks that have reports, and one without."""
     from airflow.providers.standard.operators.python import PythonOperator
 
     with DAG("reports", schedule=None, start_date=START, catchup=False) as dag:

@@ -1,4 +1,4 @@
-"""The drawing of join trees is well-formed SVG, with a box for each node, and fits the width."""
+"""Drawings of join trees are well-formed SVG, have a box for each node, and fit the width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page makes of a report: widths of the funnel, words for amounts, links that lead to web pages only."""
+"""The model of the report page: bar widths, formatted amounts, and links to web pages only."""
 
 from __future__ import annotations
 

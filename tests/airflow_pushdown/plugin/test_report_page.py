@@ -1,4 +1,4 @@
-"""The report page in a real api-server, and in a real Chromium where there is one."""
+"""The report page in a real api-server, and in Chromium if it is installed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAILED_RUN = 3
 
 @pytest.fixture(scope="module")
 def runs(register_dag: Callable[[DAG], None]) -> list[str]:
-    """Ids of runs of the tasks, the third of which failed."""
+    """Return the run ids of the tasks. The third run failed."""
     dag = report_dag()
     register_dag(dag)
     RecordedJoin.result = join_result()
@@ -62,7 +62,7 @@ def site(runs: list[str], project: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def artefacts(project: Path) -> Path:
-    """Where pictures of the pages are kept."""
+    """Return the directory for screenshots."""
     directory = project / ".artifacts" / "report-page"
     directory.mkdir(parents=True, exist_ok=True)
     return directory
@@ -70,7 +70,7 @@ def artefacts(project: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def page(site: Site) -> Iterator[Page]:
-    """A page of a browser in which somebody who may read has logged in by the form."""
+    """Return a browser page in which a user with read permission has logged in by the form."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, which drives the browser")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
@@ -238,12 +238,12 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
 
 
 def only_run(site: Site, dag_id: str) -> str:
-    """Id of the one run of a DAG, empty before there is any."""
+    """Return the id of the only run of a DAG, empty if there is none."""
     status, text, _ = site.get(f"/api/v2/dags/{dag_id}/dagRuns", READER)
     return text.partition('"dag_run_id":"')[2].partition('"')[0] if status == 200 else ""
 
 
 def brightness(colour: str) -> float:
-    """Mean of the parts of a computed colour like `rgb(1, 2, 3)`."""
+    """Return the mean of the channels of a computed color like `rgb(1, 2, 3)`."""
     parts = [float(part) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]]
     return sum(parts) / 3

@@ -1,4 +1,4 @@
-"""One scan of a table in a PostgreSQL server, whose password a test looks for where it must not be."""
+"""A scan of a table in a PostgreSQL server. A test checks that the password is not visible."""
 
 from __future__ import annotations
 

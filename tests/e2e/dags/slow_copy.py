@@ -1,4 +1,4 @@
-"""The scan of `slow_scan` as Arrow, in two partitions that see one snapshot."""
+"""The scan of `slow_scan` over Arrow, in two partitions that read one snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scan of a table whose rows come as slowly as a test wants, so that something can be killed in its middle."""
+"""A scan of a table whose rows arrive as slowly as a test requires, so that parts can be killed during the scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One scan with object-store credentials it does not need, so that a test can look for them where they must not be."""
+"""A scan with object store credentials that it does not need. A test checks that they are not visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scan whose Python workers hang, so that a test can kill it in the middle."""
+"""A scan whose Python workers hang, so that a test can kill it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Kills or stalls the Python process that HOSTILE_TO names; a kill is the kernel's, as when memory runs out.
+"""Kill or stall the Python process that HOSTILE_TO names. The kill is a SIGKILL, as if memory ran out.
 
-Python imports this by itself when its directory is on PYTHONPATH. `HOSTILE_TO=job.py` kills the driver at its start,
-`pyspark.daemon` each Python worker once it loads the job's code; with `HOSTILE_HOW=stall` workers hang instead.
+Python imports this module automatically if its directory is on PYTHONPATH. `HOSTILE_TO=job.py` kills the driver at its
+start, `pyspark.daemon` kills each Python worker when it loads the job's code. With `HOSTILE_HOW=stall`, workers hang
+instead.
 """
 
 from __future__ import annotations

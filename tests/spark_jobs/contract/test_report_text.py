@@ -131,7 +131,7 @@ ORC = SourceReport(
 )
 
 
-def test_what_became_of_the_units_of_a_format_is_told_where_it_is_known() -> None:
+def test_the_report_shows_outcomes_of_units_if_they_are_known() -> None:
     lines = [line.strip() for line in render_text(JobResult(sources={"s": ORC})).splitlines()]
     start = lines.index("Bytes: 16.0 MiB of 64.0 MiB read, 75 % skipped")
     assert lines[start + 1 :] == [
@@ -141,7 +141,7 @@ def test_what_became_of_the_units_of_a_format_is_told_where_it_is_known() -> Non
     ]
 
 
-def test_what_a_reader_cannot_know_is_said_so() -> None:
+def test_unknown_counts_are_shown_as_unknown() -> None:
     source = SourceReport(reader="spark", reason="asked for", files_total=3, bytes_total=10)
     text = render_text(JobResult(rows=1, sources={"s": source}))
     assert "1 row returned; the job has no output" in text
@@ -150,16 +150,16 @@ def test_what_a_reader_cannot_know_is_said_so() -> None:
     assert "Bytes: 10 B in total, number read unknown" in text
 
 
-def test_a_share_of_an_unknown_total_is_not_told() -> None:
+def test_no_percentage_of_an_unknown_total_is_shown() -> None:
     source = SourceReport(reader="spark", reason="asked for", bytes_read=2048)
     assert "Bytes: 2.0 KiB read, total unknown" in render_text(JobResult(sources={"s": source}))
 
 
-def test_an_output_that_was_left_alone_is_told() -> None:
+def test_the_report_shows_an_unchanged_output() -> None:
     assert render_text(JobResult(output="/out")).startswith("Nothing written: /out already exists")
 
 
-def test_a_failure_comes_first_and_tells_whether_to_try_again() -> None:
+def test_a_failure_is_shown_first_with_whether_it_can_be_retried() -> None:
     error = JobError(code=ErrorCode.DISK_FULL, message="no space left", retryable=True)
     assert render_text(JobResult(error=error)).startswith("FAILED (disk_full; a retry may succeed): no space left")
 

@@ -1,4 +1,4 @@
-"""Tables with a column of every type in each database, and their rows as Spark is to have them."""
+"""Tables with a column of every type in each database, and the rows that Spark must return."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ WIDE = Decimal("1234567890123456789012345678.0123456789")
 
 @dataclass(frozen=True)
 class EveryType:
-    """A table's definition, its rows in the database's SQL, and for each column type in Spark and values."""
+    """A table: its definition, its rows in the database's SQL, and the Spark type and values of each column."""
 
     definition: tuple[str, ...]
     columns: dict[str, tuple[str, tuple[object, ...]]]
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """The rows by column, in the order of their ids."""
+        """Return the rows by column, ordered by id."""
         count = len(self.columns["id"][1])
         return [{name: values[row] for name, (_, values) in self.columns.items()} for row in range(count)]
 
     @property
     def types(self) -> dict[str, str]:
-        """Spark's type of each column."""
+        """Return the Spark type of each column."""
         return {name: kind for name, (kind, _) in self.columns.items()}
 
 
@@ -159,7 +159,7 @@ SQLITE = EveryType(
 
 
 def sqlite_file(directory: Path, *statements: str) -> dict[str, object]:
-    """A SQLite file that some statements made, as a connection."""
+    """Create a SQLite file with some statements, and return its connection."""
     path = directory / "shop.db"
     with sqlite3.connect(path) as connection:
         for statement in statements:
@@ -169,7 +169,7 @@ def sqlite_file(directory: Path, *statements: str) -> dict[str, object]:
 
 
 def loaded(server: Server | None, directory: Path) -> tuple[EveryType, dict[str, object]]:
-    """The table in a server's database or in a new file of SQLite, and how to reach it."""
+    """Create the table in a server's database or in a new SQLite file. Return it with its connection."""
     if server is None:
         return SQLITE, sqlite_file(directory, *SQLITE.definition)
     every_type = POSTGRESQL if server.kind == "postgresql" else MYSQL

@@ -1,4 +1,4 @@
-"""The same nasty rows in every database, and the same table in Spark."""
+"""Tables with difficult values in every database, and the same tables in Spark."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _DOUBLES_OF = {
 
 
 def records(dialect: Dialect) -> list[Record]:
-    """The rows as Python values; doubles are those that the database can hold."""
+    """Return the rows as Python values. Doubles are limited to those of the database."""
 
     def pick(pool: Sequence[object], row: int, step: int) -> object:
         return pool[(row * step) % len(pool)] if step else pool[row % len(pool)]
@@ -86,7 +86,7 @@ def records(dialect: Dialect) -> list[Record]:
 
 @dataclass(frozen=True)
 class NastyTable:
-    """A table of a real database: its description, its rows as Spark has them, and the rows that a condition keeps."""
+    """A table of a real database: its description, its rows in Spark, and the rows that a condition keeps."""
 
     table: RemoteTable
     rows: tuple[Record, ...]
@@ -94,7 +94,7 @@ class NastyTable:
     close: Callable[[], None]
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The whole table in Spark."""
+        """Return the whole table in Spark."""
         return spark.createDataFrame(list(self.rows), self.table.spark_schema)
 
 
@@ -118,7 +118,7 @@ _KINDS: tuple[t.DataType, ...] = (
 
 
 def postgres_table(server: Server) -> NastyTable:
-    """PostgreSQL: the database's collation is C.UTF-8, the column's is a language's, where bytes are no order."""
+    """Return a PostgreSQL table. The database has the collation C.UTF-8, the column a language's collation."""
     declared = ("integer", "integer", "integer", "bigint", "double precision", "numeric(10,2)", "boolean", "text")
     declared += ("character(5)", "date", "timestamp without time zone")
     columns = _columns(Dialect.POSTGRES, declared, _KINDS)
@@ -142,7 +142,7 @@ def _login(server: Server, database: str) -> dict[str, object]:
 
 
 def mysql_table(server: Server, collation: str) -> NastyTable:
-    """MariaDB or MySQL, with strings of some collation."""
+    """Return a table of MariaDB or MySQL whose strings have a given collation."""
     dialect = Dialect(server.product)
     declared = ("int(11)", "int(11)", "int(11)", "bigint(20)", "double", "decimal(10,2)", "bit(1)", "varchar(20)")
     declared += ("char(5)", "date", "datetime(6)")
@@ -175,13 +175,13 @@ def mysql_table(server: Server, collation: str) -> NastyTable:
 
 
 def mysql_tables(server: Server, collations: Mapping[str, int]) -> list[tuple[int, NastyTable]]:
-    """A table for each collation that the server has, with the place that a collation is given."""
+    """Return a table for each collation that the server has."""
     known = server.execute("SELECT collation_name FROM information_schema.collations").split()
     return [(place, mysql_table(server, name)) for name, place in collations.items() if name in known]
 
 
 def sqlite_table(directory: Path) -> NastyTable:
-    """SQLite, an ordinary table: any column may hold anything, and some do."""
+    """Return an ordinary SQLite table, some of whose values do not have the declared type."""
     declared = ("integer", "int", "integer", "bigint", "real", "decimal(10,2)", "boolean", "text", "char(5)", "date")
     declared += ("timestamp",)
     wide = tuple(t.LongType() if isinstance(kind, t.IntegerType) else kind for kind in _KINDS)
@@ -203,7 +203,7 @@ def sqlite_table(directory: Path) -> NastyTable:
 
 
 def _spoil(connection: sqlite3.Connection) -> None:
-    """Values of other storage classes than the columns', and texts that hold a NUL."""
+    """Insert values of other storage classes than the columns', and strings with a NUL."""
     connection.execute("UPDATE nasty SET i = 'many', j = 2.5, l = x'31', f = 'none' WHERE id = 60")
     connection.execute("UPDATE nasty SET i = '12abc', j = -1.5, s = x'616263', n = 1.005 WHERE id = 61")
     connection.execute("UPDATE nasty SET i = 1.5, s = 'abc' || char(0) || 'b', c = 5, n = '1.5' WHERE id = 62")
@@ -219,7 +219,7 @@ def _for_sqlite(value: object) -> object:
 
 
 def _from_sqlite(row: Sequence[object]) -> Record:
-    """What a reader makes of the texts."""
+    """Return the strings as a reader decodes them."""
     values = list(row)
     values[5] = None if row[5] is None else Decimal(str(row[5])).quantize(Decimal("0.01"))
     values[6] = None if row[6] is None else row[6] != 0

@@ -1,4 +1,4 @@
-"""The driver plans and reads over one connection, and holds none for whoever does not read."""
+"""The driver plans and reads over one connection, and releases it if nothing is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPEN = {
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn, with a table of few rows."""
+    """Yield each server with a small table."""
     found: Server = request.getfixturevalue(request.param)
     found.execute("DROP TABLE IF EXISTS few", "CREATE TABLE few (k int PRIMARY KEY)", "INSERT INTO few VALUES (1), (2)")
     return found
@@ -33,7 +33,7 @@ def session_over(server: Server, spark: SparkSession) -> PushdownSession:
     return session
 
 
-def test_what_is_planned_and_not_run_holds_its_connection_for_a_moment_only(
+def test_a_plan_that_does_not_run_releases_its_connection_soon(
     server: Server, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wait_until(lambda: open_connections(server) == 0)
@@ -48,7 +48,7 @@ def test_what_is_planned_and_not_run_holds_its_connection_for_a_moment_only(
     assert result.run(DataFrame.count) == 1
 
 
-def test_a_connection_that_the_server_ended_meanwhile_is_made_anew(server: Server, spark: SparkSession) -> None:
+def test_a_connection_that_the_server_closed_is_reopened(server: Server, spark: SparkSession) -> None:
     result = session_over(server, spark).scan("few")
     if server.kind == "postgresql":
         ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"

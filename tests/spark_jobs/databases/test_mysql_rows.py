@@ -1,4 +1,4 @@
-"""Rows come out of MySQL's packets as they went in, however the stream is cut and whatever their bytes look like."""
+"""Decoding of MySQL's row packets, for any read sizes and any content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = tuple[int | None, bytes | None]
 
 
 class Cut(io.BytesIO):
-    """A stream that gives some bytes at a time, as a socket does."""
+    """A stream that returns a few bytes at a time, as a socket does."""
 
     def __init__(self, data: bytes, sizes: Sequence[int]) -> None:
         super().__init__(data)
@@ -30,13 +30,13 @@ class Cut(io.BytesIO):
         self._turn = 0
 
     def read1(self, size: int | None = -1, /) -> bytes:
-        """The next few bytes."""
+        """Return the next few bytes."""
         self._turn += 1
         return super().read1(min(size or 0, self._sizes[self._turn % len(self._sizes)]))
 
 
 def packets(text: bytes, number: int) -> bytes:
-    """A row of one text, with the numbers of its packets from `number` on."""
+    """Return a row of one string as packets, numbered from `number` on."""
     size = len(text)
     if size < 251:
         length = bytes([size])
@@ -53,7 +53,7 @@ def packets(text: bytes, number: int) -> bytes:
 
 
 def sent(rows: Sequence[Row], first: int) -> bytes:
-    """The answer of a server with a number and some bytes in each row."""
+    """Return a server's response with an integer and some bytes in each row."""
     made = []
     for place, (number, data) in enumerate(rows):
         quoted = b"" if data is None else b'"' + data.replace(b'"', b'""') + b'"'
@@ -62,7 +62,7 @@ def sent(rows: Sequence[Row], first: int) -> bytes:
 
 
 def received(stream: io.BytesIO) -> list[Row]:
-    """The rows as pyarrow reads the lines."""
+    """Return the rows as pyarrow reads the decoded lines."""
     parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
     convert = csv.ConvertOptions(
         include_columns=["n", "data"],
@@ -88,7 +88,7 @@ def some_bytes(chance: random.Random) -> bytes | None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_rows_are_those_that_were_sent(seed: int) -> None:
+def test_decoded_rows_equal_the_sent_rows(seed: int) -> None:
     chance = random.Random(seed)
     numbers = (None, 0, -5, 123_456_789)
     rows = [(chance.choice(numbers), some_bytes(chance)) for _ in range(chance.choice((0, 1, 3, 60, 700)))]
@@ -96,7 +96,7 @@ def test_rows_are_those_that_were_sent(seed: int) -> None:
     assert received(Cut(sent(rows, chance.randrange(256)), cuts)) == rows
 
 
-def test_rows_of_several_packets_lie_between_small_ones() -> None:
+def test_rows_larger_than_a_packet_are_decoded_between_small_rows() -> None:
     rows: list[Row] = [(1, b"a"), (2, b"x" * LARGEST), (3, b"b"), (4, b"y" * (2 * LARGEST - 20)), (5, None)]
     assert received(Cut(sent(rows, 0), [1 << 20])) == rows
 
@@ -118,7 +118,7 @@ def test_rows_at_the_limit_of_one_packet_are_complete(size: int) -> None:
         (b"\x0a\x00\x00\x02\xfe123456789", pymysql.err.InternalError),
     ],
 )
-def test_what_is_no_end_of_the_rows_is_an_error(ending: bytes, error: type[Exception]) -> None:
+def test_an_invalid_end_of_rows_raises(ending: bytes, error: type[Exception]) -> None:
     rows = sent([(1, b"a"), (2, b"b")], 0).removesuffix(END)
     with pytest.raises(error):
         list(row_lines(Cut(rows + ending, [1 << 20])))

@@ -1,4 +1,4 @@
-"""What databases answer beyond predicates: orders, limits, counts, extremes and groups, as Spark or not at all."""
+"""Pushed sorting, limits, counts, extremes and groups return Spark's rows, or are not pushed."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def tables(
 
 
 def local(spark: SparkSession, table: NastyTable) -> DataFrame:
-    """The rows as a local relation, which Spark sorts without reading anything."""
+    """Return the rows as a local relation, which Spark sorts without a read."""
     schema = to_arrow_schema(table.table.spark_schema)
     arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def aggregates(table: NastyTable, wanted: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
-    """The query, or None if the database's result may differ from Spark's."""
+    """Return the query, or None if the database's result may differ from Spark's."""
     try:
         return aggregate_query(table.table, None, wanted, group_by)
     except UnsupportedError:
@@ -79,7 +79,7 @@ def aggregates(table: NastyTable, wanted: list[Aggregate], group_by: Sequence[st
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_orders_are_those_of_spark(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
+def test_pushed_order_by_equals_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
     frame = local(spark, table)
     for name in NAMES:
@@ -97,7 +97,7 @@ def test_orders_are_those_of_spark(place: str, tables: dict[str, NastyTable], sp
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_groups_are_those_of_spark(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
+def test_pushed_group_by_equals_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
     frame = local(spark, table)
     counts = [Aggregate(AggregateFunction.COUNT_ALL, "n"), Aggregate(AggregateFunction.MAX, "last", "id")]
@@ -112,7 +112,7 @@ def test_groups_are_those_of_spark(place: str, tables: dict[str, NastyTable], sp
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_extremes_are_those_of_spark(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
+def test_pushed_minima_and_maxima_equal_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
     frame = local(spark, table)
     for name in NAMES:
@@ -138,7 +138,7 @@ SERVERS = ("postgresql_server", "mariadb_server", "mysql_server", "sqlite")
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> PushdownSession:
-    """The table as `source`, and as `plain` with nothing pushed."""
+    """Return a session with the table as `source`, and as `plain` without pushdown."""
     if request.param != "sqlite":
         server = request.getfixturevalue(request.param)
         server.execute(*NUMBERS)
@@ -173,7 +173,7 @@ ANSWERED = [
 
 
 @pytest.mark.parametrize(("pair", "query", "crossing"), somewhere(ANSWERED, SERVERS), indirect=["pair"])
-def test_whole_queries_are_answered_there(query: str, crossing: int, pair: PushdownSession) -> None:
+def test_supported_queries_run_completely_in_the_database(query: str, crossing: int, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))
     assert columns(result) == columns(pair.sql(query.format("plain")))
@@ -200,14 +200,14 @@ LEFT = [
 
 
 @pytest.mark.parametrize(("pair", "query"), somewhere(LEFT, SERVERS), indirect=["pair"])
-def test_other_queries_are_left_to_spark(query: str, pair: PushdownSession) -> None:
+def test_other_queries_run_in_spark(query: str, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))
     assert result.report()["source"].rows_decoded == 999
 
 
 @pytest.mark.parametrize("pair", SERVERS, indirect=True)
-def test_a_limit_alone_is_in_the_statement(pair: PushdownSession) -> None:
+def test_a_query_with_only_a_limit_pushes_the_limit(pair: PushdownSession) -> None:
     result = pair.sql("SELECT s, g FROM source WHERE g = 3 LIMIT 5")
     assert [row[1] for row in rows(result)] == [3] * 5
     assert result.report()["source"].rows_decoded == 5

@@ -1,4 +1,4 @@
-"""Connections that break: begun again before the first row, given up after it; a real relay does the breaking."""
+"""Lost connections are reopened before the first row, and fail the task after it. A real relay interrupts them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATEMENT = "SELECT k, s FROM relayed"
 
 
 class Relay:
-    """Hands connections on to a server; of those that `budgets` has, only so many bytes of the answer."""
+    """A relay to a server. It closes connections that have a budget after that number of bytes."""
 
     def __init__(self, port: int, budgets: list[int | None]) -> None:
         self._port = port
@@ -32,7 +32,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -48,7 +48,7 @@ class Relay:
 
 
 def _pump(source: socket.socket, target: socket.socket, budget: int | None) -> None:
-    """Hand bytes on until either end closes, or there were as many as may be; then close both."""
+    """Forward bytes until either end closes or the budget is used up, then close both ends."""
     with suppress(OSError):
         while (budget is None or budget > 0) and (data := source.recv(1 << 16)):
             target.sendall(data if budget is None else data[:budget])
@@ -62,7 +62,7 @@ def _pump(source: socket.socket, target: socket.socket, budget: int | None) -> N
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """A server with a table of many rows."""
+    """Return a server with a table of many rows."""
     found: Server = request.getfixturevalue(request.param)
     found.execute(
         "DROP TABLE IF EXISTS relayed",
@@ -88,7 +88,7 @@ def reading(address: Address, counts: list[PartitionMetrics]) -> Callable[[], It
     return lambda: reader(iter([pa.RecordBatch.from_pydict({"id": [0]})]))
 
 
-def test_a_connection_that_breaks_before_the_first_row_is_made_again(server: Server) -> None:
+def test_a_connection_lost_before_the_first_row_is_reopened(server: Server) -> None:
     counts: list[PartitionMetrics] = []
     with relayed(server, 1, 60) as address:
         batches = list(reading(address, counts)())
@@ -98,15 +98,15 @@ def test_a_connection_that_breaks_before_the_first_row_is_made_again(server: Ser
     assert (count.rows, count.retries) == (ROWS, 2)
 
 
-def test_a_connection_that_never_holds_is_given_up(server: Server) -> None:
+def test_a_connection_that_is_lost_every_time_raises(server: Server) -> None:
     with relayed(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as caught:
         list(reading(address, [])())
     assert "\n" not in str(caught.value)
     assert server.password not in str(caught.value)
 
 
-def test_behind_the_first_row_a_broken_connection_ends_the_task(server: Server) -> None:
-    """Rows that were handed on must not come again: Spark reads the partition anew from its beginning."""
+def test_a_connection_lost_after_the_first_row_fails_the_task(server: Server) -> None:
+    """Rows that were returned must not be repeated: Spark restarts the partition."""
     counts: list[PartitionMetrics] = []
     # PostgreSQL's driver asks for the types of the database over a connection of its own.
     before = (None,) if server.kind == "postgresql" else ()

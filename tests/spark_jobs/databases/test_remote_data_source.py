@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_remote")`: rows, pushed predicates, and no credential where options can be seen."""
+"""`spark.read.format("pushdown_remote")` returns the right rows, pushes predicates, and shows no credentials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBERS = (
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"])
 def source(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> tuple[str, dict[str, object]]:
-    """A kind of database and how to reach it; the table of numbers is in it."""
+    """Yield a kind of database and its connection. The database has the table of numbers."""
     if request.param == "sqlite":
         return request.param, sqlite_file(tmp_path, *NUMBERS)
     server: Server = request.getfixturevalue(request.param)
@@ -50,11 +50,11 @@ def keys(frame: DataFrame) -> list[int]:
     return sorted(int(row[0]) for row in frame.select("k").collect())
 
 
-def test_the_table_has_all_its_rows(read: DataFrameReader) -> None:
+def test_the_data_source_returns_all_rows(read: DataFrameReader) -> None:
     assert keys(read.load("plain_numbers")) == list(range(200))
 
 
-def test_types_are_those_of_the_session(
+def test_columns_of_every_type_have_the_expected_types(
     source: tuple[str, dict[str, object]], request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession
 ) -> None:
     kind, _ = source
@@ -74,12 +74,12 @@ def test_only_the_columns_of_a_given_schema_are_read(read: DataFrameReader, sour
     assert keys(frame) == list(range(200))
 
 
-def test_a_predicate_may_be_an_option(read: DataFrameReader) -> None:
+def test_the_option_where_filters_rows(read: DataFrameReader) -> None:
     frame = read.option("where", "k % 50 = 3 OR s = 's7'").load("plain_numbers")
     assert keys(frame) == [3, 7, 53, 103, 153]
 
 
-def test_a_predicate_that_the_database_cannot_answer_is_refused(read: DataFrameReader) -> None:
+def test_the_option_where_rejects_unsupported_predicates(read: DataFrameReader) -> None:
     with pytest.raises(PySparkException, match=r"option where: .*upper"):
         read.option("where", "upper(s) = 'S7'").load("plain_numbers").collect()
 
@@ -94,12 +94,14 @@ def test_a_predicate_that_the_database_cannot_answer_is_refused(read: DataFrameR
         ("s = 's5'", [5]),
     ],
 )
-def test_ordinary_predicates_keep_their_rows(predicate: str, expected: list[int], read: DataFrameReader) -> None:
+def test_predicates_return_the_same_rows_with_and_without_pushed_filters(
+    predicate: str, expected: list[int], read: DataFrameReader
+) -> None:
     assert keys(read.option("push_filters", "true").load("plain_numbers").where(predicate)) == expected
     assert keys(read.load("plain_numbers").where(predicate)) == expected
 
 
-def test_several_partitions_hold_every_row_once(read: DataFrameReader) -> None:
+def test_several_partitions_return_every_row_once(read: DataFrameReader) -> None:
     options = {"partition_column": "k", "num_partitions": "4", "consistent": "false"}
     frame = read.options(**options).load("plain_numbers")
     assert frame.rdd.getNumPartitions() == 4
@@ -124,9 +126,7 @@ def test_no_credential_is_in_plan_or_options(read: DataFrameReader, source: tupl
         ({"query": "SELECT 1"}, "give either a `table` or a `query`"),
     ],
 )
-def test_options_that_are_wrong_are_named(
-    options: dict[str, str], said: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_errors_name_invalid_options(options: dict[str, str], said: str, spark: SparkSession, tmp_path: Path) -> None:
     register(spark, {"shop": sqlite_file(tmp_path, *NUMBERS)})
     with pytest.raises(PySparkException, match=said):
         spark.read.format(FORMAT).options(
@@ -134,7 +134,7 @@ def test_options_that_are_wrong_are_named(
         ).load().collect()
 
 
-def test_a_connection_that_is_none_is_refused_without_its_values(spark: SparkSession) -> None:
+def test_an_invalid_connection_raises_without_its_values(spark: SparkSession) -> None:
     with pytest.raises(BadSpecError, match="connection 'shop': ") as caught:
         register(spark, {"shop": {"kind": "oracle", "database": "x", "password": "hush"}})
     assert "hush" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Texts become the decimals that they say, rounded as Spark rounds, or an error: never another number."""
+"""Strings are converted to exact decimals, rounded as Spark rounds, or raise an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def types(draw: st.DrawFn) -> pa.Decimal128Type:
 
 
 def expected(text: str | None, wanted: pa.Decimal128Type) -> Decimal | None:
-    """The decimal of a text. Raises InvalidOperation where the type has no room for it."""
+    """Return the decimal of a string. Raises InvalidOperation if the type has too few digits."""
     if text is None:
         return None
     context = Context(prec=2000, rounding=ROUND_HALF_UP)
@@ -49,7 +49,7 @@ def expected(text: str | None, wanted: pa.Decimal128Type) -> Decimal | None:
 @given(wanted=types(), texts=st.lists(TEXTS, min_size=1, max_size=4))
 @example(wanted=pa.decimal128(38, 18), texts=[BEYOND])
 @example(wanted=pa.decimal128(15, 2), texts=["48759.840000000004", "0.285", None])
-def test_texts_become_the_decimals_that_they_say(wanted: pa.Decimal128Type, texts: list[str | None]) -> None:
+def test_strings_are_converted_to_exact_decimals(wanted: pa.Decimal128Type, texts: list[str | None]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["d"])
     try:
         found = [expected(text, wanted) for text in texts]
@@ -60,7 +60,7 @@ def test_texts_become_the_decimals_that_they_say(wanted: pa.Decimal128Type, text
         assert spark_batch(batch, [pa.field("d", wanted)])["d"].to_pylist() == found
 
 
-def test_a_number_that_spark_has_no_room_for_is_an_error(postgresql_server: Server, spark: SparkSession) -> None:
+def test_a_number_beyond_sparks_decimals_raises(postgresql_server: Server, spark: SparkSession) -> None:
     postgresql_server.execute(
         "DROP TABLE IF EXISTS large", "CREATE TABLE large (d numeric)", f"INSERT INTO large VALUES ({BEYOND})"
     )

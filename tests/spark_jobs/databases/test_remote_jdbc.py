@@ -1,6 +1,6 @@
-"""Rows over Spark's JDBC source are those that come as Arrow; without the driver's jar they come as Arrow.
+"""Rows over Spark's JDBC source equal the rows over Arrow. Without the driver's jar, Arrow is used.
 
-The nightly tests need the drivers, which `make nightly` gives to Spark; without them they are skipped.
+The nightly tests need the drivers, which `make nightly` passes to Spark. They are skipped without drivers.
 """
 
 from __future__ import annotations
@@ -94,21 +94,21 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def drivers(spark: SparkSession) -> None:
-    """The drivers on Spark's class path."""
+    """Skip the test if a driver is not on Spark's class path."""
     if missing := [name for names in DRIVERS.values() for name in names if not has_class(spark, name)]:
         pytest.skip(f"{', '.join(missing)} not on Spark's class path: make nightly submits the drivers")
 
 
 @pytest.fixture
 def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers of some kilobytes are as if they were large: they come over JDBC, in several partitions."""
+    """Lower the threshold so that results of some kilobytes use JDBC with several partitions."""
     monkeypatch.setattr(partition_splits, "_MIN_PARTITIONED_BYTES", 1 << 10)
     monkeypatch.setattr(partition_splits, "_MIN_JDBC_BYTES", 1 << 10)
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server of the database that a test is about, with the driver that it is to be read by."""
+    """Return the server of a test's database, and select the driver that reads it."""
     kind = str(request.node.callspec.params["kind"])
     if kind == KINDS[-1]:
         monkeypatch.setitem(DRIVERS, Dialect.MYSQL, (OWN_DRIVER,))
@@ -133,29 +133,29 @@ def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
     return error.code, error.message
 
 
-def told(row: dict[str, object]) -> list[str]:
-    """The values of a row, NaN equal to NaN and zones with the same offset to each other."""
+def comparable_values(row: dict[str, object]) -> list[str]:
+    """Return the values of a row as strings. NaN equals NaN, and zones with the same offset are equal."""
     zoned = (value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value for value in row.values())
     return list(map(repr, zoned))
 
 
 def outcome(scan: Callable[..., PushdownResult], predicate: str | None) -> list[str]:
-    """The rows that a predicate keeps, or the class of what is raised for one of them."""
+    """Return the rows that a predicate keeps, or the class of the error that it raises."""
     try:
         return sorted(map(repr, collected(scan(where=predicate))))
     except Exception as problem:
         return [classify(problem).code]
 
 
-def test_without_a_driver_jdbc_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
+def test_jdbc_without_a_driver_raises_one_line(tmp_path: Path, spark: SparkSession) -> None:
     session = PushdownSession(spark)
     session.add_remote("s", sqlite_file(tmp_path, "CREATE TABLE t (k int)"), table="t", transport="jdbc")
     with pytest.raises(BadSpecError, match="transport: 'jdbc' is not possible: sqlite is read as Arrow"):
         session.scan("s")
 
 
-def test_statements_hold_no_name_that_spark_would_have_to_quote(spark: SparkSession) -> None:
-    """Spark puts the names that it finds between quotes without looking for quotes inside."""
+def test_statements_have_no_names_that_spark_must_quote(spark: SparkSession) -> None:
+    """Spark does not escape quotes in the names that it quotes."""
     table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
     address = address_of(RemoteConnection(kind=DatabaseKind.POSTGRESQL, host="db", database="shop", password="hush-1"))
     jdbc = JdbcTransport(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
@@ -165,20 +165,22 @@ def test_statements_hold_no_name_that_spark_would_have_to_quote(spark: SparkSess
 
 
 class TestOverJdbc:
-    """What needs the drivers."""
+    """Tests that need the drivers."""
 
     pytestmark = NEEDS_DRIVERS
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_every_type_arrives(self, kind: str, server: Server, tmp_path: Path, spark: SparkSession) -> None:
+    def test_values_of_every_type_are_returned(
+        self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
+    ) -> None:
         expected, _ = loaded(server, tmp_path)
         columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
         result = scanned(spark, server, "jdbc", table="every_type")(columns=columns)
         types = {field.name: field.dataType.simpleString() for field in result.df.schema}
         assert types == {name: expected.types[name] for name in columns}
         wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
-        assert list(map(told, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
-            map(told, wanted)
+        assert list(map(comparable_values, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
+            map(comparable_values, wanted)
         )
         report = result.report()["source"]
         assert any("Spark's JDBC source" in note for note in report.notes)
@@ -188,7 +190,7 @@ class TestOverJdbc:
     def test_values_are_those_of_sparks_own_source(
         self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
-        """But for the columns to which Spark itself gives another type or value."""
+        """Columns to which Spark's source gives another type or value are left out."""
         expected, connection = loaded(server, tmp_path)
         columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
         scheme, more = ("mysql", "?permitMysqlScheme") if kind in ("mariadb", "mysql") else (server.kind, "")
@@ -203,14 +205,15 @@ class TestOverJdbc:
         theirs = spark.read.jdbc(url, "every_type", properties=login).select(*columns).toArrow().to_pylist()
         ours = collected(scanned(spark, server, "jdbc", table="every_type")(columns=columns))
         by_column = (
-            {name: {row["id"]: told({"": row[name]}) for row in rows} for name in columns} for rows in (ours, theirs)
+            {name: {row["id"]: comparable_values({"": row[name]}) for row in rows} for name in columns}
+            for rows in (ours, theirs)
         )
         one, other = by_column
         assert {name for name in columns if one[name] != other[name]} == OTHER_IN_SPARK[server.kind]
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_rows_are_those_that_come_as_arrow(self, kind: str, server: Server, spark: SparkSession) -> None:
-        """The whole of a table of hard values, and what predicates of every kind keep of it."""
+    def test_rows_over_jdbc_equal_rows_over_arrow(self, kind: str, server: Server, spark: SparkSession) -> None:
+        """The whole table of difficult values, and the rows of predicates of every kind."""
         make = postgres_table if kind == "postgresql" else lambda found: mysql_table(found, "utf8mb4_bin")
         nasty = make(server)
         scans = [scanned(spark, server, way, table=nasty.table.name) for way in ("jdbc", "arrow")]
@@ -238,24 +241,24 @@ class TestOverJdbc:
             *((kind, "SELECT c, e, t, b, y, n, i4, yr, tz, @@time_zone AS z FROM every_type") for kind in MYSQLS),
         ],
     )
-    def test_queries_have_the_session_and_values_that_they_have_as_arrow(
+    def test_session_settings_and_values_over_jdbc_equal_those_over_arrow(
         self, kind: str, query: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
-        """In a JVM that is elsewhere, which drivers tell the server."""
+        """The JVM has another time zone, which drivers send to the server."""
         loaded(server, tmp_path)
         zones = java_class(spark, "java.util.TimeZone")
         before = zones.getDefault()
         zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
         try:
             results = [scanned(spark, server, way, query=query)() for way in ("jdbc", "arrow")]
-            over_jdbc, as_arrow = (sorted(map(told, collected(result))) for result in results)
+            over_jdbc, as_arrow = (sorted(map(comparable_values, collected(result))) for result in results)
         finally:
             zones.setDefault(before)
         assert over_jdbc == as_arrow
         assert any("UTC" in value or "+00:00" in value for value in as_arrow[0])
 
     @pytest.mark.usefixtures("little_is_much")
-    def test_auto_is_jdbc_for_many_rows_only_and_tells_why_not(
+    def test_auto_uses_jdbc_only_for_many_rows_and_reports_the_reason(
         self, postgresql_server: Server, spark: SparkSession
     ) -> None:
         postgresql_server.execute(*MANY)
@@ -271,7 +274,7 @@ class TestOverJdbc:
 
     @pytest.mark.usefixtures("little_is_much")
     @pytest.mark.parametrize("transport", [Transport.AUTO, Transport.JDBC])
-    def test_where_the_driver_does_not_get_in_auto_is_arrow(
+    def test_auto_uses_arrow_if_the_driver_cannot_connect(
         self, transport: Transport, postgresql_server: Server, spark: SparkSession
     ) -> None:
         postgresql_server.execute(*MANY)
@@ -298,7 +301,9 @@ class TestOverJdbc:
         assert "hush-2" not in said
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_names_limits_and_filters_are_ours(self, kind: str, server: Server, spark: SparkSession) -> None:
+    def test_names_with_special_characters_limits_and_filters_work_over_jdbc(
+        self, kind: str, server: Server, spark: SparkSession
+    ) -> None:
         quote = "`" if server.kind == "mysql" else '"'
         name = quote + ODD.replace(quote, quote * 2) + quote
         server.execute(
@@ -327,7 +332,7 @@ class TestOverJdbc:
             *((kind, "d datetime", "('0000-00-00 00:00:00')") for kind in MYSQLS),
         ],
     )
-    def test_values_that_spark_has_not_are_an_error(
+    def test_values_without_a_counterpart_in_spark_raise(
         self, kind: str, declared: str, values: str, server: Server, spark: SparkSession
     ) -> None:
         before = ["SET sql_mode = ''"] if server.kind == "mysql" else []
@@ -337,19 +342,19 @@ class TestOverJdbc:
         scan = scanned(spark, server, "jdbc", table="bad")
         code, message = error_of(lambda: collected(scan()))
         assert code is ErrorCode.SCHEMA_CONFLICT, message
-        # Of a number that the driver refuses it names no column.
+        # If the driver rejects a number, its message has no column.
         assert message.startswith(("column d (", "the database or its driver ended the read: "))
         assert values[2:5] in message
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_statement_that_takes_too_long_is_ended(self, kind: str, server: Server, spark: SparkSession) -> None:
+    def test_a_statement_beyond_the_timeout_is_cancelled(self, kind: str, server: Server, spark: SparkSession) -> None:
         slow = SLOW[server.kind].format(numbers=server.numbers(1000))
         scan = scanned(spark, server, "jdbc", query=slow, statement_timeout=0.5)
         code, message = error_of(lambda: collected(scan()))
         assert code is ErrorCode.REMOTE_FAILED, message
         assert server.password not in message
 
-    def test_all_partitions_see_the_state_of_one_moment(self, postgresql_server: Server, spark: SparkSession) -> None:
+    def test_all_partitions_read_one_snapshot(self, postgresql_server: Server, spark: SparkSession) -> None:
         postgresql_server.execute(
             "DROP TABLE IF EXISTS moments",
             "CREATE TABLE moments AS SELECT i AS k, repeat('x', 500) AS s FROM generate_series(1, 1000) i",
@@ -397,7 +402,7 @@ class TestOverJdbc:
 
 
 def _jars(spark: SparkSession) -> list[str]:
-    """The jars that the session was given, as files."""
+    """Return the jars of the session as files."""
     return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
 
 
@@ -413,7 +418,7 @@ class TestEncryption:
             *((kind, mode) for kind in KINDS[:-1] for mode in ("verify-ca", "verify-full")),
         ],
     )
-    def test_tls_is_over_jdbc_what_it_is_as_arrow(
+    def test_tls_options_over_jdbc_equal_those_over_arrow(
         self, kind: str, mode: str, server: Server, spark: SparkSession
     ) -> None:
         tls = {"mode": mode, **({"ca_file": str(server.ca_file)} if mode.startswith("verify") else {})}
@@ -429,7 +434,7 @@ class TestEncryption:
 
     @pytest.mark.parametrize("kind", KINDS[:-1])
     @pytest.mark.parametrize("transport", ["jdbc", "arrow"])
-    def test_a_server_that_nobody_vouches_for_is_refused(
+    def test_a_server_with_an_untrusted_certificate_is_rejected(
         self, kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
     ) -> None:
         other = tmp_path / "other.crt"
@@ -447,7 +452,7 @@ class TestEncryption:
         assert "\n" not in message
 
     @pytest.mark.parametrize("curve", [False, True])
-    def test_a_client_may_have_a_certificate(
+    def test_a_client_certificate_is_accepted(
         self, curve: bool, postgresql_server: Server, spark: SparkSession, tmp_path: Path
     ) -> None:
         certificate, key = postgresql_server.client_certificate(tmp_path, curve=curve)
@@ -465,7 +470,7 @@ class TestEncryption:
             (KINDS[-1], {"mode": "verify-ca"}),
         ],
     )
-    def test_files_that_a_driver_does_not_read_are_arrows(
+    def test_certificate_files_that_the_driver_cannot_read_use_arrow(
         self, kind: str, tls: dict[str, str], server: Server, spark: SparkSession, tmp_path: Path
     ) -> None:
         certificate, key = server.client_certificate(tmp_path)
@@ -481,7 +486,7 @@ class TestEncryption:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("drivers")
-def test_mariadbs_keys_are_found_first_over_jdbc_too(
+def test_keys_are_selected_first_in_mariadb_over_jdbc(
     spark: SparkSession, mariadb_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = ", ".join(f"c{place} datetime" for place in range(8))

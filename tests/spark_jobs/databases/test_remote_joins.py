@@ -1,4 +1,4 @@
-"""Remote tables in joins: databases tell how large they are, and small ones are fetched by the driver."""
+"""Remote tables in joins: databases report their size, and the driver fetches small tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def statements() -> Sequence[str]:
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"], scope="module")
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """Each database in turn, with the tables."""
+    """Yield the connection of each database with the tables."""
     if request.param == "sqlite":
         path = tmp_path_factory.mktemp("joins") / "shops.db"
         with sqlite3.connect(path) as made:
@@ -67,7 +67,7 @@ def statistics(session: PushdownSession, name: str, where: str | None, *columns:
     return found
 
 
-def test_databases_tell_how_large_a_table_is(session: PushdownSession) -> None:
+def test_databases_report_the_size_of_a_table(session: PushdownSession) -> None:
     whole = statistics(session, "sale", None, "shop", "k")
     assert whole.rows == pytest.approx(SALES, rel=0.1)
     assert whole.kept == pytest.approx(whole.rows, rel=0.1)
@@ -81,7 +81,7 @@ def test_databases_tell_how_large_a_table_is(session: PushdownSession) -> None:
     assert statistics(session, "city", "k < 3").few
 
 
-def test_what_a_database_does_not_tell_is_not_known(connection: dict[str, object], spark: SparkSession) -> None:
+def test_missing_table_statistics_are_unknown(connection: dict[str, object], spark: SparkSession) -> None:
     made = PushdownSession(spark)
     made.add_remote("some", connection, query="SELECT k, shop FROM sale WHERE shop < 3")
     opened = DatabaseRelation.open(spark, made._sources["some"])  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def rows(frame: DataFrame) -> list[str]:
     return sorted(map(str, frame.collect()))
 
 
-def test_joins_of_remote_tables_are_ordered_and_small_ones_fetched(session: PushdownSession) -> None:
+def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(session: PushdownSession) -> None:
     result = session.sql(QUERY, JoinOptions(min_bytes=0))
     (report,) = result.joins()
     assert report.reason.startswith("about"), "the size of each table is known"
@@ -116,7 +116,7 @@ def test_joins_of_remote_tables_are_ordered_and_small_ones_fetched(session: Push
     assert "SortMergeJoin" not in plans[0]
 
 
-def test_a_frame_reads_its_small_tables_when_it_is_run(session: PushdownSession) -> None:
+def test_small_tables_are_read_when_the_dataframe_runs(session: PushdownSession) -> None:
     result = session.sql("SELECT c.name FROM city c JOIN shop p ON p.city = c.k WHERE c.k = 3 AND p.k < 60")
     assert rows(result.df) == ["Row(name='city 3')"] * 2
     assert not any(FETCHED in note for report in result.report().values() for note in report.notes)
@@ -124,7 +124,9 @@ def test_a_frame_reads_its_small_tables_when_it_is_run(session: PushdownSession)
     assert any(FETCHED in note for note in result.report()["city"].notes)
 
 
-def test_a_file_joined_with_a_small_remote_table(session: PushdownSession, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_join_of_a_file_and_a_small_remote_table_returns_sparks_rows(
+    session: PushdownSession, spark: SparkSession, tmp_path: Path
+) -> None:
     path = str(tmp_path / "visits")
     spark.range(1000).selectExpr("cast(id % 500 AS int) AS shop", "id AS visit").write.parquet(path)
     session.add_source("visit", path=path, format="parquet", reader="spark")

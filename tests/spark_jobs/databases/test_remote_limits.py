@@ -1,4 +1,4 @@
-"""What a scan holds of a database: bounded batches, few connections, and none once its worker is gone."""
+"""Resources of a remote scan: bounded batches, few connections, and no connection after its worker ended."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ for _ in connect(Address(**address), ConnectionSettings()).batches(statement, fi
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn."""
+    """Yield each server."""
     found: Server = request.getfixturevalue(request.param)
     return found
 
 
-def reached(connection: dict[str, object]) -> Address:
+def address_from(connection: dict[str, object]) -> Address:
     return address_of(RemoteConnection.model_validate(connection))
 
 
-def opened(server: Server) -> int:
-    """Connections that read, as the server itself knows them."""
+def count_connections(server: Server) -> int:
+    """Return the number of reading connections that the server reports."""
     return int(server.execute(OPEN[server.kind]).strip())
 
 
@@ -72,32 +72,32 @@ def assert_bounded(batches: list[tuple[int, int]], most_bytes: int) -> None:
     assert max(size for _, size in batches) <= most_bytes < ROWS * WIDTH / 2
 
 
-def test_servers_answers_come_in_bounded_batches(server: Server) -> None:
+def test_rows_of_servers_arrive_in_bounded_batches(server: Server) -> None:
     server.execute(
         "DROP TABLE IF EXISTS heavy",
         "CREATE TABLE heavy (k bigint, s text)",
         f"INSERT INTO heavy SELECT seq, repeat('x', {WIDTH}) FROM {server.numbers(ROWS)}",
     )
-    address = reached(server.connection())
+    address = address_from(server.connection())
     assert_bounded(batches_of(address, ConnectionSettings()), 8 << 20)
     assert_bounded(batches_of(address, ConnectionSettings(few=True, fetch_size=1000)), 8 << 20)
 
 
-def test_answers_of_sqlite_come_in_bounded_batches(tmp_path: Path) -> None:
+def test_rows_of_sqlite_arrive_in_bounded_batches(tmp_path: Path) -> None:
     connection = sqlite_file(
         tmp_path,
         "CREATE TABLE heavy (k integer, s text)",
         f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) "
         f"INSERT INTO heavy SELECT i, hex(zeroblob({WIDTH // 2})) FROM n",
     )
-    assert_bounded(batches_of(reached(connection), ConnectionSettings(fetch_size=1000)), 2 << 20)
+    assert_bounded(batches_of(address_from(connection), ConnectionSettings(fetch_size=1000)), 2 << 20)
 
 
-def test_connections_stay_few_where_nothing_says_how_many(postgresql_server: Server) -> None:
+def test_the_default_number_of_connections_is_small(postgresql_server: Server) -> None:
     postgresql_server.execute(
         "DROP TABLE IF EXISTS keyed", "CREATE TABLE keyed AS SELECT i AS k FROM generate_series(1, 1000) i"
     )
-    client = connect(reached(postgresql_server.connection()), ConnectionSettings())
+    client = connect(address_from(postgresql_server.connection()), ConnectionSettings())
     try:
         for number, wanted in ((None, MAX_CONNECTIONS), (20, 20)):
             spec = RemoteSourceSpec(table="keyed", partition_column="k", num_partitions=number)
@@ -107,15 +107,15 @@ def test_connections_stay_few_where_nothing_says_how_many(postgresql_server: Ser
         client.close()
 
 
-def test_a_worker_that_is_killed_leaves_no_connection(server: Server, project: Path) -> None:
+def test_connections_of_a_killed_worker_are_closed(server: Server, project: Path) -> None:
     worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, cwd=project, text=True)
     assert worker.stdin is not None
     with worker.stdin:
         json.dump(
-            [asdict(reached(server.connection())), SLOW[server.kind].format(numbers=server.numbers(100_000))],
+            [asdict(address_from(server.connection())), SLOW[server.kind].format(numbers=server.numbers(100_000))],
             worker.stdin,
         )
-    assert wait_until(lambda: opened(server) > 0)
+    assert wait_until(lambda: count_connections(server) > 0)
     worker.send_signal(signal.SIGKILL)
     assert worker.wait() == -signal.SIGKILL
-    assert wait_until(lambda: opened(server) == 0)
+    assert wait_until(lambda: count_connections(server) == 0)

@@ -1,4 +1,4 @@
-"""Expressions, orders, groups and queries that databases take for something else than Spark, on real databases."""
+"""Expressions, sort orders, groups and queries whose meaning differs between databases and Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DECIMAL_CONDITIONS = (
 
 
 def both(spark: SparkSession, connection: Connection, **table: object) -> tuple[PushdownSession, PushdownSession]:
-    """Sessions over one table: what can be is pushed, and Spark answers over all rows."""
+    """Return sessions over one table: one pushes what it can, the other lets Spark evaluate everything."""
     sessions = PushdownSession(spark), PushdownSession(spark)
     for session, pushes in zip(sessions, (True, False), strict=True):
         session.add_remote("t", connection, **table, filter_pushdown=pushes)
@@ -51,7 +51,7 @@ def rows(session: PushdownSession, query: str) -> Rows:
 
 
 def assert_same(spark: SparkSession, connection: Connection, *queries: str, **table: object) -> None:
-    """Each query has Spark's rows, those with an order in it."""
+    """Assert that each query returns Spark's rows, in order if it has ORDER BY."""
     pushed, plain = both(spark, connection, **table)
     for query in queries:
         found, expected = rows(pushed, query), rows(plain, query)
@@ -101,7 +101,7 @@ def test_composite_values_of_nulls_are_not_null(spark: SparkSession, postgresql_
     assert_same(spark, postgresql_server.connection(), *conditions, table="places")
 
 
-def test_groups_are_sparks(
+def test_groups_equal_sparks(
     spark: SparkSession, postgresql_server: Server, mariadb_server: Server, mysql_server: Server
 ) -> None:
     postgresql_server.execute(
@@ -122,7 +122,7 @@ def test_groups_are_sparks(
         assert_same(spark, server.connection(), query, table="zeros", zero_dates_as_null=True)
 
 
-def test_long_texts_are_ordered_by_all_of_them(spark: SparkSession, mariadb_server: Server) -> None:
+def test_long_strings_are_ordered_completely(spark: SparkSession, mariadb_server: Server) -> None:
     """MySQL and MariaDB sort by the first 1,024 bytes."""
     long = "x" * 1100
     values = ", ".join(f"({n}, '{long}{end}', '{long}{end}')" for n, end in enumerate("cab"))
@@ -136,7 +136,7 @@ def test_long_texts_are_ordered_by_all_of_them(spark: SparkSession, mariadb_serv
 
 
 @pytest.mark.parametrize(("encoding", "texts"), [("KOI8R", "Юцяzж"), ("LATIN1", "éßzÿ"), ("WIN1252", "€éŽz")])
-def test_texts_of_other_encodings_are_compared_by_their_characters(
+def test_strings_in_other_encodings_are_compared_by_characters(
     encoding: str, texts: str, spark: SparkSession, postgresql_server: Server
 ) -> None:
     name = encoding.lower()
@@ -186,7 +186,7 @@ def test_a_pattern_that_is_too_long_for_sqlite_is_left_to_spark(spark: SparkSess
     assert_same(spark, connection, *where(f"s LIKE 'x_{long[2:]}'"), table="texts")
 
 
-def test_texts_of_utf16_are_compared_by_their_characters(spark: SparkSession, tmp_path: Path) -> None:
+def test_utf16_strings_are_compared_by_characters(spark: SparkSession, tmp_path: Path) -> None:
     connection = sqlite_file(
         tmp_path,
         "PRAGMA encoding = 'UTF-16'",
@@ -204,7 +204,9 @@ def test_texts_of_utf16_are_compared_by_their_characters(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("charset", ["latin1", "ucs2", "utf8mb3"])
-def test_character_sets_do_not_matter(charset: str, spark: SparkSession, mariadb_server: Server) -> None:
+def test_predicates_return_the_same_rows_for_all_character_sets(
+    charset: str, spark: SparkSession, mariadb_server: Server
+) -> None:
     mariadb_server.execute(
         "DROP TABLE IF EXISTS sets",
         f"CREATE TABLE sets (id int, a varchar(20) CHARACTER SET {charset}, u uuid)",
@@ -216,7 +218,7 @@ def test_character_sets_do_not_matter(charset: str, spark: SparkSession, mariadb
     assert_same(spark, mariadb_server.connection(), *conditions, query="SELECT * FROM sets")
 
 
-def test_a_query_is_sent_as_it_is_written(spark: SparkSession, mariadb_server: Server, tmp_path: Path) -> None:
+def test_a_query_is_sent_unchanged(spark: SparkSession, mariadb_server: Server, tmp_path: Path) -> None:
     mariadb_server.execute(
         "DROP TABLE IF EXISTS flags",
         "CREATE TABLE flags (id int, f int)",
@@ -233,7 +235,7 @@ def test_a_query_is_sent_as_it_is_written(spark: SparkSession, mariadb_server: S
     assert rows(session, "SELECT * FROM t") == [("1.5",)]
 
 
-def test_texts_keep_their_nulls_in_oracles_mode(spark: SparkSession, mariadb_server: Server) -> None:
+def test_empty_strings_and_nulls_differ_in_oracle_mode(spark: SparkSession, mariadb_server: Server) -> None:
     mariadb_server.execute(
         "DROP TABLE IF EXISTS empties",
         "CREATE TABLE empties (id int, s varchar(9), b varbinary(9))",
@@ -249,7 +251,7 @@ def test_texts_keep_their_nulls_in_oracles_mode(spark: SparkSession, mariadb_ser
         mariadb_server.execute("SET GLOBAL sql_mode = DEFAULT")
 
 
-def test_a_plus_sign_makes_a_number_of_a_text(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_plus_sign_converts_strings_to_numbers(spark: SparkSession, tmp_path: Path) -> None:
     connection = sqlite_file(
         tmp_path, "CREATE TABLE plus (id int, s text)", "INSERT INTO plus VALUES (1, '10'), (2, '10.0')"
     )
@@ -265,7 +267,7 @@ def test_a_plus_sign_makes_a_number_of_a_text(spark: SparkSession, tmp_path: Pat
         ("spark.sql.ansi.doubleQuotedIdentifiers", "true", 'id = "l"'),
     ],
 )
-def test_settings_that_change_what_a_predicate_means_are_minded(
+def test_settings_that_change_a_predicates_meaning_are_handled(
     setting: str, value: str, condition: str, spark: SparkSession, postgresql_server: Server
 ) -> None:
     postgresql_server.execute(

@@ -1,4 +1,4 @@
-"""Remote tables follow the rules of projection that files follow, and say so where one cannot apply."""
+"""Remote tables follow the projection rules of files, and report rules that cannot apply."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def scanning(spark: SparkSession, connection: dict[str, object], table: str) -> 
 
 @pytest.fixture
 def goods(spark: SparkSession, tmp_path: Path) -> Scan:
-    """A table with names that must be quoted, and a column called like one of files."""
+    """Create a table whose names need quotes, with a column named like an implicit column."""
     return scanning(spark, sqlite_file(tmp_path, *TABLE), "goods")
 
 
 @pytest.fixture
 def lists(spark: SparkSession, postgresql_server: Server) -> Scan:
-    """A table with arrays, a document, and two names that differ by case alone."""
+    """Create a table with arrays, a JSON document, and two names that differ only by case."""
     postgresql_server.execute(*LISTS)
     return scanning(spark, postgresql_server.connection(), "lists")
 
@@ -61,7 +61,7 @@ def lists(spark: SparkSession, postgresql_server: Server) -> Scan:
         (("filename",), ["filename"], [("f1",), (None,)], ("filename",)),
     ],
 )  # fmt: skip
-def test_the_columns_asked_for_come_in_their_order(
+def test_columns_are_returned_in_the_requested_order(
     goods: Scan, columns: tuple[str, ...], names: list[str], expected: list[tuple[object, ...]], read: tuple[str, ...]
 ) -> None:
     found = goods(columns=columns)
@@ -70,12 +70,12 @@ def test_the_columns_asked_for_come_in_their_order(
     assert found.report()["source"].columns == read
 
 
-def test_a_column_of_the_table_wins_and_the_report_says_so(goods: Scan) -> None:
+def test_a_table_column_takes_precedence_with_a_note(goods: Scan) -> None:
     notes = goods(columns=["filename"]).report()["source"].notes
     assert "filename is a column of the table, so it is not the implicit column of that name" in notes
 
 
-def test_a_filter_may_use_what_is_not_returned(goods: Scan) -> None:
+def test_a_filter_can_use_columns_that_are_not_selected(goods: Scan) -> None:
     assert goods(columns=["`full name`"], where="price > 0.25").run(rows) == [("pen",)]
 
 
@@ -91,7 +91,7 @@ def test_a_filter_may_use_what_is_not_returned(goods: Scan) -> None:
         ("id AS price; price", BadSpecError, ["would both be named 'price'"]),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(
+def test_impossible_columns_raise_a_typed_error(
     goods: Scan, column: str, error: type[PushdownError], parts: list[str]
 ) -> None:
     with pytest.raises(error) as caught:
@@ -99,12 +99,12 @@ def test_what_cannot_be_is_refused_in_words(
     assert all(part in str(caught.value) for part in parts), caught.value
 
 
-def test_a_filter_on_a_file_column_is_refused(goods: Scan) -> None:
+def test_a_filter_on_a_file_column_raises(goods: Scan) -> None:
     with pytest.raises(PushdownError, match="dir0"):
         goods(columns=["id"], where="dir0 = 'x'").run(rows)
 
 
-def test_arrays_have_positions_and_documents_are_text(lists: Scan, spark: SparkSession) -> None:
+def test_arrays_have_positions_and_json_documents_are_strings(lists: Scan, spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         found = lists(columns=["ia[2]", "ia[0, 1]", "ta[0] AS first", "ta[9]"])
@@ -116,7 +116,7 @@ def test_arrays_have_positions_and_documents_are_text(lists: Scan, spark: SparkS
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_two_spellings_are_two_columns_where_spark_tells_them_apart(lists: Scan, spark: SparkSession) -> None:
+def test_two_spellings_are_two_columns_if_spark_is_case_sensitive(lists: Scan, spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         assert lists(columns=["ID", "id"], where="ID = 20").run(rows) == [(20, 2)]

@@ -1,4 +1,4 @@
-"""What each database answers of a predicate, on real ones: the same rows as Spark, more, or nothing is asked."""
+"""Pushed predicates on real databases return Spark's rows, a superset, or are not sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]
 def tables(
     postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tables]:
-    """Each with the column of the documented table that is about it."""
+    """Return each table with the column of the documentation that describes it."""
     mysql = [*mysql_tables(mariadb_server, COLLATIONS), *mysql_tables(mysql_server, COLLATIONS)]
     made = [(0, postgres_table(postgresql_server)), *mysql, (4, sqlite_table(tmp_path_factory.mktemp("sqlite")))]
     assert {place for place, _ in made} == set(range(5))
@@ -40,7 +40,7 @@ def tables(
 
 @pytest.fixture(scope="module")
 def fold(spark: SparkSession) -> Callable[[str], object]:
-    """Spark's value of a constant expression."""
+    """Return a function that returns Spark's value of a constant expression."""
 
     def folded(sql: str) -> object:
         try:
@@ -53,19 +53,19 @@ def fold(spark: SparkSession) -> Callable[[str], object]:
 
 
 @pytest.fixture(scope="module")
-def asked() -> Asked:
-    """What Spark said before: tables of one content are asked once."""
+def known_rows() -> Asked:
+    """Return a cache of Spark's results, shared by tables with the same content."""
     return {}
 
 
 def _frame(spark: SparkSession, table: NastyTable) -> DataFrame:
-    """The rows as a local relation, which Spark filters without a job."""
+    """Return the rows as a local relation, which Spark filters without a job."""
     schema = to_arrow_schema(table.table.spark_schema)
     arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
-def _kept(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+def _kept_ids(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
     try:
         return frozenset(row[0] for row in frame.where(predicate).select("id").collect())
     except PySparkException as problem:
@@ -77,7 +77,7 @@ def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]
     return push_predicate(conjuncts(tree), table.table, SparkRules(fold=fold))
 
 
-def _named(table: NastyTable) -> str:
+def _description(table: NastyTable) -> str:
     return f"{table.table.name} of {table.table.dialect}"
 
 
@@ -94,12 +94,12 @@ def _problem(
     classified: PushedPredicate,
     expected: frozenset[int] | PySparkException,
 ) -> str | None:
-    """What is wrong with the rows that the database keeps; None where nothing is."""
+    """Return the difference between the database's rows and Spark's, None if there is none."""
     sql = row_query(table.table, ["id"], classified).sql
     kept = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):
         left = frame.where(f.col("id").isin(*kept)) if kept else frame.limit(0)
-        hidden = classified.is_exact or not isinstance(_kept(left, predicate), PySparkException)
+        hidden = classified.is_exact or not isinstance(_kept_ids(left, predicate), PySparkException)
         return f"{predicate}: Spark raises, which {sql} hides" if hidden else None
     if expected - kept:
         return f"{predicate}: {sql} loses {sorted(expected - kept)}"
@@ -107,8 +107,8 @@ def _problem(
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
-def test_rows_are_those_of_spark(
-    group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], asked: Asked
+def test_pushed_predicates_return_sparks_rows(
+    group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], known_rows: Asked
 ) -> None:
     problems = []
     for place, table in tables:
@@ -117,20 +117,22 @@ def test_rows_are_those_of_spark(
             classified = _classified(table, row.predicate, fold)
             if _letter(classified) != row.classes[place]:
                 reasons = [conjunct.reason for conjunct in classified.conjuncts]
-                problems.append(f"{row.predicate}: {_letter(classified)} in {_named(table)}, {reasons}")
+                problems.append(f"{row.predicate}: {_letter(classified)} in {_description(table)}, {reasons}")
             if classified.where is None:
                 continue
             key = (hash(table.rows), row.predicate)
-            expected = asked[key] if key in asked else asked.setdefault(key, _kept(frame, row.predicate))
+            expected = (
+                known_rows[key] if key in known_rows else known_rows.setdefault(key, _kept_ids(frame, row.predicate))
+            )
             if problem := _problem(frame, table, row.predicate, classified, expected):
                 problems.append(problem)
     assert not problems
 
 
-def test_rows_are_those_of_spark_without_ansi_mode(
+def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
     spark: SparkSession, tables: Tables, fold: Callable[[str], object]
 ) -> None:
-    """Where ANSI mode raises, the older rules wrap or give NULL: such rows have to come back as well."""
+    """Rows for which ANSI mode raises must be returned, because the older rules wrap or return NULL."""
     problems = []
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", "false")
@@ -143,7 +145,7 @@ def test_rows_are_those_of_spark_without_ansi_mode(
                 for row in group.rows:
                     classified = _classified(table, row.predicate, fold)
                     if classified.where is not None:
-                        expected = _kept(frame, row.predicate)
+                        expected = _kept_ids(frame, row.predicate)
                         problems.append(_problem(frame, table, row.predicate, classified, expected))
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
@@ -151,13 +153,13 @@ def test_rows_are_those_of_spark_without_ansi_mode(
 
 
 @pytest.mark.parametrize(("places", "predicate"), TRANSLATED_WRONGLY, ids=[row[1] for row in TRANSLATED_WRONGLY])
-def test_what_translators_get_wrong_is_not_sent(
+def test_predicates_that_sqlglot_mistranslates_are_not_pushed(
     places: str, predicate: str, tables: Tables, fold: Callable[[str], object]
 ) -> None:
     for place, table in tables:
         if places[place] == "x":
             classes = {conjunct.exactness for conjunct in _classified(table, predicate, fold).conjuncts}
-            assert classes == {Exactness.UNSUPPORTED}, _named(table)
+            assert classes == {Exactness.UNSUPPORTED}, _description(table)
 
 
 def test_the_documentation_contains_the_tables(project: Path) -> None:

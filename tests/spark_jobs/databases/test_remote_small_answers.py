@@ -1,4 +1,4 @@
-"""Small answers of servers are fetched by the driver when an action runs; everything else is as it is with tasks."""
+"""The driver fetches small results of servers when an action runs. Everything else equals a scan with tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = 1000
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn, with a table `t` of 1,000 rows: the key `k` with an index, `g` of 10 groups, text `s`."""
+    """Yield each server with a table `t` of 1,000 rows: indexed key `k`, `g` of 10 groups, string `s`."""
     found: Server = request.getfixturevalue(request.param)
     texts = ["NULL" if k % 7 == 0 else f"'s{k}'" for k in range(ROWS)]
     rows = ", ".join(f"({k}, {k % 10}, {text})" for k, text in enumerate(texts))
@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
-    """A session that knows the table."""
+    """Return a session that declares the table."""
 
     def session(**options: object) -> PushdownSession:
         made = PushdownSession(spark)
@@ -51,7 +51,7 @@ def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
 
 
 def fetched(result: PushdownResult) -> bool:
-    """Whether the driver read the rows of a result that has run."""
+    """Return whether the driver read the rows of a result that has run."""
     return any(FETCHED in note for report in result.report().values() for note in report.notes)
 
 
@@ -71,7 +71,7 @@ def rows_of(result: PushdownResult) -> list[str]:
         ("g = 3", 2000),
     ],
 )
-def test_rows_are_those_that_tasks_read(
+def test_locally_fetched_rows_equal_rows_read_by_tasks(
     where: str | None, limit: int | None, over: Callable[..., PushdownSession]
 ) -> None:
     here = over().scan("t", where=where, limit=limit)
@@ -83,7 +83,7 @@ def test_rows_are_those_that_tasks_read(
     assert here.report()["t"].rows_decoded == there.report()["t"].rows_decoded
 
 
-def test_a_table_that_is_small_is_fetched_as_a_whole(over: Callable[..., PushdownSession]) -> None:
+def test_a_small_table_is_fetched_completely(over: Callable[..., PushdownSession]) -> None:
     result = over().scan("t", columns=["s", "k"])
     assert result.run(lambda frame: frame.columns) == ["s", "k"]
     assert len(rows_of(result)) == ROWS == result.rows
@@ -95,7 +95,7 @@ BIG = 60_000
 
 @pytest.fixture(scope="module")
 def big_table(mariadb_server: Server) -> Server:
-    """MariaDB with tables of 60,000 rows, of which `n` divides 997 into equal parts; `bare` has no index."""
+    """Create MariaDB tables of 60,000 rows. `n` divides 997 into equal parts, and `bare` has no index."""
     mariadb_server.execute(
         "DROP TABLE IF EXISTS big, bare",
         "CREATE TABLE big (k int PRIMARY KEY, n int, s text, `to ``be`` or` int)",
@@ -118,7 +118,7 @@ def big_table(mariadb_server: Server) -> Server:
         ("bare", "n & 1023 = 7", False),
     ],
 )
-def test_a_look_at_some_rows_tells_mariadbs_answer_is_small(
+def test_mariadbs_rows_are_fetched_if_a_sample_shows_that_they_are_few(
     spark: SparkSession, big_table: Server, table: str, where: str, is_fetched: bool
 ) -> None:
     session = PushdownSession(spark)
@@ -132,7 +132,7 @@ def test_a_look_at_some_rows_tells_mariadbs_answer_is_small(
 
 @pytest.fixture(scope="module")
 def wide_table(mariadb_server: Server) -> Server:
-    """MariaDB with a table of 30,000 rows under a key of a text and a number, a view of it, and a copy of MyISAM."""
+    """Create a MariaDB table of 30,000 rows with a key of two columns, a view of it, and a MyISAM copy."""
     columns = ", ".join(f"c{place} int" for place in range(8))
     values = ", ".join(f"seq * {place}" for place in range(8))
     mariadb_server.execute(
@@ -161,7 +161,7 @@ def wide_table(mariadb_server: Server) -> Server:
         ("wide_view", None, "found & 1023 = 7", False),
     ],
 )
-def test_the_keys_of_few_rows_of_many_columns_are_found_first(
+def test_keys_are_selected_first_for_few_rows_of_many_columns(
     spark: SparkSession, wide_table: Server, table: str, columns: list[str] | None, where: str, by_keys: bool
 ) -> None:
     session = PushdownSession(spark)
@@ -181,7 +181,7 @@ def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
     assert fetched(result)
 
 
-def test_more_rows_than_were_expected_are_left_to_tasks(
+def test_more_rows_than_estimated_are_read_by_tasks(
     over: Callable[..., PushdownSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "MAX_LOCAL_ROWS", 20)
@@ -190,19 +190,21 @@ def test_more_rows_than_were_expected_are_left_to_tasks(
     assert not fetched(result)
 
 
-def test_a_frame_reads_when_it_is_run_and_not_before(over: Callable[..., PushdownSession], server: Server) -> None:
+def test_rows_are_fetched_when_the_dataframe_runs(over: Callable[..., PushdownSession], server: Server) -> None:
     frame = over().scan("t", where="k >= 990").df
     server.execute("INSERT INTO t VALUES (5000, 1, 'new')")
     assert frame.count() == 11
 
 
-def test_no_connection_stays_open(over: Callable[..., PushdownSession], postgresql_server: Server) -> None:
+def test_all_connections_are_closed_after_a_fetch(
+    over: Callable[..., PushdownSession], postgresql_server: Server
+) -> None:
     assert over().scan("t", where="k = 1").run(DataFrame.count) == 1
     held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
     assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
 
 
-def test_postgresql_may_use_all_its_processes(spark: SparkSession, postgresql_server: Server) -> None:
+def test_a_local_fetch_from_postgresql_uses_no_cursor(spark: SparkSession, postgresql_server: Server) -> None:
     session = PushdownSession(spark)
     session.add_remote("c", postgresql_server.connection(), query="SELECT name FROM pg_cursors WHERE name <> ''")
     result = session.scan("c")
@@ -211,14 +213,14 @@ def test_postgresql_may_use_all_its_processes(spark: SparkSession, postgresql_se
 
 
 @pytest.mark.parametrize("server", ["postgresql_server"], indirect=True)
-def test_what_fails_amid_the_rows_is_told_as_the_server_does(spark: SparkSession, server: Server) -> None:
+def test_an_error_during_the_fetch_has_the_servers_message(spark: SparkSession, server: Server) -> None:
     session = PushdownSession(spark)
     session.add_remote("c", server.connection(), query="SELECT 1 / (k - 5) AS x FROM t")
     with pytest.raises(RemoteFailedError, match="division by zero"):
         session.scan("c").run(DataFrame.collect)
 
 
-def test_what_stands_for_a_table_cannot_be_read(spark: SparkSession) -> None:
+def test_the_placeholder_of_a_table_cannot_be_read(spark: SparkSession) -> None:
     schema = t.StructType([t.StructField("a`b", t.LongType()), t.StructField("c", t.ArrayType(t.DecimalType(38, 18)))])
     analysis_scan = AnalysisScan(spark, "the table 'x'", schema)
     assert analysis_scan.frame().schema.simpleString() == schema.simpleString()
@@ -236,7 +238,7 @@ def test_analysis_scans_of_two_tables_are_different_queries(spark: SparkSession)
 
 @pytest.fixture
 def sqlite_session(spark: SparkSession, tmp_path: Path) -> PushdownSession:
-    """A session that knows a table of ten numbers in a file."""
+    """Return a session that declares a SQLite table of ten integers."""
     with closing(sqlite3.connect(tmp_path / "numbers.db")) as connection, connection:
         connection.execute("CREATE TABLE t (k integer PRIMARY KEY)")
         connection.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(10)])
@@ -246,14 +248,14 @@ def sqlite_session(spark: SparkSession, tmp_path: Path) -> PushdownSession:
 
 
 @pytest.mark.parametrize("where", ["k ISNULL", "k = 1 AND k NOTNULL", "k = 'x y' = 3 LIMIT", "nobody = 3"])
-def test_sparks_parser_has_the_last_word_where_the_database_evaluates_all(
+def test_predicates_that_spark_rejects_raise_even_if_the_database_evaluates_them(
     where: str, sqlite_session: PushdownSession
 ) -> None:
     with pytest.raises(PushdownError, match="where"):
         sqlite_session.scan("t", where=where)
 
 
-def test_no_analysis_scan_is_analyzed_for_what_the_database_evaluates(
+def test_no_analysis_scan_is_planned_if_the_database_evaluates_all(
     sqlite_session: PushdownSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AnalysisScan, "frame", lambda _: pytest.fail("Spark analyses what the database takes over"))

@@ -1,4 +1,4 @@
-"""Remote tables through a session, on real databases: every type, odd names, limits, partitions, snapshots, errors."""
+"""Remote tables in a session on real databases: types, odd names, limits, partitions, snapshots and errors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Connection = dict[str, object]
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Server | None:
-    """The server of the database that a test is about, None for SQLite."""
+    """Return the server of a test's database, None for SQLite."""
     kind = request.node.callspec.params["kind"]
     return request.getfixturevalue(f"{kind}_server") if kind in SERVERS else None
 
 
 @pytest.fixture
 def filled(server: Server | None, tmp_path: Path) -> Callable[..., Connection]:
-    """Runs statements in the database of a test; how to reach it."""
+    """Return a function that runs statements in a test's database and returns its connection."""
 
     def fill(*statements: str) -> Connection:
         if server is None:
@@ -46,7 +46,7 @@ def filled(server: Server | None, tmp_path: Path) -> Callable[..., Connection]:
 
 
 def numbers(quote: str = '"') -> tuple[str, ...]:
-    """A table of 1,000 rows: `k` with NULLs, `g` of 10 groups, text `s`."""
+    """Create a table of 1,000 rows: `k` with NULLs, `g` of 10 groups, string `s`."""
     rows = ", ".join(f"({k if k % 50 else 'NULL'}, {k % 10}, 's{k}')" for k in range(1000))
     return (
         f"DROP TABLE IF EXISTS {quote}numbers{quote}",
@@ -56,19 +56,19 @@ def numbers(quote: str = '"') -> tuple[str, ...]:
 
 
 def quote_of(kind: str) -> str:
-    """What stands around names in a kind of database."""
+    """Return the quote character for names in a kind of database."""
     return "`" if kind in MYSQLS else '"'
 
 
 def scanned(spark: SparkSession, connection: Connection, **table: object) -> Callable[..., PushdownResult]:
-    """Scans of one remote table."""
+    """Return a function that scans one remote table."""
     session = PushdownSession(spark)
     session.add_remote("source", connection, **table)
     return lambda **query: session.scan("source", **query)
 
 
 def collected(result: PushdownResult) -> list[dict[str, object]]:
-    """The rows of a result that ran."""
+    """Return the rows of a result after running it."""
     return result.run(lambda frame: frame.toArrow().to_pylist())
 
 
@@ -96,10 +96,10 @@ def assert_rows(rows: list[dict[str, object]], expected: EveryType) -> None:
 
 @pytest.mark.parametrize("partitions", [None, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_type_arrives(
+def test_values_of_every_type_are_returned(
     kind: str, partitions: int | None, server: Server | None, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """In the driver and in tasks; with one partition asked for nothing is estimated, and ADBC is taken."""
+    """They are read in the driver and in tasks. A given number of partitions uses ADBC without an estimate."""
     expected, connection = loaded(server, tmp_path)
     result = scanned(spark, connection, table="every_type", num_partitions=partitions)()
     assert {field.name: field.dataType.simpleString() for field in result.df.schema} == expected.types
@@ -122,7 +122,9 @@ def test_a_query_of_the_user_has_the_types_of_its_columns(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_may_hold_anything(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
+def test_names_with_special_characters_are_quoted(
+    kind: str, filled: Callable[..., Connection], spark: SparkSession
+) -> None:
     quote = quote_of(kind)
     name = quote + ODD.replace(quote, quote * 2) + quote
     hostile = "\\\\'') OR 1=1 -- '';" if kind in MYSQLS else "\\'') OR 1=1 -- '';"
@@ -138,7 +140,9 @@ def test_names_may_hold_anything(kind: str, filled: Callable[..., Connection], s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_what_is_asked_crosses(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
+def test_only_requested_columns_and_matching_rows_are_transferred(
+    kind: str, filled: Callable[..., Connection], spark: SparkSession
+) -> None:
     scan = scanned(spark, filled(*numbers(quote_of(kind))), table="numbers")
     result = scan(columns=["s"], where="k IN (7, 8) AND upper(s) <> 'S8'")
     assert " IN (7, 8)" in result.explain().partition("SQL: SELECT ")[2]
@@ -156,7 +160,7 @@ def test_only_what_is_asked_crosses(kind: str, filled: Callable[..., Connection]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_limit_goes_along_with_exact_conditions_alone(
+def test_a_limit_is_pushed_only_with_an_exact_predicate(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     scan = scanned(spark, filled(*numbers(quote_of(kind))), table="numbers")
@@ -171,7 +175,7 @@ def test_a_limit_goes_along_with_exact_conditions_alone(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ranges_of_a_key_hold_every_row_once(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
+def test_key_ranges_return_every_row_once(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
     connection = filled(*numbers(quote_of(kind)))
     cut = {"table": "numbers", "partition_column": "k", "num_partitions": 4, "consistent": kind == "postgresql"}
     for bounds in ({}, {"lower_bound": 100, "upper_bound": 300}):
@@ -181,7 +185,7 @@ def test_ranges_of_a_key_hold_every_row_once(kind: str, filled: Callable[..., Co
 
 
 @pytest.mark.parametrize("kind", [*MYSQLS, "sqlite"])
-def test_without_snapshots_one_connection_reads_unless_told_otherwise(
+def test_without_snapshots_one_connection_reads_by_default(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = filled(*numbers(quote_of(kind)))
@@ -193,7 +197,7 @@ def test_without_snapshots_one_connection_reads_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_predicate_that_is_not_to_be_pushed_is_left_to_spark(
+def test_spark_evaluates_the_predicate_without_filter_pushdown(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = filled(*numbers(quote_of(kind)))
@@ -202,7 +206,7 @@ def test_a_predicate_that_is_not_to_be_pushed_is_left_to_spark(
     assert result.report()["source"].rows_decoded == 1000
 
 
-def test_pages_of_postgresql_hold_every_row_once(postgresql_server: Server, spark: SparkSession) -> None:
+def test_page_ranges_of_postgresql_return_every_row_once(postgresql_server: Server, spark: SparkSession) -> None:
     postgresql_server.execute(*numbers())
     result = scanned(spark, postgresql_server.connection(), table="public.numbers", num_partitions=3)(columns=["s"])
     assert sorted(str(row["s"]) for row in collected(result)) == sorted(f"s{k}" for k in range(1000))
@@ -211,7 +215,7 @@ def test_pages_of_postgresql_hold_every_row_once(postgresql_server: Server, spar
     assert any("ranges of" in note and "pages" in note for note in report.notes)
 
 
-def test_ranges_follow_the_histogram_where_postgresql_has_one(postgresql_server: Server, spark: SparkSession) -> None:
+def test_key_ranges_follow_postgresqls_histogram(postgresql_server: Server, spark: SparkSession) -> None:
     postgresql_server.execute(
         "DROP TABLE IF EXISTS skewed",
         "CREATE TABLE skewed AS SELECT i + CASE WHEN i > 900 THEN 1000000 ELSE 0 END AS k "
@@ -239,7 +243,7 @@ def test_a_table_with_children_is_split_by_their_values_too(postgresql_server: S
     assert sorted(row["k"] for row in collected(scan())) == list(range(1, 2001))
 
 
-def test_all_partitions_see_the_state_of_one_moment(postgresql_server: Server, spark: SparkSession) -> None:
+def test_all_partitions_read_one_snapshot(postgresql_server: Server, spark: SparkSession) -> None:
     postgresql_server.execute(*numbers())
     result = scanned(spark, postgresql_server.connection(), table="numbers", num_partitions=4)()
     frame = result.df
@@ -251,7 +255,7 @@ def test_all_partitions_see_the_state_of_one_moment(postgresql_server: Server, s
         frame.count()
 
 
-def test_a_snapshot_is_held_no_longer_than_the_action(postgresql_server: Server, spark: SparkSession) -> None:
+def test_a_snapshot_is_released_after_the_action(postgresql_server: Server, spark: SparkSession) -> None:
     postgresql_server.execute(*numbers())
     result = scanned(spark, postgresql_server.connection(), table="numbers", num_partitions=4)()
     assert count(result) == 1000
@@ -268,7 +272,7 @@ def test_a_snapshot_is_held_no_longer_than_the_action(postgresql_server: Server,
         ("sqlite", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"),
     ],
 )
-def test_a_statement_that_takes_too_long_is_ended(
+def test_a_statement_beyond_the_timeout_is_cancelled(
     kind: str, slow: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = filled("SELECT 1")
@@ -294,7 +298,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "change", "said"), REFUSED)
-def test_what_a_database_refuses_is_one_line_without_secrets(
+def test_errors_of_databases_are_one_line_without_secrets(
     kind: str, change: Connection, said: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = {**filled("SELECT 1"), **change}
@@ -307,7 +311,7 @@ def test_what_a_database_refuses_is_one_line_without_secrets(
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-def test_a_server_that_is_not_there_may_come_back(
+def test_an_unreachable_server_raises_a_retryable_error(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     with pytest.raises(PushdownError) as caught:
@@ -318,7 +322,7 @@ def test_a_server_that_is_not_there_may_come_back(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_table_that_is_not_there_is_named(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
+def test_the_error_names_a_missing_table(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
     with pytest.raises(PushdownError, match="no_such_table") as caught:
         scanned(spark, filled("SELECT 1"), table="no_such_table")()
     assert caught.value.code is ErrorCode.REMOTE_REFUSED
@@ -345,7 +349,7 @@ def test_certificates_are_verified(
 
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("mode", ["prefer", "verify-full"])
-def test_a_client_may_have_a_certificate(
+def test_a_client_certificate_is_accepted(
     kind: str, mode: str, server: Server, filled: Callable[..., Connection], spark: SparkSession, tmp_path: Path
 ) -> None:
     certificate, key = server.client_certificate(tmp_path)
@@ -375,7 +379,7 @@ def test_no_password_is_in_plan_report_or_settings(
 
 @pytest.mark.parametrize("partitions", [None, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_nothing_but_nulls_are_rows(
+def test_rows_of_only_nulls_are_returned(
     kind: str, partitions: int | None, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = filled(
@@ -392,7 +396,7 @@ def test_rows_of_nothing_but_nulls_are_rows(
 
 @pytest.mark.parametrize("partitions", [None, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_long_texts_arrive(
+def test_long_strings_are_returned(
     kind: str, partitions: int | None, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     column = "mediumtext" if kind in MYSQLS else "text"
@@ -430,10 +434,10 @@ HARD_TEXTS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_that_look_like_something_else_arrive(
+def test_strings_that_look_like_other_types_are_returned(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    """Fetched by the driver, copied by a task, and by a task that was asked for."""
+    """They are fetched by the driver, copied by a task, and read by a task that was requested."""
     texts = [None, *HARD_TEXTS, None]
     quoted = ["NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in texts]
     if kind in MYSQLS:
@@ -452,7 +456,7 @@ def test_texts_that_look_like_something_else_arrive(
 
 
 @pytest.mark.parametrize("kind", MYSQLS)
-def test_zero_dates_are_an_error_or_null(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
+def test_zero_dates_raise_or_are_null(kind: str, filled: Callable[..., Connection], spark: SparkSession) -> None:
     connection = filled(
         "DROP TABLE IF EXISTS zero_dates",
         "CREATE TABLE zero_dates (id int, d date)",
@@ -469,7 +473,7 @@ def test_zero_dates_are_an_error_or_null(kind: str, filled: Callable[..., Connec
 
 
 @pytest.mark.parametrize("kind", ["postgresql"])
-def test_infinite_dates_are_an_error_that_names_their_column(
+def test_infinite_dates_raise_an_error_that_names_the_column(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = filled(
@@ -483,7 +487,7 @@ def test_infinite_dates_are_an_error_that_names_their_column(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_query_over_several_sources_asks_each_for_its_part(
+def test_a_query_over_several_sources_pushes_columns_and_conjuncts_to_each(
     kind: str, filled: Callable[..., Connection], spark: SparkSession, tmp_path: Path
 ) -> None:
     connection = filled(*numbers(quote_of(kind)))
@@ -503,7 +507,7 @@ def test_a_query_over_several_sources_asks_each_for_its_part(
         assert report.rows_decoded == len(wanted) == 5
 
 
-def test_columns_of_files_are_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_file_columns_of_a_table_raise(tmp_path: Path, spark: SparkSession) -> None:
     scan = scanned(spark, sqlite_file(tmp_path, *numbers()), table="numbers")
     with pytest.raises(UnknownColumnError, match="filename"):
         scan(columns=["k", "filename"])
@@ -519,7 +523,7 @@ def test_columns_of_files_are_refused(tmp_path: Path, spark: SparkSession) -> No
         ({"table": "a.b.c.d"}, "not a valid name"),
     ],
 )
-def test_what_is_no_source_is_refused(table: dict[str, object], said: str, tmp_path: Path, spark: SparkSession) -> None:
+def test_an_undeclared_table_raises(table: dict[str, object], said: str, tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(BadSpecError, match=said):
         scanned(spark, sqlite_file(tmp_path, *numbers()), **table)()
 
@@ -536,7 +540,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize(("kind", "name"), somewhere(list(DEEP), KINDS))
-def test_what_nests_deeply_is_read_or_left_to_spark(
+def test_deeply_nested_predicates_are_pushed_or_evaluated_by_spark(
     spark: SparkSession, filled: Callable[..., Connection], name: str, kind: str
 ) -> None:
     where, exactness = DEEP[name]

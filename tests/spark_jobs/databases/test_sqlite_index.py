@@ -1,4 +1,4 @@
-"""Conditions on SQLite's integer columns are served by an index, and lose no row whatever the column holds."""
+"""Conditions on SQLite's integer columns use an index, and lose no rows with values of other types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PREDICATES = [
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[sqlite3.Connection]:
-    """A column that is declared as integer, with an index, and holds values of every storage class."""
+    """Create an indexed integer column with values of every storage class."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE t (n integer)")
         connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in HELD])
@@ -49,26 +49,28 @@ def sent(predicate: str) -> str:
     return " AND ".join(f"({to_sql(each.artifact, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.artifact)
 
 
-def found(database: sqlite3.Connection, condition: str) -> list[int]:
+def matching_rows(database: sqlite3.Connection, condition: str) -> list[int]:
     return sorted(row[0] for row in database.execute(f"SELECT rowid FROM t WHERE {condition}"))
 
 
 @pytest.mark.parametrize("predicate", PREDICATES)
 @pytest.mark.parametrize("turned", [False, True])
-def test_no_row_is_lost(predicate: str, turned: bool, database: sqlite3.Connection) -> None:
+def test_conditions_with_index_hints_keep_the_same_rows(
+    predicate: str, turned: bool, database: sqlite3.Connection
+) -> None:
     whole = f"NOT ({predicate})" if turned else predicate
     plain = whole.replace("<=>", "IS").replace("n ", "CAST(n AS INTEGER) ")
-    assert found(database, sent(whole)) == found(database, plain)
+    assert matching_rows(database, sent(whole)) == matching_rows(database, plain)
 
 
 @pytest.mark.parametrize("predicate", ["n = 3", "n > 4", "n <= -5", "n IN (3, 4)", "n BETWEEN 1 AND 2"])
-def test_an_index_is_used(predicate: str, database: sqlite3.Connection) -> None:
+def test_sqlite_uses_an_index_for_the_hint(predicate: str, database: sqlite3.Connection) -> None:
     plan = [row[-1] for row in database.execute(f"EXPLAIN QUERY PLAN SELECT rowid FROM t WHERE {sent(predicate)}")]
     assert any(step.startswith("SEARCH t USING") for step in plan)
     assert not any(step.startswith("SCAN") for step in plan)
 
 
-def test_columns_that_hold_nothing_else_need_no_more(database: sqlite3.Connection) -> None:
+def test_columns_with_uniform_storage_need_no_cast(database: sqlite3.Connection) -> None:
     column = RemoteColumn("n", "integer", t.LongType(), uniform=True)
     (conjunct,) = push_predicate(
         conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules()

@@ -197,7 +197,7 @@ def test_decimals_without_a_common_type_are_unsupported() -> None:
         ("%%b%", {"abc", "ab", "ab\nc"}),
     ],
 )
-def test_like_of_every_shape(pattern: str, matches: set[str]) -> None:
+def test_like_matches_every_kind_of_pattern(pattern: str, matches: set[str]) -> None:
     values = ["abc", "ab", "ab\nc", "é", "%", "", "日", "a.c"]
     expected = [value in matches for value in values]
     assert _mask(f"s LIKE '{pattern}' ESCAPE '/'", [*values, None], "s") == [*expected, None]

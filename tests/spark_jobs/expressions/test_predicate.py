@@ -24,7 +24,7 @@ def test_predicate_that_only_spark_parses_has_one_text_and_no_conjunct() -> None
     assert predicate.conjunct_texts == (sql,)
 
 
-def test_some_conjuncts_are_kept() -> None:
+def test_keep_conjuncts_keeps_the_original_sql() -> None:
     predicate = Predicate.parse("a = 1 AND b = 2 AND c = 3")
     rest = predicate.keep_conjuncts(predicate.conjuncts[1:])
     assert rest is not None
@@ -45,7 +45,7 @@ def test_some_conjuncts_are_kept() -> None:
         (r"a = 'b\\c'", False, False, True),
     ],
 )
-def test_properties_of_the_text(
+def test_predicate_properties_follow_from_the_sql(
     sql: str, needs_every_row: bool, reads_file_metadata: bool, has_backslashes: bool
 ) -> None:
     predicate = Predicate.parse(sql)

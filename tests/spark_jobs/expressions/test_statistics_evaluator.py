@@ -81,7 +81,7 @@ SOME = ColumnBounds(10, 20, False, 100)
         ("i = 5 AND s RLIKE 'x'", False),
     ],
 )
-def test_integers(where: str, may: bool) -> None:
+def test_integer_bounds_prune(where: str, may: bool) -> None:
     assert can_match(_root(where), _statistics(i=SOME)) is may
 
 
@@ -96,7 +96,7 @@ def test_unit_with_one_distinct_value() -> None:
     assert not can_match(_root("i <> 7"), nullable)
 
 
-def test_nulls() -> None:
+def test_null_counts_prune() -> None:
     all_null = _statistics(i=ColumnBounds(None, None, True, 0))
     for where in ("i = 1", "i <> 1", "NOT (i = 1)", "i IN (1, 2)", "i NOT IN (1)", "i IS NOT NULL", "i < j"):
         assert not can_match(_root(where), all_null), where
@@ -156,7 +156,7 @@ def test_zeros_of_both_signs_are_equal() -> None:
     assert can_match(_root("x >= 0"), _statistics(x=ColumnBounds(-5.0, -0.0, False, 1)))
 
 
-def test_other_types() -> None:
+def test_bounds_of_other_types_prune() -> None:
     assert not can_match(_root("m > 2.005"), _statistics(m=ColumnBounds(Decimal("1.00"), Decimal("2.00"))))
     assert can_match(_root("m >= 1.995"), _statistics(m=ColumnBounds(Decimal("1.00"), Decimal("2.00"))))
     assert not can_match(_root("d < DATE '1970-01-11'"), _statistics(d=ColumnBounds(10, 20)))
@@ -186,7 +186,7 @@ def test_other_types() -> None:
         ("s IN ('a', 'z')", False),
     ],
 )
-def test_strings(where: str, may: bool) -> None:
+def test_string_bounds_prune(where: str, may: bool) -> None:
     assert can_match(_root(where), _statistics(s=ColumnBounds("bb", "xy", False, 50))) is may
 
 
@@ -196,7 +196,7 @@ def test_strings_are_ordered_by_their_bytes() -> None:
     assert not can_match(_root("s = 'z'"), bounds)
 
 
-def test_comparisons_of_columns() -> None:
+def test_bounds_prune_comparisons_of_columns() -> None:
     low, high = ColumnBounds(1, 5, False, 9), ColumnBounds(6, 9, False, 9)
     assert not can_match(_root("i = j"), _statistics(i=low, j=high))
     assert not can_match(_root("i > j"), _statistics(i=low, j=high))
@@ -240,7 +240,7 @@ def _containing(*values: Value) -> Callable[[Path, Value], bool]:
         ("s LIKE 'abc%'", True),
     ],
 )
-def test_bloom_filters(where: str, may: bool) -> None:
+def test_bloom_filters_prune_equalities(where: str, may: bool) -> None:
     assert may_contain(_root(where), _containing(5, "xyz")) is may
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -263,11 +263,14 @@ def test_existing_hints_stay(spark: SparkSession, tables: Path) -> None:
     for name in ("shop", "city", "country"):
         spark.read.parquet(str(tables / f"{name}.parquet")).createOrReplaceTempView(name)
     frame = spark.sql("SELECT /*+ SHUFFLE_HASH(city) */ * FROM shop JOIN city ON shop.city = city.id")
-    told: Callable[[DataFrame], str] = lambda each: each._jdf.queryExecution().analyzed().toString()  # noqa: E731
-    assert "strategy=shuffle_hash" in told(with_broadcast_hints(frame, frozenset({frozenset({"city"})})))
-    assert "strategy=broadcast" in told(with_broadcast_hints(frame, frozenset({frozenset({"shop"})})))
+
+    def analyzed_plan(dataframe: DataFrame) -> str:
+        return str(dataframe._jdf.queryExecution().analyzed().toString())
+
+    assert "strategy=shuffle_hash" in analyzed_plan(with_broadcast_hints(frame, frozenset({frozenset({"city"})})))
+    assert "strategy=broadcast" in analyzed_plan(with_broadcast_hints(frame, frozenset({frozenset({"shop"})})))
     assert with_broadcast_hints(frame, frozenset()) is frame
-    assert told(with_broadcast_hints(frame, frozenset({frozenset({"elsewhere"})}))) == told(frame)
+    assert analyzed_plan(with_broadcast_hints(frame, frozenset({frozenset({"elsewhere"})}))) == analyzed_plan(frame)
 
 
 def test_only_sides_with_exactly_the_views_of_a_set_are_hinted(spark: SparkSession, tables: Path) -> None:

@@ -145,7 +145,7 @@ def test_conditions_that_differ_by_casts_alone_stay_separate(spark: SparkSession
 
 @pytest.fixture(scope="module")
 def chain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFrame]:
-    """Tables for which another join order pays."""
+    """Create tables for which another join order pays."""
     queries = {
         "o": "SELECT id AS oid, if(id % 9 = 0, NULL, id % 230) AS customer, id % 5 AS kind FROM range(4000)",
         "c": "SELECT id AS customer, id % 25 AS nation, concat('customer ', id) AS cname FROM range(200)",

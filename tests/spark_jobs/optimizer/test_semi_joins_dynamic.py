@@ -40,13 +40,13 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def plan(spark: SparkSession, tables: Path) -> Plan:
-    def planned(query: str, joins: JoinOptions = SOME, reader: str = "pushdown") -> PushdownResult:
+    def plan_query(query: str, joins: JoinOptions = SOME, reader: str = "pushdown") -> PushdownResult:
         session = PushdownSession(spark)
         for name, schema in (("events", EVENTS), ("devices", DEVICES)):
             session.add_source(name, path=str(tables / name), format="json", schema=schema, reader=reader)
         return session.sql(query, joins)
 
-    return planned
+    return plan_query
 
 
 def rows(frame: DataFrame) -> list[str]:

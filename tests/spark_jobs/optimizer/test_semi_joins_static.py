@@ -72,7 +72,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def plan(spark: SparkSession, tables: Path) -> Plan:
-    def planned(query: str, joins: JoinOptions = ALWAYS, things: str = "things.parquet") -> PushdownResult:
+    def plan_query(query: str, joins: JoinOptions = ALWAYS, things: str = "things.parquet") -> PushdownResult:
         session = PushdownSession(spark)
         for name in ("facts", "shelves"):
             session.add_source(name, path=str(tables / f"{name}.parquet"), format="parquet")
@@ -81,14 +81,14 @@ def plan(spark: SparkSession, tables: Path) -> Plan:
         session.add_source("things", path=str(tables / things), format=kind, schema=schema)
         return session.sql(query, joins)
 
-    return planned
+    return plan_query
 
 
 def rows(frame: DataFrame) -> list[str]:
     return sorted(map(str, frame.collect()))
 
 
-def told(result: PushdownResult) -> str:
+def notes_of(result: PushdownResult) -> str:
     return "; ".join(join.reason for join in result.joins())
 
 
@@ -117,7 +117,7 @@ def test_keys_become_predicates_on_joined_relations(
     query: str, keys: int, scanned: str, things: str, plan: Plan
 ) -> None:
     result = plan(query, things=things)
-    assert f"{keys} of 989 values of id in d became a condition" in told(result)
+    assert f"{keys} of 989 values of id in d became a condition" in notes_of(result)
     assert result.run(rows) == rows(plan(query, NEVER).df)
     counts = [node.actual for join in result.joins() for node in join.after.nodes() if node.relation == "f"]
     assert f"{counts[0]:,}" == scanned, "of 120,000"
@@ -131,7 +131,7 @@ def test_keys_become_predicates_on_joined_relations(
         pytest.param(JOIN.format("d.shelf < 6"), "things.parquet", id="most keys are left"),
         pytest.param(JOIN.format("d.moment < TIMESTAMP '2000-01-02 00:00:00'"), "things.parquet", id="zones decide"),
         pytest.param(JOIN.format("d.day < DATE '1600-01-01' AND d.shelf = 0"), "old.parquet", id="calendars decide"),
-        pytest.param(JOIN.format("d.shelf = 4"), "things.json", id="texts were not seen whole"),
+        pytest.param(JOIN.format("d.shelf = 4"), "things.json", id="JSON files were not sampled completely"),
         pytest.param(JOIN.format("length(d.colour) = 3"), "things.parquet", id="only Spark knows"),
         pytest.param(JOIN.replace("f.k", "f.wide").format("d.shelf = 4"), "things.parquet", id="another type"),
         pytest.param(JOIN.replace("d.id", "d.twice").format("d.shelf = 4"), "things.parquet", id="no key"),
@@ -146,20 +146,20 @@ def test_keys_become_predicates_on_joined_relations(
 )
 def test_uncertain_or_unselective_keys_yield_no_predicates(query: str, things: str, plan: Plan) -> None:
     result = plan(query, things=things)
-    assert "became a condition" not in told(result)
+    assert "became a condition" not in notes_of(result)
     assert result.run(rows) == rows(plan(query, NEVER, things).df)
 
 
 @pytest.mark.parametrize(
     ("query", "things"),
     [
-        pytest.param(BESIDE, "things.parquet", id="beside an outer join"),
+        pytest.param(BESIDE, "things.parquet", id="next to an outer join"),
         pytest.param(JOIN.format("d.colour = 'red'"), "parts", id="a file lacks the column"),
     ],
 )
 def test_keys_are_used_next_to_outer_joins_and_missing_columns(query: str, things: str, plan: Plan) -> None:
     result = plan(query, things=things)
-    assert "values of id in d became a condition" in told(result)
+    assert "values of id in d became a condition" in notes_of(result)
     assert result.run(rows) == rows(plan(query, NEVER, things).df)
 
 
@@ -203,7 +203,7 @@ def check_random(plan: Plan, seed: int, count: int) -> None:
     for _ in range(count):
         query = random_query(random)
         result = plan(query)
-        listed += "became a condition" in told(result)
+        listed += "became a condition" in notes_of(result)
         assert result.run(rows) == rows(plan(query, NEVER).df), query
     assert listed >= count // 10
 
@@ -300,7 +300,7 @@ def test_a_large_source_with_many_references_gets_no_key_predicates(
 ) -> None:
     one = JOIN.format("d.shelf = {}")
     four, five = (" UNION ALL ".join(one.format(shelf) for shelf in range(count)) for count in (4, 5))
-    assert told(plan(five)).count("became a condition") == 5, "the source is not large"
+    assert notes_of(plan(five)).count("became a condition") == 5, "the source is not large"
     monkeypatch.setattr(reorder_joins, "_LARGE_SOURCE_BYTES", 1 << 10)
-    assert told(plan(four)).count("became a condition") == 4
-    assert "became a condition" not in told(plan(five))
+    assert notes_of(plan(four)).count("became a condition") == 4
+    assert "became a condition" not in notes_of(plan(five))

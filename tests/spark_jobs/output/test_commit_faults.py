@@ -1,4 +1,4 @@
-"""Commits killed, failing or stalled at any operation: the next run finds the old output or the new, never a mix."""
+"""Commits killed, failing or stalled at any operation: the next run finds the old or the new output, never a mix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STORES = [InterruptedFiles, InterruptedCopies]
 
 
 def expected(mode: OutputMode, old: dict[str, str], new: dict[str, str]) -> dict[str, list[str]]:
-    """The output after one clean run."""
+    """Return the output after one undisturbed run."""
     if mode is OutputMode.APPEND:
         return {day: sorted(rows[day] for rows in (old, new) if day in rows) for day in sorted(old.keys() | new.keys())}
     kept = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
@@ -49,7 +49,7 @@ def listed(rows: dict[str, str]) -> dict[str, list[str]]:
 
 
 def prepared(spark: SparkSession, place: Path, number: int, old: dict[str, str]) -> Path:
-    """An output that an earlier run has written."""
+    """Create an output with an earlier run."""
     target = place / f"out {number}"
     if old:
         write(opened(spark, target, OutputMode.OVERWRITE, "earlier run"), old)
@@ -110,7 +110,7 @@ def test_other_run_after_kill_sees_old_or_new_output(
 def test_killed_repair_is_repaired(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
 ) -> None:
-    """The first run dies amid its moves, whoever repairs it dies as well, at each operation of the repair."""
+    """The first run is killed during its renames. Its repair is killed at each operation."""
     amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number, store))
     for number in count(1):
         target = prepared(spark, tmp_path / "repairs", number, OLD)
@@ -139,7 +139,7 @@ def _is_half_done(
 
 @pytest.mark.parametrize("mode", CHANGING)
 def test_lost_staged_rows_keep_the_old_rows(spark: SparkSession, tmp_path: Path, mode: OutputMode) -> None:
-    """Such as by somebody who clears hidden directories."""
+    """For example, another program deletes hidden directories."""
     for number in count(1):
         target = prepared(spark, tmp_path, number, OLD)
         files = killed_at(number)
@@ -202,7 +202,7 @@ def test_failure_leaves_old_or_new_output(spark: SparkSession, tmp_path: Path, m
 def test_stalled_process_changes_nothing_after_takeover(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, run: str
 ) -> None:
-    """Whoever comes in between has taken the process for dead, and has undone its moves or ended its commit."""
+    """Another run considered the process dead, and has undone its renames or completed its commit."""
     for number in count(1):
         target = prepared(spark, tmp_path, number, OLD)
         resumed, stalled, raised = threading.Event(), threading.Event(), []

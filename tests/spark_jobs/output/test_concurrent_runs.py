@@ -1,4 +1,4 @@
-"""Runs that write one output at the same time: disjoint partitions all arrive, of equal ones exactly one run's."""
+"""Concurrent runs with one output: disjoint partitions are all written, equal partitions by exactly one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONS = OutputMode.OVERWRITE_PARTITIONS
 
 
 def race(outputs: list[FileOutput], rows: list[dict[str, str]]) -> list[Exception | None]:
-    """Commit all outputs at the same time, each from its own thread; what each of them raised."""
+    """Commit all outputs at the same time, each in its own thread. Return the error of each."""
     for output, staged in zip(outputs, rows, strict=True):
         assert output.prepare()
         stage(output, staged)
@@ -85,7 +85,7 @@ def test_concurrent_appends_to_one_partition(spark: SparkSession, tmp_path: Path
 
 
 def test_overwrite_keeps_concurrently_appended_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Such as a task that reads an output, compacts it and writes it back."""
+    """For example, a task reads an output, compacts it and writes it back."""
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
         write(opened(spark, target, OutputMode.OVERWRITE, "old"), {"day=1": "old"})
@@ -118,7 +118,7 @@ def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Pat
 def test_backfill_with_random_kills_equals_uninterrupted_runs(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, seed: int
 ) -> None:
-    """Thirty days, two at a time; a killed attempt is tried again until it gets through."""
+    """Thirty days, two at a time. A killed attempt is retried until it succeeds."""
     chance = random.Random(seed)
     target = tmp_path / "out"
     write(opened(spark, target, OutputMode.OVERWRITE, "before"), {"day=0": "before", "day=7": "before"})

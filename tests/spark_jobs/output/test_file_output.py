@@ -136,7 +136,7 @@ def test_append_to_partitions(
 
 
 def days(spark: SparkSession, target: Path) -> dict[int, list[int]]:
-    """The ids in each partition of an output that is partitioned by `odd`."""
+    """Return the ids in each partition of an output that is partitioned by `odd`."""
     found: dict[int, list[int]] = {}
     for row in spark.read.schema("id int, odd int").json(str(target)).collect():
         found.setdefault(row["odd"], []).append(row["id"])
@@ -161,7 +161,7 @@ def test_overwrite_partitions_replaces_only_written_partitions(
 def test_dynamic_overwrite_keeps_other_partitions(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], by_option: bool
 ) -> None:
-    """As an option or as a setting; plain Spark keeps them too."""
+    """As an option or a setting. Plain Spark keeps them too."""
     write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
     options = {"partitionOverwriteMode": "Dynamic"} if by_option else {}
     if not by_option:
@@ -211,7 +211,7 @@ def test_partition_columns_keep_the_spelling_of_the_output(
     assert sorted(path.name for path in target.glob("[!_.]*")) == ["odd=0", "odd=1"]
 
 
-def test_summary_of_a_commit(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
+def test_a_commit_returns_rows_files_and_bytes(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
     for mode in (OutputMode.OVERWRITE, OutputMode.APPEND):
         output = writer(mode, mode, partition_by=["odd"])
         write(output, frame(1, 2, 3))

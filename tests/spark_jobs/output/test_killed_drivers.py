@@ -1,4 +1,4 @@
-"""Drivers that write with Spark and are killed by SIGKILL at random moments: the backfill equals clean runs."""
+"""Spark drivers killed by SIGKILL at random moments: the backfill equals undisturbed runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_backfill_with_randomly_killed_drivers(spark: SparkSession, tmp_path: Pa
 
 
 def _drive(target: Path, mode: str, days: list[int], seconds: float) -> tuple[list[str], bool]:
-    """Write days until the driver is killed; the days that it has reported, and whether it was killed."""
+    """Write days until the driver is killed. Return the reported days, and whether it was killed."""
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(target), mode, *map(str, days)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},

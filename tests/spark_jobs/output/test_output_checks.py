@@ -1,4 +1,4 @@
-"""Checks of staged rows: what fails them, what the error says, and that the output stays as it was."""
+"""Checks of staged rows: failures, their messages, and that the output does not change."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_error_names_all_failed_checks(rows: DataFrame, output: Callable[..., Fi
         write(output({"min_rows": 9, "not_null": ["id", "t"], "unique": ["t"]}), rows)
 
 
-def test_checks_of_an_empty_result(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
-    """Spark knows at once that there are none, and takes what counts them out of its plan or leaves it in."""
+def test_checks_apply_to_an_empty_result(spark: SparkSession, output: Callable[..., FileOutput]) -> None:
+    """Spark knows that the result is empty, and may remove the observation from its plan."""
     for empty in (spark.range(0), spark.range(9).where("id < 0"), spark.range(9).where("false")):
         with pytest.raises(CheckFailedError, match="min_rows requires at least 1, found 0"):
             write(output({"min_rows": 1}), empty)
@@ -105,7 +105,7 @@ def test_checks_of_an_empty_result(spark: SparkSession, output: Callable[..., Fi
 
 @pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv", "xml"])
 @pytest.mark.parametrize("partition_by", [(), ("d",)])
-def test_unique_in_all_formats(
+def test_unique_check_passes_in_all_formats(
     rows: DataFrame, output: Callable[..., FileOutput], name: str, partition_by: tuple[str, ...]
 ) -> None:
     flat = rows.select("id", "t", "d")

@@ -1,4 +1,4 @@
-"""Which formats an output may have: those of which a directory of files can be staged and moved into place."""
+"""Supported output formats: those whose files can be staged in a directory and renamed."""
 
 from __future__ import annotations
 

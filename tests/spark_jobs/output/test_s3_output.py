@@ -1,6 +1,6 @@
-"""Outputs on a real S3 server through Hadoop's S3A, whose renames copy: kills, conflicts and what Spark reads back.
+"""Outputs on a real S3 server with Hadoop's S3A, whose renames are copies: kills, conflicts and later reads.
 
-`make nightly` brings S3A.
+`make nightly` adds S3A.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPATIENT = 0.5
 
 
 class HalfMovedFiles(HadoopFiles):
-    """Files of a process that is killed amid its move of output or rows with this number, after the first object."""
+    """The files of a process that is killed during this rename of output or rows, after the first object."""
 
     def __init__(self, spark: SparkSession, store: ObjectStore, bucket: str, number: int, *, deletes: bool) -> None:
         super().__init__(spark)
@@ -105,7 +105,7 @@ def write(spark: SparkSession, output: FileOutput, rows: dict[int, list[int]]) -
             output.stage(spark.createDataFrame(data, "id int, day int").coalesce(1))
 
 
-def found(spark: SparkSession, bucket: str, number: int) -> dict[int, list[int]]:
+def read_output(spark: SparkSession, bucket: str, number: int) -> dict[int, list[int]]:
     rows: dict[int, list[int]] = {}
     for row in spark.read.schema("id int, day int").json(f"s3a://{bucket}/out {number}").collect():
         rows.setdefault(row["day"], []).append(row["id"])
@@ -129,7 +129,7 @@ def expected(mode: OutputMode) -> dict[int, list[int]]:
 def test_kill_at_any_operation_on_s3a_is_repaired(
     spark: SparkSession, store: ObjectStore, bucket: str, output: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
-    """By the retry, which leaves what one run leaves, and by another run, which finds the old output or the new."""
+    """The retry leaves the output of one run. Another run finds the old or the new output."""
     for number in count(1):
         write(spark, output(number, OutputMode.OVERWRITE, "before"), OLD)
         files = KilledHadoopFiles(spark, number)
@@ -140,10 +140,10 @@ def test_kill_at_any_operation_on_s3a_is_repaired(
         if number % 2:
             other = output(number, OutputMode.OVERWRITE_PARTITIONS, "other")
             assert other.prepare()
-            assert found(spark, bucket, number) in (OLD, expected(mode)), f"killed before operation {number}"
+            assert read_output(spark, bucket, number) in (OLD, expected(mode)), f"killed before operation {number}"
             other.abort()
         write(spark, output(number, mode, "run"), NEW)
-        assert found(spark, bucket, number) == expected(mode), f"killed before operation {number}"
+        assert read_output(spark, bucket, number) == expected(mode), f"killed before operation {number}"
         assert hidden(store, bucket) == []
     assert number > 10
 
@@ -158,7 +158,7 @@ def test_partial_rename_on_s3a_is_undone(
     number: int,
     deletes: bool,
 ) -> None:
-    """Objects of both sides of a move are brought together again, whichever side they were on."""
+    """The objects of both sides of a rename are in one directory again."""
     setup = output(number, OutputMode.OVERWRITE, "before")
     assert setup.prepare()
     with setup.guarded():
@@ -169,7 +169,7 @@ def test_partial_rename_on_s3a_is_undone(
     other = output(number, OutputMode.APPEND, "other")
     assert other.prepare()
     other.abort()
-    assert found(spark, bucket, number) == {2: [20, 22], 3: [30]}
+    assert read_output(spark, bucket, number) == {2: [20, 22], 3: [30]}
 
 
 def test_one_of_two_runs_raises_conflict(spark: SparkSession, bucket: str, output: Callable[..., FileOutput]) -> None:
@@ -191,4 +191,4 @@ def test_one_of_two_runs_raises_conflict(spark: SparkSession, bucket: str, outpu
             won = list(threads.map(commit, outputs))
         assert sorted(won) == [False, True]
         winner = won.index(True) + 1
-        assert found(spark, bucket, number) == {1: [winner], 2: [winner]}
+        assert read_output(spark, bucket, number) == {1: [winner], 2: [winner]}

@@ -24,7 +24,7 @@ SETTINGS = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parser.escape
 
 @pytest.fixture(params=[None, *SETTINGS])
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A new session with none or one of the settings."""
+    """Return a new session with none or one of the settings."""
     configured = spark.newSession()
     if request.param is not None:
         configured.conf.set(request.param, SETTINGS[request.param])

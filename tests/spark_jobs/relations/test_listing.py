@@ -1,4 +1,4 @@
-"""Files, their compression by suffix, and how they are cut and packed."""
+"""Listed files, their compression by suffix, and their division into splits and tasks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pushdown_spark.relations.listing import Compression, InputFile, Packing, de
         ("gz", Compression.NONE),
     ],
 )
-def test_the_suffix_tells_the_compression(name: str, compression: Compression | None) -> None:
+def test_the_suffix_determines_the_compression(name: str, compression: Compression | None) -> None:
     assert InputFile(f"file:///d/{name}", f"/d/{name}", 5).compression is compression
 
 
-def test_uris_lead_to_files_with_odd_names(tmp_path: Path) -> None:
+def test_uris_of_files_with_special_characters_are_decoded(tmp_path: Path) -> None:
     path = tmp_path / "a b%20#?ü.json"
     path.write_bytes(b"12345")
     found = local_files([path.as_uri()])
@@ -58,7 +58,7 @@ def test_every_byte_is_in_one_split(sizes: tuple[int, ...]) -> None:
         assert all(one[1] == two[0] for one, two in itertools.pairwise(mine))
 
 
-def test_small_files_share_a_task_unless_rows_must_tell_their_file() -> None:
+def test_small_files_share_a_task_unless_rows_need_their_file_name() -> None:
     files = _files(*([10] * 20))
     packing = Packing(1000, 1, 1)
     assert len(pack(files, packing)) < 20
@@ -66,7 +66,7 @@ def test_small_files_share_a_task_unless_rows_must_tell_their_file() -> None:
     assert [task.file for task in apart] == list(range(20))
 
 
-def test_a_task_holds_files_of_one_group() -> None:
+def test_a_task_has_files_of_one_group() -> None:
     tasks = pack(_files(*([10] * 9)), Packing(1000, 1, 1), groups=[number // 4 for number in range(9)])
     assert [(task.file, len(task.splits)) for task in tasks] == [(0, 4), (4, 4), (8, 1)]
 
@@ -76,5 +76,5 @@ def test_compressed_files_are_one_split() -> None:
     assert [(split.start, split.end) for split in task.splits] == [(0, 1000)]
 
 
-def test_no_files_are_no_tasks() -> None:
+def test_no_tasks_without_files() -> None:
     assert pack([], Packing(64, 4, 2)) == ()

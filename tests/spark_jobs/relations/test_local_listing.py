@@ -1,4 +1,4 @@
-"""Which files `pushdown_orc` and `pushdown_avro` read: those that Spark's own sources do, or none with a reason."""
+"""`pushdown_orc` and `pushdown_avro` read the files that Spark's own sources read, or raise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.formats.data_source_base import known_options, local_listing
+from pushdown_spark.formats.data_source_base import check_options, list_local_files
 from pushdown_spark.formats.orc.data_source import FORMAT, register
 
 HERE = ["a.orc", "_k=1.orc"]
@@ -28,7 +28,7 @@ ELSEWHERE = [
 
 
 def written(spark: SparkSession, directory: Path, names: list[str]) -> Path:
-    """Files of one row each: the number of the file."""
+    """Write files of one row each, which is the number of the file."""
     for number, name in enumerate(names):
         parts = directory.with_name(f"{directory.name}-{number}")
         spark.range(number, number + 1, 1, 1).selectExpr("id AS Number").write.orc(str(parts))
@@ -55,16 +55,16 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "path", "options", "said"),
     [
-        ("k=1/a.orc", "", {}, "tells columns by its name"),
-        ("deeper/k=1/a.orc", "", {}, "tells columns by its name"),
-        ("a.orc", "{a,b}.orc", {}, "no '{' in paths"),
+        ("k=1/a.orc", "", {}, "is a partition directory"),
+        ("deeper/k=1/a.orc", "", {}, "is a partition directory"),
+        ("a.orc", "{a,b}.orc", {}, "does not support '{' in paths"),
         ("a.orc", "[^b].orc", {}, "in paths"),
         ("a.orc", "", {"pathGlobFilter": "*.txt"}, "option pathglobfilter"),
         ("a.orc", "", {"modifiedBefore": "2020-01-01"}, "option modifiedbefore"),
         ("a.orc", "", {"push_filters": "yes"}, "neither true nor false"),
     ],
 )
-def test_what_is_not_read_as_spark_does_is_refused(
+def test_unsupported_paths_and_options_raise(
     spark: SparkSession, tmp_path: Path, name: str, path: str, options: Mapping[str, str], said: str
 ) -> None:
     register(spark)
@@ -74,7 +74,9 @@ def test_what_is_not_read_as_spark_does_is_refused(
 
 
 @pytest.mark.parametrize("case_sensitive", ["true", "false"])
-def test_names_go_by_case_where_asked(spark: SparkSession, tmp_path: Path, case_sensitive: str) -> None:
+def test_the_option_case_sensitive_controls_name_matching(
+    spark: SparkSession, tmp_path: Path, case_sensitive: str
+) -> None:
     register(spark)
     table = str(written(spark, tmp_path / "table", ["a.orc", "b.orc"]))
     source = spark.read.format(FORMAT).schema("number bigint").option("case_sensitive", case_sensitive)
@@ -87,12 +89,10 @@ def test_names_go_by_case_where_asked(spark: SparkSession, tmp_path: Path, case_
         spark.conf.set("spark.sql.caseSensitive", before)
 
 
-def test_the_listing_says_what_is_wrong(tmp_path: Path) -> None:
+def test_invalid_paths_and_options_raise_bad_spec(tmp_path: Path) -> None:
     with pytest.raises(BadSpecError, match="needs a path"):
-        local_listing("pushdown_avro", {})
+        list_local_files("pushdown_avro", {})
     with pytest.raises(BadSpecError, match="is not local"):
-        local_listing("pushdown_avro", {"path": "s3://bucket/table"})
-    with pytest.raises(
-        BadSpecError, match="option mode: format 'pushdown_avro' has none of that name, but path, where"
-    ):
-        known_options("pushdown_avro", {"mode": "PERMISSIVE"}, ("path", "where"))
+        list_local_files("pushdown_avro", {"path": "s3://bucket/table"})
+    with pytest.raises(BadSpecError, match="option mode: format 'pushdown_avro' supports only path, where"):
+        check_options("pushdown_avro", {"mode": "PERMISSIVE"}, ("path", "where"))

@@ -1,4 +1,4 @@
-"""Malformed lines are counted as Spark's parser judges them, over whole lines, and the rows stay the same."""
+"""Malformed lines are counted by Spark's parser over whole lines, and the rows do not change."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_nothing_is_counted_before_a_run(spark: SparkSession, files: Path) -> No
     assert "max_malformed must parse every line to count malformed lines" in result.explain()
 
 
-def test_a_corrupt_record_column_of_the_users_own_is_kept(spark: SparkSession, files: Path) -> None:
+def test_a_corrupt_record_column_in_the_users_schema_is_kept(spark: SparkSession, files: Path) -> None:
     session = PushdownSession(spark)
     fields = {"format": "json", "path": (str(files / "a.json"),), "schema": f"{SCHEMA}, _corrupt_record string"}
     session.add("lines", SourceSpec.model_validate({**fields, "max_malformed": 9}))
@@ -75,13 +75,13 @@ def test_a_corrupt_record_column_of_the_users_own_is_kept(spark: SparkSession, f
         ({"max_malformed": -1}, "greater than or equal to 0"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(fields: dict[str, object], said: str) -> None:
+def test_invalid_bounds_of_malformed_lines_raise(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         SourceSpec.model_validate({"format": "json", "path": ("/a",), "max_malformed": 0, **fields})
 
 
 @pytest.mark.parametrize(("limit", "passes"), [(3, False), (4, True)])
-def test_a_job_fails_that_meets_more_malformed_lines(
+def test_a_job_fails_if_it_has_too_many_malformed_lines(
     spark: SparkSession, files: Path, limit: int, passes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The job would stop the session of all tests.

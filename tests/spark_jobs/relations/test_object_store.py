@@ -1,4 +1,4 @@
-"""Objects of a real S3 server give the lines that local files give; what goes wrong is told without secrets."""
+"""Objects of a real S3 server have the same lines as local files, and errors have no secrets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _lines(split: Split) -> bytes:
 
 
 def _numbers(size: int) -> bytes:
-    """Lines that compress badly, at least this many bytes of them."""
+    """Return at least this many bytes of lines that compress badly."""
     rng = random.Random(size)
     return b"".join(b"%064x\n" % rng.getrandbits(256) for _ in range(-(-size // 65)))
 
@@ -55,7 +55,7 @@ def _open(store: ObjectStore, bucket: str, path: str, **how: int) -> ObjectFile:
 
 
 @pytest.mark.parametrize("key", ["data", "a b/ü+%20#?&=.json", "x=1/y=2/.part"])
-def test_splits_of_every_size_give_each_line_once(store: ObjectStore, key: str) -> None:
+def test_splits_of_every_size_return_each_line_once(store: ObjectStore, key: str) -> None:
     bucket = store.bucket()
     content = b"".join(text + b"\n" for text in (b"", b"a", b"bc" * 20, "é".encode() * 9)) + b"no terminator"
     path, storage = store.put(bucket, key, content), store.storage(bucket)
@@ -67,7 +67,7 @@ def test_splits_of_every_size_give_each_line_once(store: ObjectStore, key: str) 
 
 
 @pytest.mark.parametrize("compression", PACKERS)
-def test_large_objects_are_read_whole_with_few_requests(store: ObjectStore, compression: Compression) -> None:
+def test_large_objects_are_read_completely_with_few_requests(store: ObjectStore, compression: Compression) -> None:
     bucket, key = store.bucket(), f"data{compression}"
     content = _numbers(20 << 20)
     stored = PACKERS[compression](content)
@@ -79,7 +79,7 @@ def test_large_objects_are_read_whole_with_few_requests(store: ObjectStore, comp
     assert store.reads(bucket, key) <= 5
 
 
-def test_what_is_held_is_bounded(store: ObjectStore) -> None:
+def test_the_buffer_of_an_object_is_bounded(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", bytes(20 << 20))
     with _open(store, bucket, path) as file:
@@ -90,7 +90,7 @@ def test_what_is_held_is_bounded(store: ObjectStore) -> None:
     assert max(held) == AHEAD
 
 
-def test_nothing_behind_a_split_is_fetched_but_the_end_of_its_last_line(store: ObjectStore) -> None:
+def test_after_a_split_only_the_end_of_its_last_line_is_fetched(store: ObjectStore) -> None:
     bucket = store.bucket()
     content = _numbers(4 << 20)
     path = store.put(bucket, "data", content)
@@ -100,7 +100,7 @@ def test_nothing_behind_a_split_is_fetched_but_the_end_of_its_last_line(store: O
     assert reader.bytes_read <= 199_001 + (64 << 10)
 
 
-def test_a_first_look_fetches_little(store: ObjectStore) -> None:
+def test_the_first_read_fetches_the_first_read_ahead_only(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", bytes(4 << 20))
     with _open(store, bucket, path) as file:
@@ -108,7 +108,7 @@ def test_a_first_look_fetches_little(store: ObjectStore) -> None:
         assert file.fetched == FIRST_AHEAD
 
 
-def test_readers_that_jump_fetch_just_what_they_ask_for(store: ObjectStore) -> None:
+def test_without_read_ahead_only_requested_bytes_are_fetched(store: ObjectStore) -> None:
     bucket = store.bucket()
     content = bytes(range(250)) * 4096
     path = store.put(bucket, "data", content)
@@ -123,7 +123,7 @@ def test_readers_that_jump_fetch_just_what_they_ask_for(store: ObjectStore) -> N
         assert file.read(5) == b""
 
 
-def test_reads_anywhere_agree_with_the_object(store: ObjectStore) -> None:
+def test_reads_at_random_positions_return_the_objects_bytes(store: ObjectStore) -> None:
     rng = random.Random(5)
     content = rng.randbytes(3 << 20)
     bucket = store.bucket()
@@ -140,7 +140,7 @@ def test_reads_anywhere_agree_with_the_object(store: ObjectStore) -> None:
             assert file.tell() == position
 
 
-def test_requests_are_signed_by_nobody_where_that_is_asked_for(store: ObjectStore) -> None:
+def test_requests_without_keys_are_anonymous(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"public\n")
     store.client().put_object_acl(Bucket=bucket, Key="data", ACL="public-read")
@@ -148,7 +148,7 @@ def test_requests_are_signed_by_nobody_where_that_is_asked_for(store: ObjectStor
 
 
 def _failure(split: Split) -> PushdownError:
-    """The error of reading a split; all that would be shown of it holds no secret."""
+    """Return the error of reading a split. Its traceback has no secrets."""
     with pytest.raises(PushdownError) as caught:
         _lines(split)
     shown = "".join(traceback.format_exception(caught.value))
@@ -157,19 +157,19 @@ def _failure(split: Split) -> PushdownError:
     return caught.value
 
 
-def test_an_object_that_is_not_there_is_told(store: ObjectStore) -> None:
+def test_a_missing_object_raises_a_retryable_missing_path(store: ObjectStore) -> None:
     bucket = store.bucket()
     error = _failure(Split(f"s3a://{bucket}/gone", 0, 5, Compression.NONE, store.storage(bucket)))
     assert isinstance(error, MissingPathError)
     assert error.code.retryable
 
 
-@pytest.mark.parametrize("who", ["nobody known", "wrong secret", "no rights"])
-def test_who_may_not_read_is_told_and_not_to_try_again(store: ObjectStore, who: str) -> None:
+@pytest.mark.parametrize("who", ["unknown user", "wrong secret", "no permission"])
+def test_denied_access_raises_an_error_that_is_not_retried(store: ObjectStore, who: str) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"x\n" * 100)
     known = store.user("s3:ListBucket")
-    reader = {"nobody known": ROOT, "wrong secret": ROOT, "no rights": known}[who]
+    reader = {"unknown user": ROOT, "wrong secret": ROOT, "no permission": known}[who]
     if who == "wrong secret":
         reader = type(ROOT)(known.access_key, ROOT.secret_key)
     with store.asking_who():
@@ -179,7 +179,7 @@ def test_who_may_not_read_is_told_and_not_to_try_again(store: ObjectStore, who: 
     assert not error.code.retryable
 
 
-def test_who_may_read_reads(store: ObjectStore) -> None:
+def test_a_user_with_read_permission_can_read(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"x\n" * 100)
     reader = store.user("s3:GetObject", "s3:ListBucket")
@@ -194,7 +194,7 @@ def _closed_port() -> int:
 
 
 @pytest.mark.parametrize("through", ["store", "proxy"])
-def test_a_store_that_does_not_answer_is_told_and_may_be_tried_again(through: str) -> None:
+def test_an_unreachable_store_raises_a_retryable_error(through: str) -> None:
     port = _closed_port()
     proxy = Proxy("http", "127.0.0.1", port, "somebody", ROOT.secret_key) if through == "proxy" else None
     settings = S3Settings(REGION, "http", f"127.0.0.1:{port}", virtual=False, keys=ROOT, proxy=proxy)
@@ -204,7 +204,7 @@ def test_a_store_that_does_not_answer_is_told_and_may_be_tried_again(through: st
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2, Compression.ZSTD])
-def test_truncated_objects_are_left_to_spark(store: ObjectStore, compression: Compression) -> None:
+def test_truncated_compressed_objects_use_spark(store: ObjectStore, compression: Compression) -> None:
     bucket = store.bucket()
     stored = PACKERS[compression](_numbers(3 << 20))
     path = store.put(bucket, f"cut{compression}", stored[: len(stored) // 2])
@@ -214,7 +214,7 @@ def test_truncated_objects_are_left_to_spark(store: ObjectStore, compression: Co
 
 
 @pytest.mark.parametrize("change", ["overwritten", "longer", "shorter", "deleted"])
-def test_an_object_that_changes_while_it_is_read_is_told(store: ObjectStore, change: str) -> None:
+def test_an_object_that_changes_during_the_read_raises(store: ObjectStore, change: str) -> None:
     bucket = store.bucket()
     content = _numbers(6 << 20)
     path = store.put(bucket, "data", content)
@@ -233,8 +233,8 @@ def test_an_object_that_changes_while_it_is_read_is_told(store: ObjectStore, cha
             pass
 
 
-def test_a_range_that_the_store_cuts_short_is_never_taken_for_whole(store: ObjectStore) -> None:
-    """pyarrow tells no short answer from a whole one; without a check of ours, stray memory would pass for lines."""
+def test_a_range_that_the_store_sends_in_part_raises(store: ObjectStore) -> None:
+    """pyarrow does not report a short response. Without our check, uninitialized memory would be read as lines."""
     bucket = store.bucket()
     for size in (2, 10, 60):
         path = store.put(bucket, "data", b"x" * 100)
@@ -244,14 +244,14 @@ def test_a_range_that_the_store_cuts_short_is_never_taken_for_whole(store: Objec
             file.read(size)
 
 
-def test_bytes_that_are_no_text_are_read_as_well(store: ObjectStore) -> None:
+def test_bytes_equal_to_the_marker_are_read(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"\xff" * 1000)
     with _open(store, bucket, path, ahead=0) as file:
         assert file.read() == b"\xff" * 1000
 
 
-def test_storages_travel_without_showing_what_they_know(store: ObjectStore) -> None:
+def test_storages_are_pickled_and_their_repr_has_no_secrets(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"1\n2\n")
     storage = store.storage(bucket)
@@ -264,7 +264,7 @@ def test_storages_travel_without_showing_what_they_know(store: ObjectStore) -> N
     assert "hunter2" not in repr(Proxy("http", "proxy", 8080, "somebody", "hunter2"))
 
 
-def test_secrets_are_taken_out_of_what_libraries_say() -> None:
+def test_secrets_are_redacted_from_messages() -> None:
     settings = S3Settings(REGION, keys=ROOT, proxy=Proxy("http", "proxy", 8080, "somebody", "hunter2"))
-    said = settings.cleaned(f"key {ROOT.access_key}:\n{ROOT.secret_key}, {ROOT.token} through hunter2")
-    assert said == "key ***: ***, *** through ***"
+    redacted = settings.redact(f"key {ROOT.access_key}:\n{ROOT.secret_key}, {ROOT.token} through hunter2")
+    assert redacted == "key ***: ***, *** through ***"

@@ -1,4 +1,4 @@
-"""The schema that the driver takes from a footer is Spark's, and no job runs for it."""
+"""The schema that the driver reads from a footer equals Spark's and needs no job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count_jobs(spark: SparkSession) -> Iterator[CountedJobs]:
 
 
 class CountedJobs:
-    """Jobs of this thread and of those that it starts."""
+    """The number of jobs of this thread and its child threads."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -62,7 +62,9 @@ def same_schema(spark: SparkSession, path: Path | str) -> None:
     assert rows == expected
 
 
-def test_files_of_sparks_with_all_types(spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs) -> None:
+def test_the_schema_of_files_by_spark_is_read_without_a_job(
+    spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs
+) -> None:
     spark.sql(ALL_KINDS).coalesce(1).write.parquet(str(tmp_path / "t"))
     before = count_jobs.number
     session_over(spark, tmp_path / "t").scan("t").df.schema  # noqa: B018 - it is opened
@@ -71,7 +73,9 @@ def test_files_of_sparks_with_all_types(spark: SparkSession, tmp_path: Path, cou
     same_schema(spark, next((tmp_path / "t").glob("*.parquet")))
 
 
-def test_files_that_say_nothing_of_spark(spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs) -> None:
+def test_the_schema_of_files_by_other_writers_is_read_without_a_job(
+    spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs
+) -> None:
     rows = {
         "small": pa.array([1, None], pa.int8()),
         "unsigned": pa.array([1, 2], pa.uint32()),
@@ -93,7 +97,7 @@ def test_files_that_say_nothing_of_spark(spark: SparkSession, tmp_path: Path, co
 
 
 @pytest.mark.parametrize("setting", ["binaryAsString", "int96AsTimestamp", "inferTimestampNTZ.enabled"])
-def test_settings_that_types_depend_on(spark: SparkSession, tmp_path: Path, setting: str) -> None:
+def test_the_schema_follows_settings_that_change_types(spark: SparkSession, tmp_path: Path, setting: str) -> None:
     file = tmp_path / "t.parquet"
     pq.write_table(pa.table({"raw": [b"x"], "local": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))}), file)
     key = f"spark.sql.parquet.{setting}"
@@ -105,7 +109,7 @@ def test_settings_that_types_depend_on(spark: SparkSession, tmp_path: Path, sett
         spark.conf.unset(key)
 
 
-def test_directories_that_are_more_than_plain_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_special_directories_have_sparks_schema(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).selectExpr("id AS n", "id % 2 AS k").write.partitionBy("k").parquet(str(tmp_path / "parts"))
     same_schema(spark, tmp_path / "parts")
     same_schema(spark, tmp_path / "parts" / "k=1")
@@ -123,14 +127,14 @@ def test_directories_that_are_more_than_plain_files(spark: SparkSession, tmp_pat
     same_schema(spark, odd)
 
 
-def test_merged_schemas(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_option_merge_schema_returns_all_columns(spark: SparkSession, tmp_path: Path) -> None:
     for name, rows in (("a", {"x": [1]}), ("b", {"x": [2], "y": ["more"]})):
         pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
     ours = session_over(spark, tmp_path, {"mergeSchema": "true"}).scan("t").df
     assert ours.columns == ["x", "y"]
 
 
-def test_what_is_no_parquet_file_is_an_error_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_raises_an_error_that_names_the_source(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 but nothing else")
     with pytest.raises(Py4JJavaError, match=r"bad\.parquet"):
         session_over(spark, tmp_path / "bad.parquet").scan("t").df.collect()
@@ -138,7 +142,7 @@ def test_what_is_no_parquet_file_is_an_error_of_the_source(spark: SparkSession, 
         session_over(spark, tmp_path / "gone.parquet").scan("t").df.collect()
 
 
-def test_sources_of_a_query_are_opened_side_by_side_and_the_first_bad_one_is_named(
+def test_sources_are_opened_concurrently_and_the_error_names_the_first_invalid_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     session = PushdownSession(spark)

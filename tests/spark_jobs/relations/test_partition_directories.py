@@ -1,4 +1,4 @@
-"""Columns that Spark finds in the names of directories are never taken for columns of the files."""
+"""Partition columns come from directory names and are never read from files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONDITIONS = [
 
 @pytest.fixture(scope="module")
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The same rows in directories of three columns, by format."""
+    """Write the same rows in directories of three columns, by format."""
     root = tmp_path_factory.mktemp("directories")
     for name, written in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", FILE_FORMAT)):
         rows = spark.sql(PARTS).coalesce(1)
@@ -48,7 +48,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Sequence[str]) -> list[str]:
-    """What Spark's own reader gives."""
+    """Return the rows of Spark's own reader."""
     frame = spark.read.format(FILE_FORMAT if name == "avro" else name).schema(DECLARED).load(path)
     known = frame.selectExpr("*", "_metadata.file_name AS filename")
     return sorted(str(tuple(row)) for row in known.where(where).select(*columns).collect())
@@ -56,7 +56,9 @@ def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Seq
 
 @pytest.mark.parametrize("where", CONDITIONS)
 @pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
-def test_rows_are_those_of_spark(spark: SparkSession, places: dict[str, str], name: str, where: str) -> None:
+def test_partitioned_tables_return_sparks_rows(
+    spark: SparkSession, places: dict[str, str], name: str, where: str
+) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=places[name], format=name, schema=DECLARED, reader="pushdown")
     for columns in (["a", "k", "day", "s"], ["b"], ["s", "a", "filename"]):
@@ -67,7 +69,7 @@ def test_rows_are_those_of_spark(spark: SparkSession, places: dict[str, str], na
 
 @pytest.mark.parametrize("schema", [None, "a BIGINT, k INT"])
 @pytest.mark.parametrize("name", ["json", "orc"])
-def test_rows_are_kept_by_conditions_on_either_kind_of_column(
+def test_predicates_over_file_and_partition_columns_return_sparks_rows(
     spark: SparkSession, places: dict[str, str], name: str, schema: str | None
 ) -> None:
     session = PushdownSession(spark)
@@ -77,14 +79,14 @@ def test_rows_are_kept_by_conditions_on_either_kind_of_column(
     assert result.report()["t"].reader == "pushdown"
 
 
-def test_types_are_those_of_spark(spark: SparkSession, places: dict[str, str]) -> None:
+def test_types_of_partition_columns_equal_sparks(spark: SparkSession, places: dict[str, str]) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=places["orc"], format="orc", reader="pushdown")
     assert session.scan("t", where="a = 3").df.schema == spark.read.orc(places["orc"]).schema
 
 
 @pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
-def test_directories_are_left_out_and_told(spark: SparkSession, places: dict[str, str], name: str) -> None:
+def test_pruned_directories_are_skipped_and_reported(spark: SparkSession, places: dict[str, str], name: str) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=places[name], format=name, schema=DECLARED, reader="pushdown")
     result = session.scan("t", columns=["a", "k"], where="k = 1 AND a = 13")
@@ -97,7 +99,7 @@ def test_directories_are_left_out_and_told(spark: SparkSession, places: dict[str
     assert searched.pushed_as
 
 
-def test_declared_types_of_directories(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_columns_have_declared_types(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "typed")
     kinds = "a BIGINT, i SMALLINT, d DECIMAL(10,2), x DOUBLE, t TIMESTAMP, o BOOLEAN"
     rows = spark.sql(
@@ -115,7 +117,7 @@ def test_declared_types_of_directories(spark: SparkSession, tmp_path: Path) -> N
     assert result.report()["t"].reader == "pushdown"
 
 
-def test_odd_types_of_directories_are_left_to_spark(spark: SparkSession, places: dict[str, str]) -> None:
+def test_unsupported_types_of_partition_columns_use_spark(spark: SparkSession, places: dict[str, str]) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=places["json"], format="json", schema=f"{DECLARED}, k FLOAT", reader="pushdown")
     result = session.scan("t", where="a = 13")
@@ -123,7 +125,7 @@ def test_odd_types_of_directories_are_left_to_spark(spark: SparkSession, places:
     assert result.report()["t"].reason == "partition columns of type float"
 
 
-def test_a_directory_may_have_an_output_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_column_can_have_an_alias(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "north").mkdir()
     (tmp_path / "north" / "one.json").write_text('{"a": 1}\n')
     session = PushdownSession(spark)

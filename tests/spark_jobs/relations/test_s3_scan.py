@@ -1,4 +1,4 @@
-"""Scans of objects give the rows and implicit columns of Spark's own reader, and leave no trace of the credentials."""
+"""Scans of objects return the rows and implicit columns of Spark's own reader, and expose no credentials."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Bucket:
 
 @pytest.fixture(params=["mounted", pytest.param("s3a", marks=pytest.mark.nightly)])
 def bucket(request: pytest.FixtureRequest, spark: SparkSession, store: ObjectStore, tmp_path: Path) -> Iterator[Bucket]:
-    """The files as objects, reached by Hadoop with S3A, or without it through a mount of the same files on this disk.
+    """Store the files as objects. Hadoop reads them with S3A, or from a mount of the same files on this disk.
 
-    The mount lets Spark list and read `s3a:` paths where the hundred classes of S3A and Amazon's library are not at
-    hand; Python workers read from the server either way.
+    The mount lets Spark list and read `s3a:` paths without the classes of S3A and Amazon's library. Python workers read
+    from the server in both cases.
     """
     if request.param == "s3a" and not _has_s3a(spark):
         pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
@@ -96,7 +96,10 @@ def _has_s3a(spark: SparkSession) -> bool:
 
 
 def _mount(spark: SparkSession, bucket: str, folder: Path) -> None:
-    """Hadoop keeps the file system that it has opened for a bucket, also when the key that chose it is gone again."""
+    """Mount a directory as a bucket.
+
+    Hadoop keeps an opened file system after the setting that selected it is removed.
+    """
     for file, content in FILES.items():
         path = folder / "data" / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +138,7 @@ def _no_secret_in(text: str) -> bool:
     return not any(secret in text for secret in SECRETS)
 
 
-def test_rows_and_implicit_columns_are_those_of_spark(spark: SparkSession, bucket: Bucket) -> None:
+def test_rows_and_implicit_columns_of_objects_equal_sparks(spark: SparkSession, bucket: Bucket) -> None:
     columns = ["id", "name", *IMPLICIT]
     expected, _ = _ran(_scan(spark, bucket.path(), reader="spark", columns=columns))
     rows, report = _ran(_scan(spark, bucket.path(), reader="pushdown", columns=columns))
@@ -149,7 +152,7 @@ def test_rows_and_implicit_columns_are_those_of_spark(spark: SparkSession, bucke
 
 
 @pytest.mark.parametrize("pattern", ["*.json", "2026/*/*", "2026/{01,02}/[bz]*"])
-def test_globs_are_those_of_spark(spark: SparkSession, bucket: Bucket, pattern: str) -> None:
+def test_globs_match_the_same_objects_as_spark(spark: SparkSession, bucket: Bucket, pattern: str) -> None:
     expected, native = _ran(_scan(spark, bucket.path(pattern), reader="spark"))
     rows, report = _ran(_scan(spark, bucket.path(pattern), reader="pushdown"))
     assert (report.reader, rows) == ("pushdown", expected)
@@ -157,7 +160,7 @@ def test_globs_are_those_of_spark(spark: SparkSession, bucket: Bucket, pattern: 
     assert rows
 
 
-def test_local_files_and_objects_may_be_mixed(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
+def test_one_source_can_have_local_files_and_objects(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
     local = tmp_path / "mine.json"
     local.write_bytes(_lines(9, 30))
     paths = [bucket.path("plain.json"), str(local)]
@@ -167,7 +170,7 @@ def test_local_files_and_objects_may_be_mixed(spark: SparkSession, bucket: Bucke
     assert len(rows) == 110
 
 
-def test_a_limit_leaves_most_objects_alone(spark: SparkSession, bucket: Bucket) -> None:
+def test_a_limit_reads_only_a_few_objects(spark: SparkSession, bucket: Bucket) -> None:
     result = _scan(spark, bucket.path(), reader="pushdown", limit=3)
     rows, report = _ran(result)
     assert (report.reader, rows.total()) == ("pushdown", 3)
@@ -175,7 +178,7 @@ def test_a_limit_leaves_most_objects_alone(spark: SparkSession, bucket: Bucket) 
     assert report.files_read < len(FILES) - 1
 
 
-def test_credentials_show_nowhere(spark: SparkSession, bucket: Bucket) -> None:
+def test_credentials_are_not_in_plans_reports_or_logs(spark: SparkSession, bucket: Bucket) -> None:
     result = _scan(spark, bucket.path(), reader="pushdown", columns=["id", "fqn"])
     _, report = _ran(result)
     plan = result.df._jdf.queryExecution().toString()
@@ -185,9 +188,7 @@ def test_credentials_show_nowhere(spark: SparkSession, bucket: Bucket) -> None:
     assert all(map(_no_secret_in, (plan, conf, result.explain(), report.model_dump_json(), repr(result.df))))
 
 
-def test_an_object_that_vanishes_before_it_is_read_fails_the_scan_in_one_line(
-    spark: SparkSession, bucket: Bucket
-) -> None:
+def test_an_object_that_vanishes_before_the_read_raises_one_line(spark: SparkSession, bucket: Bucket) -> None:
     result = _scan(spark, bucket.path(), reader="pushdown")
     bucket.delete("2026/02/big")
     with pytest.raises(Exception, match="vanished") as caught:
@@ -198,8 +199,8 @@ def test_an_object_that_vanishes_before_it_is_read_fails_the_scan_in_one_line(
     assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
 
 
-def test_who_may_not_read_is_told_by_spark(spark: SparkSession, bucket: Bucket) -> None:
-    """The sample is refused first, so that Spark's reader gets the scan; S3A is refused as well, a mount is not."""
+def test_denied_access_raises_sparks_error(spark: SparkSession, bucket: Bucket) -> None:
+    """The sample fails first, so Spark's reader takes the scan. S3A is denied as well, a mount is not."""
     path = bucket.path("plain.json")
     with bucket.store.asking_who():
         if not bucket.mounted:
@@ -216,7 +217,7 @@ def test_who_may_not_read_is_told_by_spark(spark: SparkSession, bucket: Bucket) 
     assert _no_secret_in(report.model_dump_json())
 
 
-def test_a_key_that_only_hadoop_follows_is_named_in_the_report(spark: SparkSession, bucket: Bucket) -> None:
+def test_the_report_names_a_setting_that_only_hadoop_supports(spark: SparkSession, bucket: Bucket) -> None:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     key = f"fs.s3a.bucket.{bucket.name}.requester.pays.enabled"
     hadoop.set(key, "true")
@@ -225,5 +226,5 @@ def test_a_key_that_only_hadoop_follows_is_named_in_the_report(spark: SparkSessi
     finally:
         hadoop.unset(key)
     assert report.reader == "spark"
-    assert report.reason == (f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop follows it")
+    assert report.reason == (f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop supports it")
     assert rows.total() == 100

@@ -1,4 +1,4 @@
-"""Hadoop's keys for S3A become what reaches the same bucket from Python, or the one that cannot is named."""
+"""Hadoop's settings for S3A are translated to connection settings, or the unsupported setting is named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(entries: dict[str, str], **how: str) -> S3Settings:
     return found
 
 
-def test_keys_alone_mean_amazon_by_https() -> None:
+def test_the_default_endpoint_is_aws_over_https() -> None:
     assert settings({}) == S3Settings("eu-west-3", keys=KeyPair("AK", "hush"))
 
 
@@ -44,7 +44,7 @@ def test_keys_alone_mean_amazon_by_https() -> None:
         ({"fs.s3a.endpoint": "  "}, ("https", None, True)),
     ],
 )
-def test_endpoints(entries: dict[str, str], expected: tuple[str, str | None, bool]) -> None:
+def test_endpoints_are_translated(entries: dict[str, str], expected: tuple[str, str | None, bool]) -> None:
     found = settings({key: value.strip() for key, value in entries.items()})
     assert (found.scheme, found.endpoint, found.virtual) == expected
 
@@ -60,12 +60,12 @@ def test_endpoints(entries: dict[str, str], expected: tuple[str, str | None, boo
         ("minio:9000", "us-east-2"),
     ],
 )
-def test_a_region_that_the_endpoint_names_or_that_hadoop_falls_back_to(endpoint: str, region: str) -> None:
+def test_the_region_is_taken_from_the_endpoint_or_hadoops_fallback(endpoint: str, region: str) -> None:
     assert settings({"fs.s3a.endpoint.region": "", "fs.s3a.endpoint": endpoint}).region == region
 
 
 @pytest.mark.parametrize("endpoint", ["", "s3.amazonaws.com", "https://s3.amazonaws.com"])
-def test_only_hadoop_looks_up_regions(endpoint: str) -> None:
+def test_the_region_is_required_for_endpoints_without_one(endpoint: str) -> None:
     found = translated({"fs.s3a.endpoint.region": "", "fs.s3a.endpoint": endpoint})
     assert isinstance(found, str)
     assert "fs.s3a.endpoint.region" in found
@@ -100,7 +100,7 @@ def test_only_hadoop_looks_up_regions(endpoint: str) -> None:
         ({PROVIDER: "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"}, None, True),
     ],
 )
-def test_the_first_provider_with_credentials_counts(
+def test_the_first_provider_with_credentials_is_used(
     entries: dict[str, str], keys: KeyPair | None, ambient: bool
 ) -> None:
     found = translated(entries, environment=IN_ENVIRONMENT)
@@ -108,12 +108,12 @@ def test_the_first_provider_with_credentials_counts(
     assert (found.keys, found.ambient) == (keys, ambient)
 
 
-def test_without_any_credentials_the_machine_is_asked() -> None:
+def test_without_keys_ambient_credentials_are_used() -> None:
     found = settings({"fs.s3a.access.key": "", "fs.s3a.secret.key": ""})
     assert (found.keys, found.ambient) == (None, True)
 
 
-def test_a_bucket_has_keys_of_its_own() -> None:
+def test_settings_of_a_bucket_override_common_settings() -> None:
     entries = {
         "fs.s3a.bucket.b.secret.key": "other",
         "fs.s3a.bucket.b.endpoint": "http://mine:1",
@@ -142,12 +142,12 @@ def test_a_bucket_has_keys_of_its_own() -> None:
         ),
     ],
 )
-def test_proxies(entries: dict[str, str], proxy: Proxy) -> None:
+def test_proxy_settings_are_translated(entries: dict[str, str], proxy: Proxy) -> None:
     assert settings(entries).proxy == proxy
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3n"])
-def test_other_schemes_work_where_they_are_mapped_to_s3a(scheme: str) -> None:
+def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(scheme: str) -> None:
     assert settings({f"fs.{scheme}.impl": S3A}, scheme=scheme) == settings({})
     unmapped = translated({}, scheme)
     assert isinstance(unmapped, str)
@@ -183,7 +183,7 @@ def test_other_schemes_work_where_they_are_mapped_to_s3a(scheme: str) -> None:
         ("fs.s3a.something.of.a.later.version", "1"),
     ],
 )
-def test_what_cannot_be_carried_is_named_without_secrets(key: str, value: str) -> None:
+def test_the_reason_names_an_unsupported_key_without_secrets(key: str, value: str) -> None:
     found = translated({key: value, "fs.s3a.encryption.key": "hush"})
     assert isinstance(found, str)
     assert key.replace("bucket.b.", "") in found
@@ -202,31 +202,31 @@ def test_what_cannot_be_carried_is_named_without_secrets(key: str, value: str) -
         ("fs.s3a.signing-algorithm", ""),
     ],
 )
-def test_what_changes_nothing_about_reading_is_no_obstacle(key: str, value: str) -> None:
+def test_settings_without_effect_on_reads_are_ignored(key: str, value: str) -> None:
     assert settings({key: value}) == settings({})
 
 
-def test_half_a_key_pair_is_no_credential() -> None:
+def test_an_incomplete_key_pair_is_unsupported() -> None:
     simple = {PROVIDER: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider", "fs.s3a.access.key": ""}
     found = translated(simple)
     assert isinstance(found, str)
     assert "fs.s3a.access.key" in found
 
 
-def test_local_files_need_nothing(spark: SparkSession) -> None:
+def test_local_files_need_no_settings(spark: SparkSession) -> None:
     assert storage_for(spark, ["file:///a/b", "/c"]) is LOCAL
 
 
 @pytest.mark.parametrize(
     ("uri", "word"), [("hdfs://name/a", "libhdfs"), ("abfss://c@account/a", "only Hadoop"), ("gs://b/a", "only Hadoop")]
 )
-def test_other_file_systems_are_left_to_hadoop(spark: SparkSession, uri: str, word: str) -> None:
+def test_other_file_systems_are_unsupported(spark: SparkSession, uri: str, word: str) -> None:
     found = storage_for(spark, ["file:///a", uri])
     assert isinstance(found, str)
     assert word in found
 
 
-def test_the_session_and_the_source_may_override_the_context(spark: SparkSession) -> None:
+def test_session_and_source_options_override_the_context(spark: SparkSession) -> None:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("fs.s3a.bucket.mine.access.key", "AK")
     hadoop.set("fs.s3a.bucket.mine.secret.key", "hush")

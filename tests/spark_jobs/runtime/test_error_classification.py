@@ -50,7 +50,7 @@ def classified(action: Callable[[], object]) -> JobError:
 
 @pytest.fixture
 def truncated(tmp_path: Path) -> Path:
-    """A gzip file of JSON lines that ends in the middle."""
+    """Write a gzip file of JSON lines that ends in the middle."""
     noise = random.Random(7).randbytes(20_000).hex()
     data = gzip.compress("".join(f'{{"a": "{noise[i : i + 40]}"}}\n' for i in range(0, 40_000, 40)).encode())
     path = tmp_path / "cut short%20.json.gz"
@@ -250,7 +250,7 @@ def test_disk_full_in_driver(spark: SparkSession) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte, if the machine allows a mount."""
+    """Mount a file system of one megabyte. Skip the test if the machine does not allow it."""
     place = tmp_path / "small"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:

@@ -81,7 +81,7 @@ ESTIMATES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    """The same rows in every format, in two partitions."""
+    """Write the same rows in every format, in two partitions."""
     from pushdown_spark.formats.avro.spark_source import format_name
 
     folder = tmp_path_factory.mktemp("fallback")
@@ -113,14 +113,14 @@ def test_fallback_if_planning_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str, step: str, reader: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise LookupError("nobody expected this")
+        raise LookupError("an unexpected error")
 
     monkeypatch.setattr(step, fails)
     result = _session(spark, folder, source_format, reader).scan("data", columns=["id", "part"], where=WHERE)
     report = result.report()["data"]
     assert report.reader == "spark"
     assert report.reason == (
-        "our reader gave up while it planned the scan: unexpected LookupError: nobody expected this"
+        "our reader gave up while it planned the scan: unexpected LookupError: an unexpected error"
     )
     assert result.run(_rows) == ["Row(id=11, part=1)"]
 
@@ -175,7 +175,7 @@ def test_user_errors_and_signals_are_raised(spark: SparkSession, folder: Path, m
     ],
 )
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
-def test_a_range_that_no_bytes_tell(
+def test_ranges_without_a_byte_pattern_return_the_matching_rows(
     spark: SparkSession,
     tmp_path: Path,
     schema: str,

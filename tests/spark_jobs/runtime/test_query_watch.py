@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
 
 _REPETITIONS = 200
-"""Spark's status store lagged behind a short query in about one of forty repetitions."""
+"""Spark's status store is late for about one of forty short queries."""
 
 
 def test_queries_that_started_after_the_watch(spark: SparkSession) -> None:

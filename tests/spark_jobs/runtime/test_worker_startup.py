@@ -30,9 +30,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> PushdownSession:
-    found = PushdownSession(spark, cold=cold)
-    found.add_source("t", path=str(file), format="csv", schema=SCHEMA, reader=reader)
-    return found
+    opened = PushdownSession(spark, cold=cold)
+    opened.add_source("t", path=str(file), format="csv", schema=SCHEMA, reader=reader)
+    return opened
 
 
 @pytest.mark.parametrize(("cold", "reader"), [(False, "pushdown"), (True, "spark")])
@@ -57,12 +57,12 @@ def test_warm_up_runs_one_job_in_the_background(spark: SparkSession) -> None:
     jobs = spark.sparkContext.statusTracker()
     before = set(jobs.getJobIdsForGroup(None))
 
-    def found() -> list[str]:
+    def new_job_states() -> list[str]:
         known = [jobs.getJobInfo(number) for number in set(jobs.getJobIdsForGroup(None)) - before]
         return [job.status for job in known if job is not None]
 
     warm_up_workers(spark, [SourceFormat.CSV, SourceFormat.ORC, SourceFormat.REMOTE])
-    assert wait_until(lambda: found() == ["SUCCEEDED"])
+    assert wait_until(lambda: new_job_states() == ["SUCCEEDED"])
 
 
 def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:

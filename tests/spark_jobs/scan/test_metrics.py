@@ -1,4 +1,4 @@
-"""What each file of a source was read for is told one by one, as far as a small result has room."""
+"""The report lists the files of a source with their counts, up to the maximum size of a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPARK_S = {"avro": FILE_FORMAT}
 
 
 @pytest.mark.parametrize(("source_format", "kind"), [("json", None), ("orc", "stripes"), ("avro", "blocks")])
-def test_files_are_told_one_by_one(spark: SparkSession, tmp_path: Path, source_format: str, kind: str | None) -> None:
+def test_the_report_lists_each_file(spark: SparkSession, tmp_path: Path, source_format: str, kind: str | None) -> None:
     place = tmp_path / "table"
     frame = spark.range(4_000).selectExpr("id", "concat('text ', id) AS s").repartition(2)
     frame.write.format(_SPARK_S.get(source_format, source_format)).save(str(place))
@@ -39,12 +39,12 @@ def test_files_are_told_one_by_one(spark: SparkSession, tmp_path: Path, source_f
         assert {fate: sum(file.units[name][fate] for file in report.files) for fate in fates} == fates
 
 
-def test_figures_of_splits_come_together_by_file() -> None:
+def test_counts_of_splits_are_summed_by_file() -> None:
     assert by_file([{"a": 1, "b": 2}, {"a": 3}]) == {"a": [1, 3], "b": [2]}
 
 
-def test_of_many_files_those_are_told_that_most_was_read_of() -> None:
+def test_the_report_lists_the_files_with_the_most_bytes_read() -> None:
     files = [FileReport(path=f"{number:03}", bytes_read=number // 2, rows_decoded=1) for number in range(200)]
-    told = most_read(files)
-    assert len(told) == MOST_FILES
-    assert [file.path for file in told[:3]] == ["198", "199", "196"]
+    listed = most_read(files)
+    assert len(listed) == MOST_FILES
+    assert [file.path for file in listed[:3]] == ["198", "199", "196"]

@@ -1,4 +1,4 @@
-"""Predicates whose conjuncts must not drop rows for each other, because they call functions with effects or memory."""
+"""Conjuncts with side effects or memory see every row, because other conjuncts must not drop rows first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RAISING = (
 
 @pytest.fixture(scope="module")
 def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One file of each format."""
+    """Write one file in each format."""
     root = tmp_path_factory.mktemp("undivided")
     for name in FORMATS:
         spark.createDataFrame(ROWS, SCHEMA).coalesce(1).write.format(name).save(str(root / name))
@@ -36,7 +36,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 def scanned(
     spark: SparkSession, path: Path, name: str, where: str, **options: object
 ) -> tuple[list[str], SourceReport]:
-    """The keys that our reader, or what stands in for it, returns, and the report."""
+    """Return the keys that our reader or its fallback returns, and the report."""
     session = PushdownSession(spark)
     given: dict[str, Any] = {"reader": "pushdown", **options}
     session.add_source("t", path=str(path / name), format=name, schema=SCHEMA, **given)
@@ -46,9 +46,7 @@ def scanned(
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("where", DEPENDING)
-def test_values_that_depend_on_earlier_rows_are_spark_s(
-    spark: SparkSession, files: Path, name: str, where: str
-) -> None:
+def test_order_dependent_predicates_run_in_spark(spark: SparkSession, files: Path, name: str, where: str) -> None:
     found, report = scanned(spark, files, name, where)
     # Nothing can be pushed into Spark's text reader: each row meets the conjuncts from left to right.
     lines = spark.read.text(str(files / "lines"))
@@ -60,7 +58,7 @@ def test_values_that_depend_on_earlier_rows_are_spark_s(
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("where", RAISING)
-def test_functions_that_raise_see_the_rows_that_other_conjuncts_drop(
+def test_functions_that_raise_are_evaluated_on_all_rows(
     spark: SparkSession, files: Path, name: str, where: str
 ) -> None:
     with pytest.raises(Exception, match=r"is not true|a bad row|For input string"):
@@ -69,7 +67,7 @@ def test_functions_that_raise_see_the_rows_that_other_conjuncts_drop(
 
 @pytest.mark.parametrize("name", ["csv", "json"])
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
-def test_without_filter_pushdown_every_row_meets_every_conjunct(
+def test_without_filter_pushdown_spark_evaluates_every_conjunct(
     spark: SparkSession, files: Path, name: str, reader: str
 ) -> None:
     where = "CAST(if(k = '4', 'x', k) AS INT) > 5 AND word = 'kept'"
@@ -78,7 +76,7 @@ def test_without_filter_pushdown_every_row_meets_every_conjunct(
         scanned(spark, files, name, where, reader=reader, filter_pushdown=False)
 
 
-def test_databases_evaluate_no_part_of_such_a_predicate(spark: SparkSession, tmp_path: Path) -> None:
+def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(spark: SparkSession, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "t.db") as database:
         database.execute("CREATE TABLE t (k TEXT, word TEXT)")
         database.executemany("INSERT INTO t VALUES (?, ?)", ROWS)
@@ -90,7 +88,7 @@ def test_databases_evaluate_no_part_of_such_a_predicate(spark: SparkSession, tmp
         session.scan("t", where=RAISING[0]).run(lambda frame: frame.collect())
 
 
-def test_columns_with_such_names_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_named_like_these_functions_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "json").write_text('{"uuid":"a"}\n{"uuid":"b"}\n')
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path), format="json", schema="uuid string", reader="pushdown")

@@ -218,7 +218,7 @@ class _PatternVisitor:
         return [_pattern(EncodedColumn(encoded.encoding, before, ""), [exact_bytes(text)], label)]
 
     def _may_shift(self, column: Column, least: Value) -> bool:
-        """Whether Spark may read another stored value as this value or a later one."""
+        """Return whether Spark may read another stored value as this value or a later one."""
         return isinstance(least, int) and least < self._certain.get(column.type, least)
 
     def _encoded(self, column: Column) -> EncodedColumn | None:

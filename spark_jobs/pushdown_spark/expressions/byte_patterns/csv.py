@@ -89,7 +89,7 @@ class CsvSyntax:
 def csv_patterns(
     facts: AllOf, syntax: CsvSyntax, columns: Sequence[str] = (), *, many: int = _MANY_VALUES
 ) -> list[BytePattern]:
-    """Return one pattern per usable part of the facts. Each is a sound filter by itself.
+    """Return one pattern per usable part of the facts. Each pattern alone is a sound filter.
 
     `columns` are the names of a line's fields in order, if they are known. Lists of at least `many` integers are
     searched for in their usual spelling first.
@@ -119,12 +119,12 @@ def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) ->
     if not isinstance(fact, EqualsAny) or fact.column.type is not LogicalType.INTEGER or syntax.trims:
         return ()
     positive, negative = integer_spellings(fact)
-    texts = dict.fromkeys(text for text in (*positive, *("-" + n for n in negative)) if text.lstrip("-").isdigit())
-    if len(texts) < many:
+    strings = dict.fromkeys(text for text in (*positive, *("-" + n for n in negative)) if text.lstrip("-").isdigit())
+    if len(strings) < many:
         return ()
     before = ["^", "\\r"] if first else [literal(syntax.sep[-1])]
     after = [literal(syntax.sep[0]), "\\n", "\\r"]
-    usual = [start + text + end for text in texts for start in before for end in after]
+    usual = [start + text + end for text in strings for start in before for end in after]
     signs = ("-?0[0-9]", "\\+[0-9]", f"{literal(syntax.quote)}[0-9+\\-]")
     return (*usual, *(start + sign for start in before for sign in signs), *([_BOM] if first else []))
 
@@ -161,24 +161,24 @@ def _bounded(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePattern
 def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     unsafe = frozenset({syntax.quote, syntax.escape, "\r", "\n", "\x00", _REPLACEMENT})
     if isinstance(fact, EqualsAny):
-        texts = [str(v) for v in fact.values]
-        if all(text and not any(c in unsafe for c in text) for text in texts):
-            return _whole_or_start(texts, _label(fact), syntax)
-        return _longest_run(texts, unsafe) if len(texts) == 1 else None
+        strings = [str(v) for v in fact.values]
+        if all(text and not any(c in unsafe for c in text) for text in strings):
+            return _whole_or_start(strings, _label(fact), syntax)
+        return _longest_run(strings, unsafe) if len(strings) == 1 else None
     return _longest_run(list(fact.substrings), unsafe) if isinstance(fact, HasSubstrings) else None
 
 
-def _whole_or_start(texts: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
+def _whole_or_start(strings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
     """Match fields that equal one of the strings, or start like one of the long ones."""
-    length = searched_length(len(texts))
-    whole = alternation(literal(text) for text in texts if len(text) <= length)
-    starts = alternation(literal(text[:length]) for text in texts if len(text) > length)
+    length = searched_length(len(strings))
+    whole = alternation(literal(text) for text in strings if len(text) <= length)
+    starts = alternation(literal(text[:length]) for text in strings if len(text) > length)
     fields = [f"{syntax.before}{group}{syntax.after}" for group in whole]
     return BytePattern((*fields, *(syntax.before + group for group in starts)), (), (), label)
 
 
-def _longest_run(texts: list[str], unsafe: frozenset[str]) -> BytePattern | None:
-    runs = [run for text in texts for run in "".join("\n" if c in unsafe else c for c in text).split("\n")]
+def _longest_run(strings: list[str], unsafe: frozenset[str]) -> BytePattern | None:
+    runs = [run for text in strings for run in "".join("\n" if c in unsafe else c for c in text).split("\n")]
     best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
     return BytePattern((literal(best),), (), (), value_summary([repr(best)])) if len(best) >= _MIN_RUN else None
 

@@ -82,7 +82,7 @@ class AnyOf:
 
 @dataclass(frozen=True)
 class AllOf:
-    """All parts are true. Any of them is a sound filter by itself."""
+    """All parts are true. Each part alone is a sound filter."""
 
     parts: tuple[Fact | AnyOf, ...]
 

@@ -51,7 +51,7 @@ _BYTE_VALUES = 256
 
 
 def json_patterns(facts: AllOf, *, plain_dates: bool = True, plain_timestamps: bool = True) -> list[BytePattern]:
-    """Return one pattern per usable part of the facts. Each is a sound filter by itself.
+    """Return one pattern per usable part of the facts. Each pattern alone is a sound filter.
 
     `plain_dates` and `plain_timestamps` are False where a format option decides the spelling.
     """
@@ -119,15 +119,14 @@ def _utf16(character: str) -> list[str]:
 
 
 def _strings(fact: EqualsAny) -> _Values | None:
-    texts = [str(v) for v in fact.values]
-    if all(text and not any(c in _UNSAFE for c in text) for text in texts):
+    strings = [str(v) for v in fact.values]
+    if all(text and not any(c in _UNSAFE for c in text) for text in strings):
         # A string column also stores numbers, booleans and objects as written, so the quotes are optional.
-        length = searched_length(len(texts))
-        return _Values(
-            [_string(text, length) for text in texts], value_summary(texts), "".join(sorted(set("".join(texts))))
-        )
-    if len(texts) == 1:
-        return _longest_safe_run((texts[0],))
+        length = searched_length(len(strings))
+        characters = "".join(sorted(set("".join(strings))))
+        return _Values([_string(text, length) for text in strings], value_summary(strings), characters)
+    if len(strings) == 1:
+        return _longest_safe_run((strings[0],))
     return None
 
 
@@ -145,8 +144,8 @@ def _substrings(fact: HasSubstrings) -> _Values | None:
     return _longest_safe_run(fact.substrings)
 
 
-def _longest_safe_run(texts: tuple[str, ...]) -> _Values | None:
-    runs = [run for text in texts for run in _safe_runs(text)]
+def _longest_safe_run(strings: tuple[str, ...]) -> _Values | None:
+    runs = [run for text in strings for run in _safe_runs(text)]
     best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
     return _Values([], best, best, anchored=False) if len(best) >= _MIN_RUN else None
 

@@ -69,7 +69,7 @@ class BytePattern:
     The expressions are in Hyperscan's syntax, over bytes. A match may end with the line's terminator, never after it.
     `on_backslash` are searched only in text with a backslash, and `on_non_ascii` only in text that is not ASCII. With
     `fields`, only matches that end in one of these fields or its terminator count. `general` is an equivalent pattern
-    with a slower search, which lets fewer lines through where unusual spellings are common.
+    with a slower search, which matches fewer lines if unusual spellings are common.
     """
 
     always: tuple[str, ...]
@@ -103,7 +103,7 @@ def _distinct(one: Iterable[str], two: Iterable[str]) -> tuple[str, ...]:
 
 
 def patterns(facts: AllOf, of_fact: Callable[[Fact], BytePattern | None]) -> list[BytePattern]:
-    """Return one pattern per usable part. Each is a sound filter by itself. `of_fact` makes the pattern of a fact."""
+    """Return one pattern per usable part. Each pattern alone is a sound filter. `of_fact` returns a fact's pattern."""
     candidates = (_part(part, of_fact) for part in facts.parts)
     return [pattern for pattern in candidates if pattern is not None]
 

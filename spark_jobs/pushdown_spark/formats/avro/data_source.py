@@ -21,7 +21,7 @@ from pushdown_spark.formats.columnar_source import (
     ScanCall,
     no_report,
 )
-from pushdown_spark.formats.data_source_base import local_listing
+from pushdown_spark.formats.data_source_base import list_local_files
 from pushdown_spark.relations.listing import InputFile, Task
 from pushdown_spark.relations.storage import LOCAL
 
@@ -82,7 +82,7 @@ class PushdownAvroSource(ColumnarSource):
 
 
 def _list_files(options: Mapping[str, str]) -> tuple[InputFile, ...]:
-    return container_files(local_listing(FORMAT, options), any_extension=True)
+    return container_files(list_local_files(FORMAT, options), any_extension=True)
 
 
 def _first_path(files: Sequence[InputFile]) -> str:

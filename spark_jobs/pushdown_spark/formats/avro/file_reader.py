@@ -212,7 +212,7 @@ class AvroScanTask(FileScanTask[AvroQuery, AvroMetrics]):
 def open_avro(
     path: str, storage: Storage, decoders: DecoderCache, metrics: AvroMetrics, stop: int | None = None
 ) -> Iterator[AvroFile]:
-    """Open a file, and count what is read in `metrics`. Raises typed errors that name the file.
+    """Open a file, and count the reads in `metrics`. Raises typed errors that name the file.
 
     `stop` is the end of the byte range that will be read. Nothing after it is fetched ahead.
     """

@@ -96,11 +96,11 @@ class NativeScan(Scan):
         """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
         malformed = self._request.malformed
         if malformed is None:
-            return self._planned
-        return self._planned.model_copy(update={"malformed_lines": malformed.count()})
+            return self._plan_report
+        return self._plan_report.model_copy(update={"malformed_lines": malformed.count()})
 
     @cached_property
-    def _planned(self) -> SourceReport:
+    def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
         files = input_files(request.native, LOCAL)
@@ -116,8 +116,8 @@ class NativeScan(Scan):
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
         predicate = self._request.predicate
-        texts = enumerate(() if predicate is None else predicate.conjunct_texts)
-        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in texts)
+        sql_conjuncts = enumerate(() if predicate is None else predicate.conjunct_texts)
+        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in sql_conjuncts)
 
     def _conjunct(self, sql: str, *, is_planned: bool = True) -> ConjunctReport:
         if self._unfiltered is not None:
@@ -128,7 +128,7 @@ class NativeScan(Scan):
         return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
 
     def _pushed(self, sql: str) -> str:
-        """Return the filters that Spark pushes for one conjunct, without null checks that Spark adds by itself."""
+        """Return the filters that Spark pushes for one conjunct, without the null checks that Spark adds."""
         if len(sql) > _MAX_PLANNED_LENGTH:
             return _UNPLANNED
         try:

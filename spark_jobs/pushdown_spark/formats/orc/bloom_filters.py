@@ -51,8 +51,8 @@ class HashedValues:
             bits = [struct.unpack("<q", struct.pack("<d", v))[0] for v in values if isinstance(v, float | int)]
             hashes = _long_hashes(bits)
         elif kind in _TEXT:
-            texts = [v.encode("utf-8", "surrogatepass") for v in values if isinstance(v, str)]
-            hashes = np.array([_murmur(text) for text in texts], np.uint64)
+            strings = [v.encode("utf-8", "surrogatepass") for v in values if isinstance(v, str)]
+            hashes = np.array([_murmur(text) for text in strings], np.uint64)
         else:
             raise ValueError(f"bloom filters of {kind.name.lower()} columns are not used")
         if len(hashes) != len(self._values):

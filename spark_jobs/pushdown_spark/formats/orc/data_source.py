@@ -18,7 +18,7 @@ from pushdown_spark.formats.columnar_source import (
     ScanCall,
     no_report,
 )
-from pushdown_spark.formats.data_source_base import local_listing
+from pushdown_spark.formats.data_source_base import list_local_files
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask, open_orc
 from pushdown_spark.formats.orc.file_tail import spark_schema
 from pushdown_spark.formats.orc.metrics import OrcMetrics
@@ -46,7 +46,7 @@ class PushdownOrcReader(ColumnarSourceReader):
         self._min_seek = _integer(options, "min_seek_size") or _MIN_SEEK_SIZE
 
     def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
-        return local_listing(FORMAT, options)
+        return list_local_files(FORMAT, options)
 
     def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
         query = OrcQuery(
@@ -79,7 +79,7 @@ class PushdownOrcSource(ColumnarSource):
 
     def schema(self) -> t.StructType:
         """Return the schema of the first file that has rows, as Spark infers it."""
-        files = local_listing(FORMAT, self.options)
+        files = list_local_files(FORMAT, self.options)
         query = OrcQuery(pa.schema([]), (), None, None, 0, False)
         for file in files:
             with open_orc(file.path, LOCAL, query, OrcMetrics()) as source:

@@ -161,7 +161,7 @@ class OrcScanTask(FileScanTask[OrcQuery, OrcMetrics]):
 
 @contextmanager
 def open_orc(path: str, storage: Storage, query: OrcQuery, metrics: OrcMetrics) -> Iterator[OrcFile]:
-    """Open a file, and count what is read in `metrics`. Raises typed errors that name the file."""
+    """Open a file, and count the reads in `metrics`. Raises typed errors that name the file."""
     try:
         with storage.open(path, ahead=0) as raw:
 

@@ -22,7 +22,7 @@ class Searcher:
 
     def __init__(self, pattern: BytePattern) -> None:
         self.pattern = pattern
-        self._automata = tuple(map(_compiled, _parts(pattern)))
+        self._automata = tuple(map(_compile, _expressions(pattern)))
 
     def __getstate__(self) -> _State:
         return self.pattern, tuple(None if a is None else hyperscan.dumpb(a) for a in self._automata)
@@ -30,42 +30,43 @@ class Searcher:
     def __setstate__(self, state: _State) -> None:
         self.pattern, dumped = state
         try:
-            self._automata = tuple(map(_loaded, dumped))
+            self._automata = tuple(map(_load, dumped))
         except hyperscan.HyperscanError:
-            # The driver has another kind of processor.
-            self._automata = tuple(map(_compiled, _parts(self.pattern)))
+            # The driver has a different kind of processor.
+            self._automata = tuple(map(_compile, _expressions(self.pattern)))
 
     def hits(self, data: bytearray, length: int) -> list[int]:
-        """Return the end offsets of matches in the first `length` bytes of `data`, ascending."""
+        """Return the end offsets of matches in the first `length` bytes of `data`, in ascending order."""
         always, on_backslash, on_non_ascii = self._automata
         window = memoryview(data)[:length]
-        found: list[int] = []
-        _scan(always, window, found)
-        extra: list[int] = []
+        ends: list[int] = []
+        _scan(always, window, ends)
+        extra_ends: list[int] = []
         if on_backslash is not None and data.find(b"\\", 0, length) >= 0:
-            _scan(on_backslash, window, extra)
-        # Bytes after the window belong to an earlier window. Including them may cost a search, but never a line.
+            _scan(on_backslash, window, extra_ends)
+        # Bytes after `length` are from an earlier window. They may cause a useless search, but never lose a line.
         if on_non_ascii is not None and not data.isascii():
-            _scan(on_non_ascii, window, extra)
+            _scan(on_non_ascii, window, extra_ends)
         window.release()
-        return sorted(found + extra) if extra else found
+        return sorted(ends + extra_ends) if extra_ends else ends
 
 
-def _scan(automaton: hyperscan.Database | None, window: memoryview, found: list[int]) -> None:
+def _scan(automaton: hyperscan.Database | None, window: memoryview, ends: list[int]) -> None:
+    """Append the end offsets of the matches to `ends`."""
     if automaton is not None:
-        append = found.append
+        append = ends.append
 
-        def matched(_id: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        def on_match(_id: int, _start: int, end: int, _flags: int, _context: object) -> None:
             append(end)
 
-        automaton.scan(window, match_event_handler=matched)  # type: ignore[type-var]  # any buffer will do
+        automaton.scan(window, match_event_handler=on_match)  # type: ignore[type-var]  # any buffer will do
 
 
-def _parts(pattern: BytePattern) -> tuple[tuple[str, ...], ...]:
+def _expressions(pattern: BytePattern) -> tuple[tuple[str, ...], ...]:
     return pattern.always, pattern.on_backslash, pattern.on_non_ascii
 
 
-def _loaded(dumped: bytes | None) -> hyperscan.Database | None:
+def _load(dumped: bytes | None) -> hyperscan.Database | None:
     if dumped is None:
         return None
     automaton = hyperscan.loadb(dumped, hyperscan.HS_MODE_BLOCK)
@@ -74,7 +75,7 @@ def _loaded(dumped: bytes | None) -> hyperscan.Database | None:
 
 
 @lru_cache(maxsize=64)
-def _compiled(expressions: Sequence[str]) -> hyperscan.Database | None:
+def _compile(expressions: Sequence[str]) -> hyperscan.Database | None:
     if not expressions:
         return None
     automaton = hyperscan.Database()

@@ -1,4 +1,4 @@
-"""The line filter finds lines that may satisfy a predicate, in Python workers and, for samples, on the driver."""
+"""Search for lines that may satisfy a predicate, in Python workers and, for samples, on the driver."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Report = Callable[[int, TextTask], None]
 class LineSyntax:
     """The syntax of lines: terminators, a header in each file, comments, and whether lines must be UTF-8.
 
-    `skips_blank`: lines of spaces and control characters are not rows. `nested`: JSON with arrays, maps, structs or
-    variants, whose lines must parse alike as strings and as bytes.
+    With `skips_blank`, lines of spaces and control characters are not rows. `nested` is set for JSON with arrays, maps,
+    structs or variants, whose lines must parse alike as strings and as bytes.
     """
 
     carriage_returns: bool = True
@@ -44,13 +44,13 @@ class LineSyntax:
 class LineFilterTask:
     """The tasks of a scan and their pattern. Spark calls it with the numbers of the tasks to run.
 
-    `wanted` finds candidate lines. `forbidden` finds lines that may parse differently as strings. For incremental
-    scans, a task returns its candidates number skip to skip + cap - 1, or all with cap None.
+    `required` finds candidate lines. `ambiguous` finds lines that may parse differently as strings. In incremental
+    scans, a task skips its first `skip` candidates and returns the next `cap` candidates (None for all).
     """
 
     tasks: tuple[Task, ...]
-    wanted: Searcher
-    forbidden: Searcher | None
+    required: Searcher
+    ambiguous: Searcher | None
     syntax: LineSyntax
     report: Report
     skip: tuple[int, ...] = ()
@@ -65,30 +65,30 @@ class LineFilterTask:
                     yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        count = _Counter(self.skip[number] if self.skip else 0, self.cap)
+        counter = _Counter(self.skip[number] if self.skip else 0, self.cap)
         for split in self.tasks[number].splits:
-            if count.is_full:
+            if counter.is_full:
                 break
-            yield from self._split(split, count)
-        self.report(number, count.result())
+            yield from self._search(split, counter)
+        self.report(number, counter.result())
 
-    def _split(self, split: Split, count: _Counter) -> Iterator[pa.RecordBatch]:
+    def _search(self, split: Split, counter: _Counter) -> Iterator[pa.RecordBatch]:
         reader = LineReader(split, carriage_returns=self.syntax.carriage_returns)
-        find = LineMatcher(self.wanted, self.forbidden, self.syntax)
+        matcher = LineMatcher(self.required, self.ambiguous, self.syntax)
         lines: list[bytes] = []
         size = 0
         for window in reader.windows():
-            for line in count.take(split.path, find.lines(window, split.path, at_start=split.start == 0)):
+            for line in counter.take(split.path, matcher.lines(window, split.path, at_start=split.start == 0)):
                 lines.append(line)
                 size += len(line)
             if size >= _BATCH_BYTES or len(lines) >= _BATCH_LINES:
-                yield find.batch(lines, split.path)
+                yield matcher.batch(lines, split.path)
                 lines, size = [], 0
-            if count.is_full:
+            if counter.is_full:
                 break
-        count.add(split.path, reader)
+        counter.add(split.path, reader)
         if lines:
-            yield find.batch(lines, split.path)
+            yield matcher.batch(lines, split.path)
 
 
 class _Counter:
@@ -102,37 +102,41 @@ class _Counter:
 
     @property
     def is_full(self) -> bool:
+        """Whether the task has all its candidates."""
         return self._cap is not None and self._lines >= self._cap
 
     def take(self, path: str, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Return the candidates that belong to the slice, and count them."""
         dropped = min(self._skip, len(lines))
         self._skip -= dropped
         room = None if self._cap is None else dropped + self._cap - self._lines
         taken = lines[dropped:room]
         self._lines += len(taken)
-        count = self._of(path)
+        count = self._count_of(path)
         count.candidate_lines += len(taken)
         count.candidate_bytes += sum(map(len, taken))
         return taken
 
     def add(self, path: str, reader: LineReader) -> None:
-        count = self._of(path)
+        """Add the bytes of a split that was read."""
+        count = self._count_of(path)
         count.bytes_read += reader.bytes_read
         count.bytes_searched += reader.bytes_searched
 
     def result(self) -> TextTask:
+        """Return the counts of the task."""
         return TextTask(self._files, not self.is_full)
 
-    def _of(self, path: str) -> TextCount:
+    def _count_of(self, path: str) -> TextCount:
         return self._files.setdefault(path, TextCount())
 
 
 class LineMatcher:
-    """Finds candidate lines in the windows of one split, in file order."""
+    """A search for candidate lines in the windows of one split, in file order."""
 
-    def __init__(self, wanted: Searcher, forbidden: Searcher | None, syntax: LineSyntax) -> None:
-        self._wanted = wanted
-        self._forbidden = forbidden
+    def __init__(self, required: Searcher, ambiguous: Searcher | None, syntax: LineSyntax) -> None:
+        self._required = required
+        self._ambiguous = ambiguous
         self._syntax = syntax
         self._header_pending = syntax.header
 
@@ -145,12 +149,13 @@ class LineMatcher:
         if data.find(b"\x00", 0, length) >= 0:
             raise UnsafeInputError(f"{path} has a NUL byte and may not be UTF-8; read it with reader='spark'")
         begin = self._header_end(window) if at_start and self._header_pending else 0
-        hits = self._wanted.hits(data, length)
+        hits = self._required.hits(data, length)
         return self._lines_at(hits, data, length, begin)
 
     def _lines_at(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
-        returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
-        fields = self._wanted.pattern.fields
+        """Return the lines around the hits, which are end offsets of matches, from the position `begin` on."""
+        has_returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
+        fields = self._required.pattern.fields
         lines: list[bytes] = []
         done = begin
         # This loop runs a million times for a frequent pattern, so the field test of `Fields` is inlined.
@@ -161,7 +166,7 @@ class LineMatcher:
                 continue
             last = end - 1
             start = rfind(b"\n", done, last) + 1 or done
-            if returns:
+            if has_returns:
                 start = max(rfind(b"\r", start, last) + 1, start)
             if numbers is not None and count(sep, start, last) not in numbers:
                 for guard in guards:
@@ -170,10 +175,10 @@ class LineMatcher:
                 else:
                     continue
             stop = find(b"\n", last, length)
-            if returns:
+            if has_returns:
                 bound = length if stop < 0 else stop
-                early = find(b"\r", last, bound)
-                stop = early if early >= 0 else bound
+                carriage_return = find(b"\r", last, bound)
+                stop = carriage_return if carriage_return >= 0 else bound
             elif stop < 0:
                 stop = length
             lines.append(bytes(data[start:stop]))
@@ -199,8 +204,8 @@ class LineMatcher:
             lines = [line.removeprefix(_BOM) for line in lines]
         if self._syntax.skips_blank:
             lines = [line for line in lines if line.strip(_JAVA_BLANKS)]
-        if self._forbidden is not None:
-            self._check_forbidden(self._forbidden, lines, path)
+        if self._ambiguous is not None:
+            _check_ambiguous(self._ambiguous, lines, path)
         if self._syntax.nested:
             _check_tokens(lines, path)
         values = pa.array(lines, pa.binary())
@@ -211,25 +216,28 @@ class LineMatcher:
         except pa.ArrowInvalid as problem:
             raise UnsafeInputError(f"{path} has bytes that are not UTF-8; read it with reader='spark'") from problem
 
-    def _check_forbidden(self, forbidden: Searcher, lines: Sequence[bytes], path: str) -> None:
-        joined = bytearray(b"\n".join(lines) + b"\n")
-        hits = forbidden.hits(joined, len(joined))
-        if hits:
-            start = joined.rfind(b"\n", 0, hits[0] - 1) + 1
-            shown = joined[start : start + 60].partition(b"\n")[0].decode("utf-8", "replace")
-            odd = " or ".join(forbidden.pattern.label.split(" | "))
-            raise UnsafeInputError(
-                f"{path} has a line ({shown!r}...) that Spark may parse differently when it reads the file "
-                f"(found: {odd}); read it with reader='spark'"
-            )
+
+def _check_ambiguous(ambiguous: Searcher, lines: Sequence[bytes], path: str) -> None:
+    """Raise UnsafeInputError for the first line that matches the ambiguous pattern."""
+    joined = bytearray(b"\n".join(lines) + b"\n")
+    hits = ambiguous.hits(joined, len(joined))
+    if hits:
+        start = joined.rfind(b"\n", 0, hits[0] - 1) + 1
+        excerpt = joined[start : start + 60].partition(b"\n")[0].decode("utf-8", "replace")
+        causes = " or ".join(ambiguous.pattern.label.split(" | "))
+        raise UnsafeInputError(
+            f"{path} has a line ({excerpt!r}...) that Spark may parse differently when it reads the file "
+            f"(found: {causes}); read it with reader='spark'"
+        )
 
 
 def _check_tokens(lines: Sequence[bytes], path: str) -> None:
-    odd = next((line for line in lines if not parses_alike(line)), None)
-    if odd is not None:
-        shown = odd[:60].decode("utf-8", "replace")
+    """Raise UnsafeInputError for the first line that Spark may parse differently as a string."""
+    malformed = next((line for line in lines if not parses_alike(line)), None)
+    if malformed is not None:
+        excerpt = malformed[:60].decode("utf-8", "replace")
         raise UnsafeInputError(
-            f"{path} has a line that is not JSON ({shown!r}...), which Spark's file reader may parse in part; "
+            f"{path} has a line that is not JSON ({excerpt!r}...), which Spark's file reader may parse in part; "
             "read it with reader='spark'"
         )
 
@@ -238,8 +246,9 @@ _JAVA_BLANKS = bytes(range(0x21))
 """The characters that Java's String.trim removes."""
 
 
-def _line_end(data: bytearray, start: int, length: int, returns: bool) -> int:
-    stop = data.find(b"\n", start, length)
-    stop = length if stop < 0 else stop
-    early = data.find(b"\r", start, stop) if returns else -1
-    return early if early >= 0 else stop
+def _line_end(data: bytearray, start: int, length: int, carriage_returns: bool) -> int:
+    """Return the position of the terminator of the line that starts at `start`."""
+    newline = data.find(b"\n", start, length)
+    stop = length if newline < 0 else newline
+    carriage_return = data.find(b"\r", start, stop) if carriage_returns else -1
+    return carriage_return if carriage_return >= 0 else stop

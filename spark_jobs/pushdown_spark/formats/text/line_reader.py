@@ -1,4 +1,4 @@
-"""The line reader: reads a split as windows of whole lines, with one window in memory at a time."""
+"""Reading of splits as windows of whole lines, with one window in memory at a time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from pushdown_spark.relations.listing import Compression, Split
 from pushdown_spark.relations.storage import RangeFile
 
 WINDOW = 1 << 20
-"""Size of a window in bytes. It fits the cache of a core, because several searches run over it."""
+"""Size of a window in bytes. It fits into the cache of a core, because several searches run over it."""
 MAX_LINE = 256 << 20
-"""Maximum length of a line in bytes. A file with a longer line is taken for a file without lines."""
+"""Maximum length of a line in bytes. A file with a longer line probably has no lines."""
 _GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
 _BOM = b"\xef\xbb\xbf"
-
-
-_STORED = 64 << 10
-"""Bytes of a compressed file that are read at once."""
+_READ_SIZE = 64 << 10
+"""Number of bytes of a compressed file, or of a line after the split, that are read at once."""
 
 
 class _Stream(Protocol):
@@ -69,7 +67,7 @@ class Window:
 
 
 class LineReader:
-    """Yields the windows of one split. `bytes_read` counts stored bytes, `bytes_searched` bytes after decompression."""
+    """A reader of one split. `bytes_read` counts stored bytes, `bytes_searched` bytes after decompression."""
 
     def __init__(self, split: Split, *, carriage_returns: bool = True) -> None:
         self._split = split
@@ -81,15 +79,15 @@ class LineReader:
         """Yield windows in file order. The same object is yielded each time and is valid until the next one.
 
         Raises MissingPathError, AccessDeniedError without permission, and UnreadableFileError if the storage fails.
-        Raises UnsafeInputError for data that only Spark's reader can judge: lines beyond the maximum length, and
-        damaged compressed data.
+        Raises UnsafeInputError for data that Spark's reader must read: lines beyond the maximum length, and damaged
+        compressed data.
         """
         split = self._split
         try:
             if split.compression is Compression.NONE:
-                yield from self._plain()
+                yield from self._uncompressed_windows()
             else:
-                yield from self._compressed()
+                yield from self._compressed_windows()
         except FileNotFoundError as problem:
             raise MissingPathError(f"{split.path} vanished before it was read; run the task again") from problem
         except PermissionError as problem:
@@ -103,23 +101,23 @@ class LineReader:
                 raise UnreadableFileError(message) from problem
             raise UnsafeInputError(f"{where}; read it with reader='spark'") from problem
 
-    def _compressed(self) -> Iterator[Window]:
+    def _compressed_windows(self) -> Iterator[Window]:
         split = self._split
-        with split.storage.open(split.path) as raw, _decompressed(raw, split.compression) as stream:
-            filler = _Filler(stream, None, self._carriage_returns)
-            for window in filler.windows():
+        with split.storage.open(split.path) as raw, _open_decompressed(raw, split.compression) as stream:
+            divider = _WindowDivider(stream, None, self._carriage_returns)
+            for window in divider.windows():
                 self.bytes_read = raw.fetched
                 self.bytes_searched += window.length
                 yield window
             self.bytes_read = raw.fetched
 
-    def _plain(self) -> Iterator[Window]:
+    def _uncompressed_windows(self) -> Iterator[Window]:
         """Read an uncompressed split. A line that starts in the split before belongs to that split."""
         split = self._split
         start = max(split.start - 1, 0)
         with split.storage.open(split.path, start, split.end) as raw:
-            filler = _Filler(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
-            for window in filler.windows():
+            divider = _WindowDivider(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
+            for window in divider.windows():
                 self.bytes_read = raw.fetched
                 self.bytes_searched += window.length
                 yield window
@@ -127,7 +125,7 @@ class LineReader:
 
 
 @contextmanager
-def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
+def _open_decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
     if compression is Compression.ZSTD:
         with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
             yield stream
@@ -136,10 +134,10 @@ def _decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]
 
 
 class _Members:
-    """The contents of adjacent compressed members.
+    """The decompressed contents of adjacent members of a file.
 
-    Python's modules gzip and bz2 are less strict than Spark: they skip zero bytes after a gzip member, take any bytes
-    after a bzip2 member for the end of the file, and ignore the reserved flags of a gzip member.
+    Python's modules gzip and bz2 are less strict than Spark: they skip zero bytes after a gzip member, treat any bytes
+    after a bzip2 member as the end of the file, and ignore the reserved flags of a gzip member.
     """
 
     def __init__(self, raw: RangeFile, compression: Compression) -> None:
@@ -149,16 +147,16 @@ class _Members:
         self._pending = b""
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill the buffer or a part of it; return the number of bytes. Raises EOFError if the file ends in a member."""
+        """Fill the buffer or a part of it. Return the number of bytes. Raises EOFError if the file ends in a member."""
         while True:
             if not self._pending and (self._member is None or self._member.needs_input):
-                self._pending = self._raw.read(_STORED)
+                self._pending = self._raw.read(_READ_SIZE)
                 if not self._pending:
                     if self._member is None:
                         return 0
                     raise EOFError("the compressed data ends too early")
             if self._member is None:
-                self._member = self._begin()
+                self._member = self._new_member()
             content = self._member.decompress(self._pending, len(buffer))
             self._pending = b""
             if self._member.eof:
@@ -167,17 +165,21 @@ class _Members:
                 buffer[: len(content)] = content
                 return len(content)
 
-    def _begin(self) -> _Decompressor:
+    def _new_member(self) -> _Decompressor:
+        """Return the decompressor of the next member. Raises OSError for reserved flags of gzip."""
         if self._compression is Compression.GZIP:
-            while len(self._pending) <= _GZIP_FLAGS and (more := self._raw.read(_STORED)):
+            while len(self._pending) <= _GZIP_FLAGS and (more := self._raw.read(_READ_SIZE)):
                 self._pending += more
             if any(flags & _GZIP_RESERVED for flags in self._pending[_GZIP_FLAGS : _GZIP_FLAGS + 1]):
                 raise OSError("a gzip member has reserved flags")
         return _DECOMPRESSORS[self._compression]()
 
 
-class _Filler:
-    """Divides a stream into windows at line ends. `limit` is the split's length; its last line may end after it."""
+class _WindowDivider:
+    """A stream divided into windows at line ends.
+
+    `limit` is the length of the split, None for the whole stream. The last line may end after the split.
+    """
 
     def __init__(self, stream: _Stream, limit: int | None, carriage_returns: bool, drop_first: bool = False) -> None:
         self._stream = stream
@@ -196,26 +198,27 @@ class _Filler:
                 continue
             yield from self._emit(cut, first)
             first = False
-        yield from self._rest(first)
+        yield from self._last_line(first)
 
     def _fill(self) -> bool:
-        """Read once, and return False at the end of the split or of the stream."""
-        wanted = len(self._window.data) - self._filled
+        """Read once. Return False at the end of the split or of the stream."""
+        size = len(self._window.data) - self._filled
         if self._limit is not None:
-            wanted = min(wanted, self._limit)
-        if wanted == 0:
+            size = min(size, self._limit)
+        if size == 0:
             return False
-        count = self._read(wanted)
+        count = self._read(size)
         self._filled += count
         if self._limit is not None:
             self._limit -= count
         return count > 0
 
-    def _read(self, wanted: int) -> int:
-        """Append up to `wanted` bytes of the stream to the window, which has room for them."""
-        return self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + wanted]) or 0
+    def _read(self, size: int) -> int:
+        """Append up to `size` bytes of the stream to the window, which has room for them."""
+        return self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + size]) or 0
 
     def _grow(self) -> None:
+        """Double a full window. Raises EOFError for a line beyond the maximum length."""
         data = self._window.data
         if self._filled < len(data):
             return
@@ -228,7 +231,7 @@ class _Filler:
         window = self._window
         tail = bytes(memoryview(window.data)[cut : self._filled])
         window.length = cut
-        skip = self._leading(cut, first)
+        skip = self._skipped_prefix(cut, first)
         if skip:
             window.data[: cut - skip] = window.data[skip:cut]
             window.length = cut - skip
@@ -237,22 +240,22 @@ class _Filler:
         window.data[: len(tail)] = tail
         self._filled = len(tail)
 
-    def _leading(self, cut: int, first: bool) -> int:
-        """Return the length of the end of another split's line, or of a byte order mark, at the start of the window."""
+    def _skipped_prefix(self, cut: int, first: bool) -> int:
+        """Return the length of a byte order mark or of another split's line at the start of the window."""
         if self._drop_first:
             self._drop_first = False
             return self._first_end(cut)
         return len(_BOM) if first and self._window.data.startswith(_BOM) else 0
 
-    def _rest(self, first: bool) -> Iterator[Window]:
-        """Yield the last line: read its end after the split, or append a missing terminator."""
+    def _last_line(self, first: bool) -> Iterator[Window]:
+        """Yield the last line. Read its end after the split, or append a missing terminator."""
         if self._filled == 0:
             return
         while self._limit is not None:
-            if self._filled + (64 << 10) > len(self._window.data):
-                self._window.data.extend(bytes(64 << 10))
+            if self._filled + _READ_SIZE > len(self._window.data):
+                self._window.data.extend(bytes(_READ_SIZE))
             before = self._filled
-            self._filled += self._read(64 << 10)
+            self._filled += self._read(_READ_SIZE)
             if self._filled == before:
                 break
             end = self._first_end(self._filled, before)

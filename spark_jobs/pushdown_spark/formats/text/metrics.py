@@ -21,7 +21,7 @@ class TextTask:
     """Counts of a finished task by file, and whether it read its splits to the end."""
 
     files: Mapping[str, TextCount]
-    exhausted: bool = True
+    is_exhausted: bool = True
 
 
 def total(counts: Iterable[TextCount]) -> TextCount:

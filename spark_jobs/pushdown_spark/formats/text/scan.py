@@ -1,7 +1,7 @@
-"""The pushdown reader for JSON lines and CSV: search the raw bytes, let Spark parse only the candidate lines.
+"""The pushdown reader for JSON lines and CSV: it searches the raw bytes, and Spark parses only the candidate lines.
 
 Filtering raw bytes before parsing follows Sparser (Palkar et al., VLDB 2018). Spark parses the candidates with the same
-options and evaluates the predicate again, so this reader can drop only lines that provably fail it.
+options and re-evaluates the predicate, so this reader only has to keep every line that may satisfy it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pushdown_spark.formats.text.text_options import (
     text_options,
     unsafe_option,
 )
-from pushdown_spark.formats.text.text_settings import current_dates, unsafe_settings
+from pushdown_spark.formats.text.text_settings import unsafe_settings, uses_current_date_rules
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile, Task, input_uris
 from pushdown_spark.relations.request import Refusal, ScanRequest
@@ -54,11 +54,13 @@ _LINE_SCHEMA = "value string"
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU seconds, measured on TPC-H lineitem; only their ratios matter for the choice of a reader.
+    """CPU seconds, measured on TPC-H lineitem. Only their ratios matter for the choice of a reader.
 
-    `spark_per_byte`: Spark's reader with its own pushdown; `spark_cold_per_byte` in a JVM that has just started.
-    `search_per_byte`: reading and searching. `parse_per_byte` and `per_line`: handing a candidate line over and parsing
-    it. `fixed`: starting the Python side.
+    - `spark_per_byte`: Spark's reader with its own pushdown.
+    - `spark_cold_per_byte`: the same in a JVM that has just started.
+    - `search_per_byte`: reading and searching.
+    - `parse_per_byte` and `per_line`: passing a candidate line to Spark and parsing it.
+    - `fixed`: starting the Python workers.
     """
 
     spark_per_byte: float
@@ -73,54 +75,57 @@ _COSTS = {
     SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5),
     SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5),
 }
-_MARGIN = 0.9
-"""Our reader must promise to be at least this much cheaper."""
-_UNUSUAL = 0.01
-"""From this share of lines on, a pattern that takes unusual spellings on trust is held against its general form."""
+_MAX_COST_RATIO = 0.9
+"""Maximum estimated cost of our reader, relative to Spark's reader."""
+_GENERAL_PATTERN_SHARE = 0.01
+"""Share of matching lines from which the general form of a pattern is sampled too.
+
+The short form matches every line with an unusual spelling.
+"""
 
 
 @dataclass(frozen=True)
 class TextPlan:
-    """A byte-search scan, ready to run: files, what to search for, and what the sample promised."""
+    """A planned byte-search scan. Fields are as in `LineFilterTask`."""
 
     files: tuple[InputFile, ...]
-    wanted: Searcher
-    forbidden: Searcher
+    required: Searcher
+    ambiguous: Searcher
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
 
 
 def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | Refusal:
-    """Decide whether byte search is sound and pays, and prepare it. Reads a sample of the files, nothing else."""
-    refusal = _refusal(spark, request)
-    if refusal:
-        return Refusal(refusal)
+    """Plan a byte-search scan, or return why it is unsound or too expensive. Reads a sample of the files."""
+    if reason := _unsupported_reason(spark, request):
+        return Refusal(reason)
     storage = storage_for(spark, input_uris(request.native), request.source.options)
     files = () if isinstance(storage, str) else listed_files(request, storage)
-    if request.source.reader is ReaderChoice.AUTO and files and (small := _too_small(spark, request.source, files)):
-        return Refusal(small)
-    options = _options(spark, request)
+    if request.source.reader is ReaderChoice.AUTO and files and (reason := _too_small(spark, request.source, files)):
+        return Refusal(reason)
+    options = _text_options(spark, request)
     patterns = _patterns(spark, request, fold, options)
     if not patterns.candidates:
-        return Refusal("no conjunct implies bytes that a line must hold")
+        return Refusal("no conjunct implies bytes that a line must contain")
     if isinstance(storage, str):
         return Refusal(storage)
-    if coded := next((file.path for file in files if file.compression is None), None):
-        return Refusal(f"{coded} may be compressed in a way that only Spark reads")
+    if unsupported := next((file.path for file in files if file.compression is None), None):
+        return Refusal(f"{unsupported} may have a compression that only Spark supports")
     if request.source.format is SourceFormat.JSON:
-        forbidden = ambiguous_json(_read_schema(request))
+        ambiguous = ambiguous_json(_parsed_schema(request))
     else:
-        forbidden = ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
-    return _chosen(spark, request, files, patterns, forbidden, options)
+        ambiguous = ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
+    return _choose_pattern(spark, request, files, patterns, ambiguous, options)
 
 
-def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
+def _unsupported_reason(spark: SparkSession, request: ScanRequest) -> str | None:
+    """Return why Spark's reader must take the scan, or None."""
     source = request.source
     if source.reader is ReaderChoice.SPARK:
         return "asked for with reader='spark'"
     if source.format not in (SourceFormat.JSON, SourceFormat.CSV):
-        return f"format {source.format} is read by Spark alone"
+        return f"format {source.format} is read by Spark only"
     if not source.filter_pushdown:
         return "filter_pushdown=False"
     if request.predicate is None:
@@ -137,21 +142,21 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
 
 
 def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
-    """Whether Spark's reader would have its CSV parser skip fields; ours has it read all of them."""
+    """Return whether the CSV parser of Spark's reader would skip fields. With our reader, it parses all of them."""
     if request.source.format is not SourceFormat.CSV or len(request.read_schema) == len(request.schema):
         return False
     return is_enabled(spark, "spark.sql.csv.parser.columnPruning.enabled", default=True)
 
 
-def _options(spark: SparkSession, request: ScanRequest) -> TextOptions:
+def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     source, today = request.source, datetime.now(UTC).date()
-    legacy = not current_dates(spark)
-    return text_options(source.format, source.options, _read_schema(request), legacy_dates=legacy, today=today)
+    legacy = not uses_current_date_rules(spark)
+    return text_options(source.format, source.options, _parsed_schema(request), legacy_dates=legacy, today=today)
 
 
 @dataclass(frozen=True)
 class _Patterns:
-    """The byte pattern of each conjunct, and the patterns to choose from, which include those of several conjuncts."""
+    """The byte pattern of each conjunct, and the candidate patterns. A candidate may combine several conjuncts."""
 
     conjuncts: tuple[Pushdown[BytePattern], ...]
     candidates: tuple[BytePattern, ...]
@@ -162,123 +167,133 @@ def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: Te
     scope = scope_of(spark, request, fold)
     bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
     roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
-    # Two half-open ranges of one column together are one narrow range.
-    together = facts_of(conjunction(roots))
-    whole = _encoded(together, request, options)
+    # Two half-open ranges of one column combine to one narrow range.
+    combined_facts = facts_of(conjunction(roots))
+    combined_patterns = _encode(combined_facts, request, options)
     if len(bound) == 1:
         # Encoding thousands of values takes time, so it is done once.
-        return _Patterns((_outcome(bound[0].conjunct, whole),), tuple(dict.fromkeys(whole)))
+        pushdown = _conjunct_pushdown(bound[0].conjunct, combined_patterns)
+        return _Patterns((pushdown,), tuple(dict.fromkeys(combined_patterns)))
     ranges = {
         fact.column: fact
-        for fact in together.parts
-        if isinstance(fact, InRange) and _encoded(AllOf((fact,)), request, options)
+        for fact in combined_facts.parts
+        if isinstance(fact, InRange) and _encode(AllOf((fact,)), request, options)
     }
-    facts = [facts_of(root) for root in roots]
-    outcomes = [
-        _outcome(conjunct.conjunct, _encoded(of_conjunct, request, options))
-        for conjunct, of_conjunct in zip(bound, facts, strict=True)
+    conjunct_facts = [facts_of(root) for root in roots]
+    pushdowns = [
+        _conjunct_pushdown(conjunct.conjunct, _encode(facts, request, options))
+        for conjunct, facts in zip(bound, conjunct_facts, strict=True)
     ]
     candidates = [
-        outcome.artifact
-        for outcome, of_conjunct in zip(outcomes, facts, strict=True)
-        if outcome.artifact is not None and not _is_narrowed(of_conjunct, ranges)
+        pushdown.artifact
+        for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True)
+        if pushdown.artifact is not None and not _is_narrowed(facts, ranges)
     ]
-    return _Patterns(tuple(outcomes), tuple(dict.fromkeys([*candidates, *whole])))
+    return _Patterns(tuple(pushdowns), tuple(dict.fromkeys([*candidates, *combined_patterns])))
 
 
-def _outcome(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
+def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
     smallest = min(patterns, key=lambda pattern: pattern.size, default=None)
     if smallest is None:
-        return Pushdown.unsupported(conjunct, "implies no bytes that a line must hold")
+        return Pushdown.unsupported(conjunct, "implies no bytes that a line must contain")
     return Pushdown.inexact(conjunct, smallest, "Spark parses the lines that match")
 
 
 def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
-    """Whether other conjuncts narrow all ranges of a conjunct, so that its own pattern need not be compiled."""
+    """Return whether other conjuncts narrow all ranges of a conjunct. Its own pattern is not needed then."""
     return bool(facts.parts) and all(
         isinstance(fact, InRange) and ranges.get(fact.column, fact) != fact for fact in facts.parts
     )
 
 
-def _encoded(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
+def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv, request.schema.fieldNames())
     return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
 
 
-def _chosen(
+def _choose_pattern(
     spark: SparkSession,
     request: ScanRequest,
     files: tuple[InputFile, ...],
     patterns: _Patterns,
-    forbidden: BytePattern,
+    ambiguous_pattern: BytePattern,
     options: TextOptions,
 ) -> TextPlan | Refusal:
+    """Return a plan with the pattern that matches the fewest sampled lines, or why it would cost too much."""
     searchers = [Searcher(pattern) for pattern in patterns.candidates]
-    refused = Searcher(forbidden)
-    seen = sample(files, searchers, refused, options.lines)
-    share, wanted = min(zip(seen.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
-    conjunct_reports = _conjunct_reports(patterns.conjuncts, wanted.pattern)
-    if wanted.pattern.general and share > _UNUSUAL:
-        general = Searcher(wanted.pattern.general)
-        less = sample(files, [general], refused, options.lines).shares[0]
-        if less < share / 2:
-            share, wanted = less, general
+    ambiguous = Searcher(ambiguous_pattern)
+    sampled = sample(files, searchers, ambiguous, options.lines)
+    share, required = min(zip(sampled.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
+    conjunct_reports = _conjunct_reports(patterns.conjuncts, required.pattern)
+    if required.pattern.general and share > _GENERAL_PATTERN_SHARE:
+        general = Searcher(required.pattern.general)
+        general_share = sample(files, [general], ambiguous, options.lines).shares[0]
+        if general_share < share / 2:
+            share, required = general_share, general
     stored = sum(file.size for file in files)
-    verdict = f"about {share:.2%} of the lines can match (sample of {seen.lines:,} lines)"
-    if request.source.reader is ReaderChoice.AUTO and not _pays(spark, request.source, stored, seen, share):
-        return Refusal(f"{_not_paying(request.source, stored)}: {verdict}")
+    reason = f"about {share:.2%} of the lines can match (sample of {sampled.lines:,} lines)"
+    if request.source.reader is ReaderChoice.AUTO and not _pays(spark, request.source, stored, sampled, share):
+        return Refusal(f"{_too_expensive(request.source, stored)}: {reason}")
     if request.source.reader is ReaderChoice.PUSHDOWN:
-        verdict = f"asked for with reader='pushdown'; {verdict}"
-    return TextPlan(files, wanted, refused, options, verdict, conjunct_reports)
+        reason = f"asked for with reader='pushdown'; {reason}"
+    return TextPlan(files, required, ambiguous, options, reason, conjunct_reports)
 
 
 def _too_small(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> str | None:
-    """Why no predicate could make byte search pay, told by sizes alone; what is compressed may hold any number."""
+    """Return why byte search costs too much for any predicate, or None.
+
+    This uses only the sizes of the files. Compressed files may have any size after decompression.
+    """
     stored = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
         return None
-    if _COSTS[source.format].fixed + startup_cost(spark, source) < _MARGIN * _spark_seconds(source, stored):
+    if _COSTS[source.format].fixed + startup_cost(spark, source) < _MAX_COST_RATIO * _spark_seconds(source, stored):
         return None
-    return f"{_not_paying(source, stored)}, whatever can match"
+    return f"{_too_expensive(source, stored)}, whatever can match"
 
 
-def _not_paying(source: Source, stored: int) -> str:
-    begins = " in a session that has just begun" if source.cold else ""
-    return f"byte search would not pay for {stored:,} bytes{begins}"
+def _too_expensive(source: Source, stored: int) -> str:
+    session = " in a session that has just begun" if source.cold else ""
+    return f"byte search would not pay for {stored:,} bytes{session}"
 
 
 def _spark_seconds(source: Source, size: float) -> float:
+    """Return the estimated cost of Spark's reader."""
     costs = _COSTS[source.format]
     return size * (costs.spark_cold_per_byte if source.cold else costs.spark_per_byte)
 
 
-def _pays(spark: SparkSession, source: Source, stored: int, seen: LineSample, share: float) -> bool:
+def _pays(spark: SparkSession, source: Source, stored: int, sampled: LineSample, share: float) -> bool:
+    """Return whether byte search is estimated to be cheaper than Spark's reader, with a margin."""
     costs = _COSTS[source.format]
-    size = stored * seen.inflation
-    lines = size / max(seen.line_bytes, 1.0) * share
-    ours = costs.fixed + startup_cost(spark, source) + size * costs.search_per_byte
-    ours += lines * (costs.per_line + seen.line_bytes * costs.parse_per_byte)
-    return ours < _MARGIN * _spark_seconds(source, size)
+    size = stored * sampled.inflation
+    candidates = size / max(sampled.line_bytes, 1.0) * share
+    search_seconds = costs.fixed + startup_cost(spark, source) + size * costs.search_per_byte
+    parse_seconds = candidates * (costs.per_line + sampled.line_bytes * costs.parse_per_byte)
+    return search_seconds + parse_seconds < _MAX_COST_RATIO * _spark_seconds(source, size)
 
 
 def _conjunct_reports(conjuncts: Sequence[Pushdown[BytePattern]], chosen: BytePattern) -> tuple[ConjunctReport, ...]:
-    """Report which conjuncts the chosen pattern stands for: all of them, if it is of no single conjunct."""
-    together = all(conjunct.artifact != chosen for conjunct in conjuncts)
+    """Return reports of the conjuncts that the chosen pattern covers: one of them, or all if it combines several."""
+    is_combined = all(conjunct.artifact != chosen for conjunct in conjuncts)
     reports = []
     for conjunct in conjuncts:
-        if conjunct.artifact is not None and conjunct.artifact != chosen and not together:
-            conjunct = Pushdown.unsupported(conjunct.conjunct, "another conjunct's pattern lets fewer lines through")
+        if conjunct.artifact is not None and conjunct.artifact != chosen and not is_combined:
+            conjunct = Pushdown.unsupported(conjunct.conjunct, "another conjunct's pattern matches fewer lines")
         reports.append(conjunct.report(f"byte pattern {chosen.label}"))
     return tuple(reports)
 
 
-def _read_schema(request: ScanRequest) -> StructType:
-    """JSON is read by name, so only what is wanted; CSV is read by position, where the rest is text as it stands."""
-    wanted = request.read_schema
+def _parsed_schema(request: ScanRequest) -> StructType:
+    """Return the schema with which Spark parses lines.
+
+    JSON has only the required columns. CSV has all columns, because they go by position. The others are strings.
+    """
+    required = request.read_schema
     if request.source.format is not SourceFormat.CSV:
-        return wanted
-    names = set(wanted.fieldNames())
+        return required
+    names = set(required.fieldNames())
     return StructType([f if f.name in names else StructField(f.name, StringType()) for f in request.schema.fields])
 
 
@@ -305,38 +320,38 @@ class TextScan(Scan):
         return self._tasks
 
     def frame(self) -> DataFrame:
-        """Candidate lines parsed by Spark, with the implicit columns asked for."""
+        """Return the candidate lines, parsed by Spark, with the requested implicit columns."""
         return self._all_rows
 
     @cached_property
     def _all_rows(self) -> DataFrame:
-        return self.wave(self._tasks, 0, (), None)
+        return self.run_tasks(self._tasks, 0, (), None)
 
-    def wave(self, tasks: tuple[Task, ...], wave: int, skip: tuple[int, ...], cap: int | None) -> DataFrame:
-        """The rows of some tasks; of each task at most `cap` candidates behind the first `skip`."""
+    def run_tasks(self, tasks: tuple[Task, ...], batch: int, skip: tuple[int, ...], cap: int | None) -> DataFrame:
+        """Return the rows of some tasks. Each task skips `skip` candidates and returns the next `cap` candidates."""
         counts = self._counts
 
         def report(number: int, count: TextTask) -> None:
-            counts.add({(wave, number): count})
+            counts.add({(batch, number): count})
 
         plan = self._plan
-        scan = LineFilterTask(tasks, plan.wanted, plan.forbidden, plan.options.lines, report, skip, cap)
+        scan = LineFilterTask(tasks, plan.required, plan.ambiguous, plan.options.lines, report, skip, cap)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_constants(self._parsed(lines), self._request, uris)
+        return with_constants(self._parse(lines), self._request, uris)
 
-    def exhausted(self, wave: int, number: int) -> bool:
-        """Whether a task of a wave came to the end of its splits."""
-        return self._counts.value[wave, number].exhausted
+    def is_exhausted(self, batch: int, number: int) -> bool:
+        """Return whether a task of a batch reached the end of its splits."""
+        return self._counts.value[batch, number].is_exhausted
 
     def report(self) -> SourceReport:
-        """The plan, and the figures of the tasks that have run."""
+        """Return the plan, and the counts of the tasks that have run."""
         plan, request = self._plan, self._request
         tasks = self._counts.value.values()
-        files = {path: total(each) for path, each in by_file(task.files for task in tasks).items()}
-        done = total(files.values())
-        ran = bool(self._counts.value)
+        files = {path: total(counts) for path, counts in by_file(task.files for task in tasks).items()}
+        sums = total(files.values())
+        has_run = bool(self._counts.value)
         size = sum(file.size for file in plan.files)
         return SourceReport(
             reader="pushdown",
@@ -344,16 +359,16 @@ class TextScan(Scan):
             conjuncts=plan.conjuncts,
             columns=request.columns,
             files_total=len(plan.files),
-            files_read=len(files) if ran else None,
+            files_read=len(files) if has_run else None,
             bytes_total=size,
-            bytes_read=done.bytes_read if ran else None,
-            bytes_searched=done.bytes_searched if ran else None,
-            rows_decoded=done.candidate_lines if ran else None,
+            bytes_read=sums.bytes_read if has_run else None,
+            bytes_searched=sums.bytes_searched if has_run else None,
+            rows_decoded=sums.candidate_lines if has_run else None,
             skipped={
                 "files": len([f for f in plan.files if f.size]) - len(files),
-                "bytes never parsed": done.bytes_searched - done.candidate_bytes,
+                "bytes never parsed": sums.bytes_searched - sums.candidate_bytes,
             }
-            if ran
+            if has_run
             else {},
             files=most_read(
                 FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.candidate_lines)
@@ -364,11 +379,11 @@ class TextScan(Scan):
 
     def incremental(self, limit: int) -> IncrementalScan:
         """Return the scan in batches of tasks."""
-        return _Waves(self, limit)
+        return _TextBatches(self, limit)
 
-    def _parsed(self, lines: DataFrame) -> DataFrame:
+    def _parse(self, lines: DataFrame) -> DataFrame:
         source = self._request.source
-        reader = self._spark.read.schema(_read_schema(self._request))
+        reader = self._spark.read.schema(_parsed_schema(self._request))
         options = {key: value for key, value in source.options.items() if key not in _FILE_OPTIONS}
         if source.format is SourceFormat.JSON:
             return reader.options(**options).json(lines)
@@ -376,44 +391,45 @@ class TextScan(Scan):
 
 
 _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})
-"""Options about files, not about the text of a line."""
+"""Options that apply to files, not to single lines."""
 
 
-class _Waves(IncrementalScan):
-    """Runs a scan's tasks front to back in growing waves, so that an early stop needs no worker to be killed."""
+class _TextBatches(IncrementalScan):
+    """A scan in growing batches of tasks, in file order. An early stop does not have to kill workers."""
 
     def __init__(self, scan: TextScan, limit: int) -> None:
         self._scan = scan
-        self._pending = [_Piece(task, 0, max(limit, 1)) for task in scan.tasks]
-        self._wave = 0
-        self._running: list[_Piece] = []
+        self._pending = [_TaskSlice(task, 0, max(limit, 1)) for task in scan.tasks]
+        self._batch = 0
+        self._running: list[_TaskSlice] = []
 
     def next_frame(self) -> DataFrame | None:
-        """The next wave's rows: twice as many tasks each time, and unfinished tasks first."""
+        """Return the rows of the next batch, None after the last. Batches grow and begin with unfinished tasks."""
         self._requeue()
         if not self._pending:
             return None
-        size = batch_size(self._wave)
+        size = batch_size(self._batch)
         self._running, self._pending = self._pending[:size], self._pending[size:]
-        self._wave += 1
-        cap = max(piece.cap for piece in self._running)
-        tasks = tuple(piece.task for piece in self._running)
-        return self._scan.wave(tasks, self._wave, tuple(piece.skip for piece in self._running), cap)
+        self._batch += 1
+        cap = max(part.cap for part in self._running)
+        tasks = tuple(part.task for part in self._running)
+        return self._scan.run_tasks(tasks, self._batch, tuple(part.skip for part in self._running), cap)
 
     def _requeue(self) -> None:
-        cap = max((piece.cap for piece in self._running), default=0)
+        """Put the unfinished tasks of the last batch first, with a higher cap."""
+        cap = max((part.cap for part in self._running), default=0)
         unfinished = [
-            replace(piece, skip=piece.skip + cap, cap=cap * 8)
-            for number, piece in enumerate(self._running)
-            if not self._scan.exhausted(self._wave, number)
+            replace(part, skip=part.skip + cap, cap=cap * 8)
+            for number, part in enumerate(self._running)
+            if not self._scan.is_exhausted(self._batch, number)
         ]
         self._pending = unfinished + self._pending
         self._running = []
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A task, the candidates of it that earlier waves took, and how many the next wave may take."""
+class _TaskSlice:
+    """A task, the number of candidates that earlier batches returned, and the maximum for the next batch."""
 
     task: Task
     skip: int

@@ -1,4 +1,4 @@
-"""Reader options with which byte search is sound, and their meaning for it."""
+"""Reader options with which byte search is sound, and their effect on it."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ _BROKEN_ESCAPE = BytePattern(
     (),
     "an escape that contains a non-ASCII character",
 )
-_BEYOND_ASCII = BytePattern((), (), ("[\\x80-\\xff]",), "non-ASCII characters in a line with a binary column")
-_MARKED = BytePattern((), (), ("^\\xef\\xbb\\xbf",), "a byte order mark")
+_NON_ASCII = BytePattern((), (), ("[\\x80-\\xff]",), "non-ASCII characters in a line with a binary column")
+_BYTE_ORDER_MARK = BytePattern((), (), ("^\\xef\\xbb\\xbf",), "a byte order mark")
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,17 @@ def unsafe_option(
 ) -> str | None:
     """Return why byte search is unsound with these options, None if it is sound. Keys are in lower case.
 
-    `skips_fields` is whether Spark's CSV parser skips fields that the query does not need.
+    With `skips_fields`, Spark's CSV parser skips fields that the query does not need.
     """
-    known = _JSON if source_format is SourceFormat.JSON else _CSV
-    unknown = sorted(key for key in options if key not in known)
-    if unknown:
-        return f"option {unknown[0]} may change how Spark parses a line, or make it reject one"
+    supported = _JSON if source_format is SourceFormat.JSON else _CSV
+    unsupported = sorted(key for key in options if key not in supported)
+    if unsupported:
+        return f"option {unsupported[0]} may change how Spark parses a line, or make it reject one"
     for check in (_unsafe_common, _unsafe_csv if source_format is SourceFormat.CSV else _unsafe_json):
         if reason := check(options, schema):
             return reason
     if skips_fields and len(_sep(options)) > 1:
-        return f"sep {_sep(options)!r} is recognized by another rule in fields that Spark skips"
+        return f"sep {_sep(options)!r} is recognized by a different rule in fields that Spark skips"
     return None
 
 
@@ -98,7 +98,7 @@ def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None
     mode = options.get("mode", "PERMISSIVE").upper()
     if mode != "PERMISSIVE":
         return f"mode={mode} must parse every line"
-    if _true(options, "multiline"):
+    if _is_true(options, "multiline"):
         return "with multiLine, records are not lines"
     encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
     if encoding not in _UTF8:
@@ -115,40 +115,38 @@ def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None
 
 def _unsafe_json(options: Mapping[str, str], schema: StructType) -> str | None:
     if {"encoding", "charset"} & options.keys():
-        return "with an encoding given, Spark rewrites numbers and objects in string columns before it compares them"
+        return "with a declared encoding, Spark rewrites numbers and objects in string columns before it compares them"
     for field in schema.fields:
-        if _string_below_collection(field.dataType):
-            return (
-                f"column {field.name} nests strings in arrays or maps of collections, whose text Spark keeps as written"
-            )
+        if _has_string_in_nested_collections(field.dataType):
+            return f"column {field.name} has strings in nested arrays or maps, which Spark keeps as written"
     return None
 
 
 def _unsafe_csv(options: Mapping[str, str], schema: StructType) -> str | None:
     sep, quote, escape = _sep(options), options.get("quote", '"'), options.get("escape", "\\")
-    for name, text in (("sep", sep), ("quote", quote), ("escape", escape)):
-        if not text or not text.isascii() or any(c.isalnum() or c in "\n\r\\+." for c in text if text != "\\"):
-            return f"{name} {text!r} may stand inside a value"
+    for name, value in (("sep", sep), ("quote", quote), ("escape", escape)):
+        if not value or not value.isascii() or any(c.isalnum() or c in "\n\r\\+." for c in value if value != "\\"):
+            return f"{name} {value!r} may occur inside a value"
     if len(quote) > 1 or len(escape) > 1 or sep == "\\":
         return "quote and escape must be single characters"
     if options.get("enforceschema", "true").lower() != "true":
-        return "with enforceSchema=false Spark checks every file's header"
+        return "with enforceSchema=false, Spark checks the header of every file"
     return None
 
 
 def text_options(
     source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, legacy_dates: bool, today: date
 ) -> TextOptions:
-    """Return the options for lines that are parsed with a schema. The options are safe already.
+    """Return the options for lines that are parsed with a schema. `unsafe_option` must have accepted them.
 
-    `legacy_dates` is whether Spark parses dates by the rules of Spark 2.
+    With `legacy_dates`, Spark parses dates by the rules of Spark 2.
     """
     is_json = source_format is SourceFormat.JSON
     plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
     plain_timestamps = not ({"timestampformat", "timestampntzformat"} & options.keys()) and not legacy_dates
     lines = LineSyntax(
         carriage_returns="linesep" not in options,
-        header=not is_json and _true(options, "header"),
+        header=not is_json and _is_true(options, "header"),
         comment=options.get("comment", "").encode() if not is_json else b"",
         strict_utf8=is_json,
         strip_bom=is_json,
@@ -160,7 +158,7 @@ def text_options(
         quote=options.get("quote", '"'),
         escape=options.get("escape", "\\"),
         empty_value=options.get("emptyvalue", ""),
-        trims=_true(options, "ignoreleadingwhitespace") or _true(options, "ignoretrailingwhitespace"),
+        trims=_is_true(options, "ignoreleadingwhitespace") or _is_true(options, "ignoretrailingwhitespace"),
         plain_dates=plain_dates,
         plain_timestamps=plain_timestamps,
         today=today,
@@ -173,7 +171,7 @@ def _sep(options: Mapping[str, str]) -> str:
     return "\t" if sep == "\\t" else sep
 
 
-def _true(options: Mapping[str, str], key: str) -> bool:
+def _is_true(options: Mapping[str, str], key: str) -> bool:
     return options.get(key, "false").lower() == "true"
 
 
@@ -192,15 +190,15 @@ def _parts(data_type: DataType) -> list[DataType]:
     return [data_type]
 
 
-def _string_below_collection(data_type: DataType, depth: int = 0) -> bool:
-    """Return whether there is more than one collection between a string and its nearest key."""
+def _has_string_in_nested_collections(data_type: DataType, depth: int = 0) -> bool:
+    """Return whether a string is inside more than one collection below its nearest key."""
     if isinstance(data_type, StringType):
         return depth > 1
     if isinstance(data_type, StructType):
-        return any(_string_below_collection(field.dataType) for field in data_type.fields)
+        return any(_has_string_in_nested_collections(field.dataType) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
-        return _string_below_collection(data_type.elementType, depth + 1)
-    return isinstance(data_type, MapType) and _string_below_collection(data_type.valueType, depth + 1)
+        return _has_string_in_nested_collections(data_type.elementType, depth + 1)
+    return isinstance(data_type, MapType) and _has_string_in_nested_collections(data_type.valueType, depth + 1)
 
 
 def ambiguous_json(schema: StructType) -> BytePattern:
@@ -208,61 +206,62 @@ def ambiguous_json(schema: StructType) -> BytePattern:
     pattern = _BROKEN_ESCAPE
     if (strings := unquoted_string_values(schema)) is not None:
         pattern |= strings
-    return pattern | _BEYOND_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else pattern
+    return pattern | _NON_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else pattern
 
 
 def ambiguous_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
     """Return the pattern of lines that Spark may parse differently in a file than alone.
 
-    A parser drops a byte order mark from its first line. With `skips_fields`, another rule finds the end of a quoted
-    field that the query does not need: a quote after an escape does not end it, even if that escape is escaped, or is
-    the opening quote of the field.
+    A parser drops a byte order mark from its first line. With `skips_fields`, a different rule finds the end of a
+    quoted field that the query does not need. A quote after an escape does not end the field, even if the
+    escape is escaped or is the opening quote of the field.
     """
     if not skips_fields:
-        return _MARKED
+        return _BYTE_ORDER_MARK
     quote, escape, sep = (f"\\x{ord(sign):02x}" for sign in (syntax.quote, syntax.escape, syntax.sep))
     if quote == escape:
         skipped = f"(?:^|{sep})[\\x00-\\x20]*(?:{quote}{quote})+[^{quote}\\n]+{quote}[{sep}\\n]"
     else:
         skipped = f"{escape}{escape}{quote}"
-    return _MARKED | BytePattern((skipped,), (), (), "quotes that end a skipped field differently")
+    return _BYTE_ORDER_MARK | BytePattern((skipped,), (), (), "quotes that end a skipped field differently")
 
 
 def unquoted_string_values(schema: StructType) -> BytePattern | None:
     """Return the pattern of lines with a number or an object in a string column, None without string columns.
 
-    Spark's file reader keeps the text of such a value. In a line that is a string, Spark would normalize it.
+    Spark's file reader keeps these values as written. If the line is a string, Spark normalizes them.
     """
-    plain: set[str] = set()
-    listed: set[str] = set()
-    mapped: set[str] = set()
-    _collect(schema, plain, listed, mapped)
+    strings: set[str] = set()
+    lists: set[str] = set()
+    maps: set[str] = set()
+    _collect_string_fields(schema, strings, lists, maps)
     space = "[ \\t\\r]*"
     string = '"(?:[^"\\\\\\n]|\\\\.)*"'
     expressions: list[str] = []
-    odd = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
+    unquoted = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
     for names, value in (
-        (plain, odd),
-        (listed, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\n]'),
-        (mapped, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\n]'),
+        (strings, unquoted),
+        (lists, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\n]'),
+        (maps, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\n]'),
     ):
         for group in alternation(literal(name) for name in sorted(names)):
             expressions.append(f"[\"']{group}[\"']{space}:{space}{value}")
     if not expressions:
         return None
-    escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{odd}"
+    escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{unquoted}"
     return BytePattern(tuple(expressions), (escaped_key,), (), "a number or an object in a string column")
 
 
-def _collect(schema: StructType, plain: set[str], listed: set[str], mapped: set[str]) -> None:
+def _collect_string_fields(schema: StructType, strings: set[str], lists: set[str], maps: set[str]) -> None:
+    """Add the names of fields that are strings, arrays of strings, and maps to strings, at any depth."""
     for field in schema.fields:
         inner = field.dataType
         if isinstance(inner, StringType):
-            plain.add(field.name)
+            strings.add(field.name)
         elif isinstance(inner, ArrayType) and isinstance(inner.elementType, StringType):
-            listed.add(field.name)
+            lists.add(field.name)
         elif isinstance(inner, MapType) and isinstance(inner.valueType, StringType):
-            mapped.add(field.name)
+            maps.add(field.name)
         for part in _parts(inner):
             if isinstance(part, StructType):
-                _collect(part, plain, listed, mapped)
+                _collect_string_fields(part, strings, lists, maps)

@@ -16,7 +16,7 @@ class _Setting:
 
     key: str
     safe: str
-    otherwise: str
+    effect: str
 
 
 _SETTINGS = (
@@ -35,23 +35,23 @@ _HADOOP = {
 
 def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
     """Return why the session's settings rule out byte search, None if they do not."""
-    for known in _SETTINGS:
-        value = setting(spark, known.key, known.safe).lower()
-        if value != known.safe:
-            return f"{known.key} is {value}: {known.otherwise}"
+    for checked in _SETTINGS:
+        value = setting(spark, checked.key, checked.safe).lower()
+        if value != checked.safe:
+            return f"{checked.key} is {value}: {checked.effect}"
     predicate = request.predicate
     if (reason := misread(spark, "" if predicate is None else predicate.sql)) is not None:
         return reason
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    for key, otherwise in _HADOOP.items():
+    for key, effect in _HADOOP.items():
         if hadoop.get(key):
-            return f"{key} is {hadoop.get(key)}: {otherwise}"
+            return f"{key} is {hadoop.get(key)}: {effect}"
     corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
     if corrupt in request.schema.fieldNames():
         return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
     return None
 
 
-def current_dates(spark: SparkSession) -> bool:
+def uses_current_date_rules(spark: SparkSession) -> bool:
     """Return whether dates are parsed by current rules, not by those of Spark 2."""
     return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "CORRECTED"

@@ -42,7 +42,7 @@ COLORS = ["RED", "GREEN", "BLUE"]
 
 
 class Typed(NamedTuple):
-    """A column: Avro's type, its kind, Arrow's type in comparisons, and values as Avro and as filters have them."""
+    """A column: Avro type, kind, Arrow type of comparisons, and its values in Avro and in filters."""
 
     avro: object
     kind: LogicalType
@@ -56,7 +56,7 @@ def _decimal(**more: object) -> dict[str, object]:
 
 
 def _decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
-    """Decimals of up to so many digits, which the usual context would round."""
+    """Return decimals with a maximum number of digits, which the default context would round."""
     exact = Context(prec=80)
     limit = 10**digits - 1
     return st.integers(-limit, limit).map(lambda number: Decimal(number).scaleb(-scale, exact))
@@ -104,7 +104,7 @@ FILLER_VALUES = {"string": "filler", "long": 77, "double": 1.5, "boolean": True,
 
 
 class Row(NamedTuple):
-    """A schema with one column between two others, maybe in a record of its own, and rows of it."""
+    """A schema with the column between two others, in a nested record or not, and rows of it."""
 
     schema: dict[str, object]
     path: tuple[str, ...]
@@ -268,7 +268,7 @@ CALENDAR = {
         (And((Comparison(DAY, Op.GE, GREGORIAN_DAY), Comparison(DAY, Op.LT, GREGORIAN_DAY + 9))), True),
         (And((Comparison(DAY, Op.GE, GREGORIAN_DAY - 1), Comparison(DAY, Op.LT, GREGORIAN_DAY + 9))), False),
         (Comparison(TIME, Op.EQ, 10**15), True),
-        # A time before 1900 that is moved by a zone's local mean time may come to lie behind.
+        # The local mean time of a zone may move a time before 1900 past this limit.
         (Comparison(TIME, Op.EQ, GREGORIAN_MICROS), False),
         (Comparison(LOCAL_TIME, Op.EQ, GREGORIAN_MICROS - 1), True),
     ],

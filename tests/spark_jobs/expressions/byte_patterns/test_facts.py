@@ -81,7 +81,7 @@ def _facts(where: str, *, plain_strings: bool = True) -> tuple[Fact | AnyOf, ...
         "x > 1E400",
     ],
 )
-def test_nothing_is_implied(where: str) -> None:
+def test_unsupported_predicates_imply_no_facts(where: str) -> None:
     assert _facts(where) == ()
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_implied(where: str) -> None:
         ("NOT x > 1.5", None, Decimal("1.5")),
     ],
 )
-def test_intervals(where: str, low: object, high: object) -> None:
+def test_comparisons_imply_a_range(where: str, low: object, high: object) -> None:
     (fact,) = _facts(where)
     assert isinstance(fact, InRange)
     assert (fact.low, fact.high) == (low, high)
@@ -125,7 +125,7 @@ def test_intervals(where: str, low: object, high: object) -> None:
         ("s LIKE 'abc'", ("abc",)),
     ],
 )
-def test_values(where: str, values: tuple[object, ...]) -> None:
+def test_equalities_and_lists_imply_values(where: str, values: tuple[object, ...]) -> None:
     (fact,) = _facts(where)
     assert isinstance(fact, EqualsAny)
     assert fact.values == values
@@ -141,7 +141,7 @@ def test_values(where: str, values: tuple[object, ...]) -> None:
         ("startswith(s, 'abc')", ("abc",), True),
     ],
 )
-def test_substrings(where: str, runs: tuple[str, ...], prefix: bool) -> None:
+def test_string_predicates_imply_substrings(where: str, runs: tuple[str, ...], prefix: bool) -> None:
     (fact,) = _facts(where)
     assert isinstance(fact, HasSubstrings)
     assert (fact.substrings, fact.prefix) == (runs, prefix)
@@ -161,7 +161,7 @@ def test_strings_with_uncertain_values_imply_nothing() -> None:
     assert _facts("s LIKE 'abc%'", plain_strings=False) == ()
 
 
-def test_or_over_several_columns() -> None:
+def test_or_over_several_columns_implies_alternatives() -> None:
     (fact,) = _facts("i = 5 OR (s = 'a' AND j > 3) OR n.k = 'b'")
     assert isinstance(fact, AnyOf)
     assert len(fact.branches) == 3

@@ -29,7 +29,7 @@ CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 
 
 def packed(codec: str, data: bytes) -> bytes:
-    """Encoded records as a block stores them."""
+    """Return encoded records as a block stores them."""
     if codec == "deflate":
         packer = zlib.compressobj(wbits=-15)
         return packer.compress(data) + packer.flush()
@@ -41,7 +41,7 @@ def packed(codec: str, data: bytes) -> bytes:
 
 
 def encoded(schema: object, records: Sequence[object]) -> bytes:
-    """Records one behind the other."""
+    """Return the concatenated encodings of records."""
     parsed = fastavro.parse_schema(schema)
     out = io.BytesIO()
     for record in records:
@@ -65,7 +65,7 @@ def block(codec: str, count: int, data: bytes) -> bytes:
 
 
 def write(path: Path, schema: object, blocks: Sequence[Sequence[object]], codec: str = "null") -> Path:
-    """A file with these records in each block."""
+    """Write a file with these records in each block."""
     body = b"".join(block(codec, len(records), encoded(schema, records)) for records in blocks)
     path.write_bytes(header(schema, codec) + body)
     return path
@@ -80,7 +80,7 @@ def read(
     texts_are_valid: bool = True,
     **settings: object,
 ) -> tuple[pa.Table, AvroMetrics]:
-    """What a scan of a range of a file gives, and what it counted."""
+    """Return the rows of a scan of a file range, and its counts."""
     count = AvroMetrics()
     settings = {"corrected_calendar": True, **settings}
     with open_avro(str(path), LOCAL, DecoderCache(AvroQuery(schema, only, **settings)), count) as file:  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def read(
 
 @dataclass(frozen=True)
 class Sample:
-    """An Avro type, the Arrow type that Spark gives it, values to encode, and what each becomes in Arrow."""
+    """An Avro type, its Arrow type in Spark, values to encode, and the Arrow value of each."""
 
     avro: object
     arrow: pa.DataType
@@ -102,7 +102,7 @@ class Sample:
 
 
 class Namer:
-    """Gives each named type of a schema a name of its own."""
+    """A source of unique names for the named_types types of a schema."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -149,8 +149,8 @@ def _decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
     return st.integers(-limit, limit).map(lambda number: Decimal(number).scaleb(-scale, exact))
 
 
-def named(namer: Namer) -> list[Sample]:
-    """Types that need names, and decimals."""
+def named_types(namer: Namer) -> list[Sample]:
+    """Return samples of types that need names, and of decimals."""
     symbols = ["RED", "GREEN", "BLUE", "BLACK"]
     small, large, fixed = (15, 2), (38, 10), (20, 4)
 
@@ -178,7 +178,7 @@ def named(namer: Namer) -> list[Sample]:
 
 @st.composite
 def samples(draw: st.DrawFn, namer: Namer, depth: int = 3, in_union: bool = False) -> Sample:
-    """A random type."""
+    """Return a sample of a random type."""
     shapes = ["single", "single", "named"]
     if depth:
         shapes += ["array", "record"] + ([] if in_union else ["nullable", "nullable", "union", "numbers"])
@@ -186,7 +186,7 @@ def samples(draw: st.DrawFn, namer: Namer, depth: int = 3, in_union: bool = Fals
     if shape == "single":
         return draw(st.sampled_from(SINGLE))
     if shape == "named":
-        return draw(st.sampled_from(named(namer)))
+        return draw(st.sampled_from(named_types(namer)))
     if shape == "record":
         return draw(records(namer, depth - 1))
     if shape == "numbers":
@@ -221,7 +221,7 @@ def _numbers(one: str, two: str, arrow: pa.DataType, ones: st.SearchStrategy, tw
 
 @st.composite
 def _unions(draw: st.DrawFn, namer: Namer, depth: int) -> Sample:
-    """A union of several types, maybe with null; values tell their branch."""
+    """Return a union of several types, with or without null. Each value names its branch."""
     members = [SINGLE[6], SINGLE[2], SINGLE[0], draw(records(namer, depth))]
     names = ["string", "long", "boolean", members[3].avro["name"]]  # type: ignore[index]
     order = draw(st.permutations(range(4)))
@@ -246,7 +246,7 @@ def _unions(draw: st.DrawFn, namer: Namer, depth: int) -> Sample:
 
 @st.composite
 def records(draw: st.DrawFn, namer: Namer, depth: int = 3) -> Sample:
-    """A random record type."""
+    """Return a random record type."""
     fields = {f"f{number}": draw(samples(namer, depth)) for number in range(draw(st.integers(1, 3)))}
     avro = {
         "type": "record",

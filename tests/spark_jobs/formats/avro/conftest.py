@@ -1,4 +1,4 @@
-"""The ways to decode encoded records."""
+"""The executors that decode encoded records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pushdown_spark.formats.avro.executor import compiled_interpreter
 
 @pytest.fixture(params=["matched", "interpreted", "compiled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Walks the records in one of the ways; by expressions only those that these can walk, others are interpreted."""
+    """Use one of the executors. The regex decoder leaves records that it does not support to the interpreter."""
     if request.param == "compiled":
         compiled_interpreter()
     if request.param == "interpreted":

@@ -1,4 +1,4 @@
-"""The block decompressor retains blocks in one buffer, and the block search pauses where it skips nothing."""
+"""The block decompressor keeps blocks in one buffer, and the block search pauses if it skips nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTENTS = st.one_of(st.binary(max_size=200), st.integers(0, 400_000).map(lambda
 
 
 @pytest.mark.parametrize("codec", [AvroCodec.NULL, AvroCodec.SNAPPY, AvroCodec.DEFLATE])
-@given(blocks=st.lists(st.tuples(CONTENTS, st.booleans(), st.sampled_from(["before", "behind", "no"])), max_size=12))
+@given(blocks=st.lists(st.tuples(CONTENTS, st.booleans(), st.sampled_from(["before", "after", "no"])), max_size=12))
 def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[bytes, bool, str]]) -> None:
     decompressor = BlockDecompressor(codec)
     expected = b""
@@ -27,14 +27,14 @@ def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[byt
         if is_kept:
             decompressor.retain()
             expected += content
-        if taken == "behind":
+        if taken == "after":
             assert bytes(decompressor.take_retained()) == expected
             expected = b""
     assert bytes(decompressor.take_retained()) == expected
 
 
 def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
-    """Which of some equal blocks were searched."""
+    """Return which of several equal blocks were searched."""
     found = []
     for _ in range(blocks):
         found.append(not search.is_paused())
@@ -48,7 +48,7 @@ def test_a_search_that_skips_nothing_pauses_longer_each_time() -> None:
     found = searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
     rests = [len(run) for run in "".join("x" if tried else "." for tried in found).split("x" * 32)[1:]]
     assert rests == [128, 256, 512, 1024, 0]
-    # One trial in which most blocks are skipped, and it is as eager as at first.
+    # After a trial in which most blocks are skipped, the pauses start again at their minimum.
     assert searched(search, 1024, b"a needle")[1023] is False
     assert all(searched(search, 64, b"hay"))
     assert searched(search, 32 + 128 + 32, b"a needle").count(True) == 64

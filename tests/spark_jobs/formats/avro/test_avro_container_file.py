@@ -50,7 +50,7 @@ def test_ranges_that_tile_a_file_tile_its_records(
 
 
 def test_a_byte_range_has_the_blocks_after_its_markers(tmp_path: Path) -> None:
-    """As in Avro's DataFileReader: sync(start) finds a marker at or behind start, pastSync(end) is 16 bytes late."""
+    """As in Avro's DataFileReader, sync(start) finds a marker at or after start, and pastSync(end) is 16 bytes late."""
     path = write(tmp_path / "two.avro", SCHEMA, [rows(0, 3), rows(3, 4)])
     content = path.read_bytes()
     first = content.index(SYNC)
@@ -116,7 +116,7 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
 
 
 def test_an_impossible_snappy_size_is_rejected_before_allocation(tmp_path: Path) -> None:
-    """The size is the first number of a block; snappy makes at most 64 bytes of three."""
+    """The size is the first integer of a block. Snappy expands three bytes to at most 64 bytes."""
     path = tmp_path / "vast.avro"
     stored = b"\xff\xff\xff\xff\x0f" + bytes(60)
     path.write_bytes(header(SCHEMA, "snappy") + zigzag(1) + zigzag(len(stored)) + stored + SYNC)
@@ -126,7 +126,7 @@ def test_an_impossible_snappy_size_is_rejected_before_allocation(tmp_path: Path)
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, way: str) -> None:
-    """Each either goes unnoticed (nothing guards plain values) or gives an error that names the file."""
+    """A flipped byte of a value has no effect, because values have no checksum. Others raise an error with the file."""
     path = write(tmp_path / "flipped.avro", SCHEMA, [rows(0, 20), rows(20, 20)], codec)
     content = path.read_bytes()
     dice = random.Random(codec)

@@ -14,7 +14,7 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Case:
-    """Blocks that the search lets through and matching rows of a query, its columns, and whether ours was cheaper."""
+    """A query: blocks that pass the search, matching rows, columns, and whether our reader was faster."""
 
     name: str
     found: int
@@ -51,7 +51,7 @@ def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_small_table_is_left_to_spark(case: Case) -> None:
-    """Starting our side costs more than Spark takes for the whole of it."""
+    """Starting our workers costs more than Spark's scan of the whole table."""
     seen = sample(case)
     small = priced(replace(seen, size=seen.size / 1_000, records=seen.records / 1_000), case)
     assert small.ours > small.spark, small
@@ -69,7 +69,7 @@ def test_more_work_costs_more() -> None:
 
 
 def test_only_workers_with_enough_work_load_machine_code() -> None:
-    """Machine code is loaded by each worker that has enough to decode, so a needle costs the same by many."""
+    """Each worker with enough records loads machine code, so a rare value costs the same with many workers."""
     needle, everything = CASES[0], CASES[-1]
     assert reader_seconds(sample(needle), 16, 2, has_filter=True) == reader_seconds(
         sample(needle), 16, 64, has_filter=True

@@ -1,4 +1,4 @@
-"""The regex decoder agrees with the interpreter on flat records, and leaves damaged ones to it."""
+"""The regex decoder agrees with the interpreter on flat records, and does not decode damaged records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from avro_samples import SINGLE, Namer, encoded, named
+from avro_samples import SINGLE, Namer, encoded, named_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ def program_of(schema: object, wanted: list[pa.Field], *, whole: bool = True) ->
 
 
 def by_instructions(program: Bytecode, data: bytes, runs: RecordRuns) -> tuple[list[list[int]], ...]:
-    """What `walk` leaves in the slots."""
+    """Return the values that `walk` stores in the slots."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executor, "is_compiled", lambda: False)
         patch.setattr(executor, "compile_segments", lambda _code: None)
@@ -43,8 +43,8 @@ def by_instructions(program: Bytecode, data: bytes, runs: RecordRuns) -> tuple[l
 
 @st.composite
 def flat_tables(draw: st.DrawFn) -> tuple[dict[str, object], list[pa.Field], list[dict[str, object]]]:
-    """A schema without lists, maps and records, some of its columns, and records."""
-    kinds = draw(st.lists(st.sampled_from([*SINGLE, *named(Namer())]), min_size=1, max_size=6))
+    """Return a schema without lists, maps and records, some of its columns, and records."""
+    kinds = draw(st.lists(st.sampled_from([*SINGLE, *named_types(Namer())]), min_size=1, max_size=6))
     # Named types may occur once in a schema.
     kinds = [kind for place, kind in enumerate(kinds) if kind not in kinds[:place] or kind in SINGLE]
     unions = draw(st.lists(st.sampled_from([None, 0, 1]), min_size=len(kinds), max_size=len(kinds)))
@@ -167,7 +167,7 @@ def test_damaged_records_use_the_interpreter(data: bytes, records: int) -> None:
 def test_numbers_with_too_many_bits_are_damaged(
     monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, value: int | None, is_wanted: bool, is_compiled: bool
 ) -> None:
-    """Spark drops the bits and gives another number."""
+    """Spark drops the extra bits and returns another value."""
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": kind}, {"name": "t", "type": "boolean"}]}
     arrow = pa.int32() if kind == "int" else pa.int64()
     program = program_of(schema, [pa.field("n", arrow) if is_wanted else pa.field("t", pa.bool_())])

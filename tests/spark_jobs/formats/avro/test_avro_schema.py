@@ -17,7 +17,7 @@ INNER = {"type": "record", "name": "n", "fields": [{"name": "u", "type": "int"}]
 
 REFUSED: dict[str, list[object]] = {
     "a symbol twice": [{**SYMBOLS, "symbols": ["p", "q", "p"]}],
-    "a default that is no symbol": [{**SYMBOLS, "default": "z"}],
+    "a default that is not a symbol": [{**SYMBOLS, "default": "z"}],
     "a branch twice": [["int", "int"]],
     "two arrays in a union": [[{"type": "array", "items": "int"}, {"type": "array", "items": "long"}]],
     "bytes and decimals in a union": [["bytes", {"type": "bytes", "logicalType": "decimal", "precision": 4}]],
@@ -62,7 +62,7 @@ def schema_of(types: list[object]) -> str:
 
 
 def takes(spark: SparkSession, schema: str) -> bool:
-    """Whether Avro's library takes a schema."""
+    """Return whether Avro's library accepts a schema."""
     try:
         spark.sparkContext._jvm.org.apache.avro.Schema.Parser().parse(schema)
     except Py4JJavaError:

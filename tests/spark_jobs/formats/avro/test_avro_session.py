@@ -43,7 +43,7 @@ def write(path: Path, keys: Sequence[int], codec: str = "deflate", schema: dict[
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys in two files, those of the first in a random order, which does not matter to a search for bytes."""
+    """Write keys to two files. The first file has them in random order, which does not affect a byte search."""
     root = tmp_path_factory.mktemp("avro") / "t"
     write(root / "a.avro", [key * 7919 % ROWS * 1_000 for key in range(ROWS)])
     write(root / "b.avro", range(ROWS * 1_000, ROWS * 1_000 + 100), codec="snappy")
@@ -176,7 +176,7 @@ def test_files_by_other_names_are_read_as_spark_reads_them(spark: SparkSession, 
     assert report.reader == "pushdown"
 
 
-def test_spark_s_listing_options_hold(spark: SparkSession, tmp_path: Path) -> None:
+def test_listing_options_of_spark_are_applied(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "t" / "a.avro", range(10))
     write(tmp_path / "t" / "deep" / "b.avro", range(10, 20))
     write(tmp_path / "t" / "deep" / "c.old", range(20, 30))
@@ -186,7 +186,7 @@ def test_spark_s_listing_options_hold(spark: SparkSession, tmp_path: Path) -> No
     assert (report.reader, report.files_total, report.files_read) == ("pushdown", 2, 2)
 
 
-def test_partition_directories_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_directories_become_columns(spark: SparkSession, tmp_path: Path) -> None:
     for day in (1, 2):
         write(tmp_path / "t" / f"day={day}" / "a.avro", range(day * 10))
     rows, report = rows_and_report(scan(spark, tmp_path / "t", "day = 2 AND k > 15"))
@@ -242,7 +242,7 @@ def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A file whose second half is overwritten."""
+    """Write a file whose second half is overwritten."""
     path = write(tmp_path / "t" / "a.avro", range(2_000), codec="deflate")
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40

@@ -54,7 +54,7 @@ TYPES = {
 
 
 def inferred(spark: SparkSession, schema: str) -> t.StructType:
-    """What Spark's source makes of a schema; there need be no file."""
+    """Return the schema that Spark's source infers from an Avro schema, without a file."""
     return spark.read.format(FILE_FORMAT).option("avroSchema", schema).load([]).schema
 
 

@@ -31,7 +31,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 @pytest.fixture(autouse=True)
 def unconfigured(spark: SparkSession) -> Iterator[None]:
-    """Nobody has said anything of pushdown; afterwards the session is as it was."""
+    """Unset the settings for pushdown, and restore them after the test."""
     before = {key: spark.conf.get(key, None) for key in KEYS}
     for key in KEYS:
         spark.conf.unset(key)
@@ -43,7 +43,7 @@ def unconfigured(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(params=[None, "false", "true"])
 def configured(spark: SparkSession, unconfigured: None, request: pytest.FixtureRequest) -> Iterator[str | None]:
-    """What the session says of pushdown before the query."""
+    """Set the session's setting for pushdown before the query."""
     for key in KEYS if request.param is not None else ():
         spark.conf.set(key, request.param)
     yield request.param
@@ -51,7 +51,7 @@ def configured(spark: SparkSession, unconfigured: None, request: pytest.FixtureR
         spark.conf.unset(key)
 
 
-def planned(
+def plan_scan(
     spark: SparkSession, files: dict[str, str], name: str, where: str, reader: str = "auto", **options: str
 ) -> PushdownResult:
     session = PushdownSession(spark)
@@ -61,7 +61,7 @@ def planned(
 
 
 def pushdown_while_running(spark: SparkSession, result: PushdownResult, name: str) -> tuple[str, list[int]]:
-    """The setting that an action meets, and the keys that it gets."""
+    """Return the setting during an action, and the keys that the action receives."""
 
     def action(frame: DataFrame) -> tuple[str, list[int]]:
         found = str(spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled"))
@@ -71,10 +71,10 @@ def pushdown_while_running(spark: SparkSession, result: PushdownResult, name: st
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_they_are_looked_up_behind_the_reader(
+def test_long_lists_are_evaluated_after_the_reader(
     spark: SparkSession, files: dict[str, str], name: str, configured: str | None
 ) -> None:
-    result = planned(spark, files, name, LONG)
+    result = plan_scan(spark, files, name, LONG)
     assert pushdown_while_running(spark, result, name) == ("false", list(range(0, ROWS, 3)))
     assert spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled") == (configured or "true")
     (conjunct,) = result.report()["t"].conjuncts
@@ -82,12 +82,12 @@ def test_they_are_looked_up_behind_the_reader(
     assert "many constants" in (conjunct.reason or "")
 
 
-def test_the_setting_is_put_back_after_a_failure(spark: SparkSession, files: dict[str, str]) -> None:
+def test_the_setting_is_restored_after_a_failure(spark: SparkSession, files: dict[str, str]) -> None:
     def fails(frame: DataFrame) -> None:
         raise RuntimeError(frame.columns[0])
 
     with pytest.raises(RuntimeError, match="k"):
-        planned(spark, files, "json", LONG).run(fails)
+        plan_scan(spark, files, "json", LONG).run(fails)
     assert spark.conf.get("spark.sql.json.filterPushdown.enabled") == "true"
 
 
@@ -100,15 +100,15 @@ def test_the_setting_is_put_back_after_a_failure(spark: SparkSession, files: dic
         ("avro", LONG, "auto", {"datetimeRebaseMode": "EXCEPTION"}),
     ],
 )
-def test_else_the_reader_has_them(
+def test_other_lists_are_pushed_to_the_reader(
     spark: SparkSession, files: dict[str, str], name: str, where: str, reader: str, options: dict[str, str]
 ) -> None:
-    result = planned(spark, files, name, where, reader, **options)
+    result = plan_scan(spark, files, name, where, reader, **options)
     expected = [row.k for row in spark.range(ROWS).selectExpr("id AS k").where(where).collect()]
     assert pushdown_while_running(spark, result, name) == ("true", expected)
 
 
-def test_a_join_puts_the_setting_back(spark: SparkSession, files: dict[str, str]) -> None:
+def test_the_setting_is_restored_after_a_join(spark: SparkSession, files: dict[str, str]) -> None:
     session = PushdownSession(spark)
     for name in FORMATS[:2]:
         session.add_source(name, path=files[name], format=name, schema=SCHEMA)
@@ -117,17 +117,15 @@ def test_a_join_puts_the_setting_back(spark: SparkSession, files: dict[str, str]
     assert spark.conf.get("spark.sql.json.filterPushdown.enabled") == "true"
 
 
-def test_conjuncts_that_imply_the_same_bytes_are_all_told_as_pushed(spark: SparkSession, files: dict[str, str]) -> None:
-    result = planned(spark, files, "json", "k <> 1 AND k <> 2", "pushdown")
+def test_all_conjuncts_of_the_same_pattern_are_reported_as_pushed(spark: SparkSession, files: dict[str, str]) -> None:
+    result = plan_scan(spark, files, "json", "k <> 1 AND k <> 2", "pushdown")
     assert result.run(lambda frame: frame.count()) == ROWS - 2
     assert [bool(each.pushed_as) for each in result.report()["t"].conjuncts] == [True, True]
 
 
-def test_sparks_planner_is_not_asked_about_dozens_of_conjuncts_one_by_one(
-    spark: SparkSession, files: dict[str, str]
-) -> None:
-    result = planned(spark, files, "csv", " AND ".join(f"k <> {n}" for n in range(40)), "spark")
-    told = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
-    assert [("Not(EqualTo(k," in text, "not planned for the report" in text) for text in told] == [
+def test_only_some_conjuncts_are_planned_for_the_report(spark: SparkSession, files: dict[str, str]) -> None:
+    result = plan_scan(spark, files, "csv", " AND ".join(f"k <> {n}" for n in range(40)), "spark")
+    pushed = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
+    assert [("Not(EqualTo(k," in text, "not planned for the report" in text) for text in pushed] == [
         (True, False)
     ] * 32 + [(False, True)] * 8

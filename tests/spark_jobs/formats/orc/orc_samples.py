@@ -22,31 +22,31 @@ CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True)
 class Sample:
-    """A whole file in memory."""
+    """A complete file in memory."""
 
     content: bytes
 
     @property
     def read(self) -> ReadRange:
-        """Reads ranges of it."""
+        """Return a range of the file."""
         return lambda offset, length: self.content[offset : offset + length]
 
     @property
     def tail(self) -> FileTail:
-        """Its tail."""
+        """The tail of the file."""
         return read_tail(self.read, len(self.content))
 
     @property
     def table(self) -> pa.Table:
-        """All of it, as pyarrow reads it."""
+        """The whole file as pyarrow reads it."""
         return orc.ORCFile(pa.BufferReader(self.content)).read()
 
     def stripe(self, number: int = 0) -> Stripe:
-        """One of its stripes."""
+        """Return a stripe of the file."""
         return Stripe(self.tail, number, self.read)
 
     def file(self, query: OrcQuery, count: OrcMetrics | None = None) -> OrcFile:
-        """The file as the reader opens it."""
+        """Return the file as the reader opens it."""
         return OrcFile("f.orc", query, OrcMetrics() if count is None else count, self.read, len(self.content))
 
 
@@ -55,19 +55,19 @@ SparkFile = Callable[..., Sample]
 
 
 def written(table: pa.Table, **options: object) -> Sample:
-    """A file by pyarrow, uncompressed unless told otherwise."""
+    """Return a file written by pyarrow, uncompressed by default."""
     out = io.BytesIO()
     orc.write_table(table, out, **options)
     return Sample(out.getvalue())
 
 
 def loaded(path: Path | str) -> Sample:
-    """A file on disk."""
+    """Return a file on disk as a sample."""
     return Sample(Path(path).read_bytes())
 
 
 def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = None, stripe: int = 0) -> pa.RecordBatch:
-    """Some row groups of some top-level columns (all if none are told), cut out and decoded."""
+    """Return row groups of top-level columns (all columns by default), sliced and decoded."""
     source = sample.stripe(stripe)
     chosen = list(sample.tail.types[0].subtypes) if columns is None else columns
     selection = ColumnSelection.of(sample.tail, chosen)
@@ -81,7 +81,7 @@ def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = N
 
 
 def of_streams(template: Sample, streams: Sequence[tuple[int, int, bytes]], rows: int) -> pa.RecordBatch:
-    """The rows of a file like a template, whose one stripe has just these streams (kind, column, content)."""
+    """Return the rows of a file like a template, whose only stripe has these streams (kind, column, content)."""
     tail, stripe = template.tail, template.stripe()
     body = b"".join(data for *_, data in streams)
     directory = stripe_footer_bytes(

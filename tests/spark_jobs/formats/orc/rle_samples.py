@@ -40,7 +40,7 @@ def direct(stored: Sequence[int], width: int) -> bytes:
 
 
 def patched(base: int, low: Sequence[int], width: int, patches: Sequence[tuple[int, int]], patch_width: int) -> bytes:
-    """`patches` are gaps and values; `low` the values above the base without their patched bits."""
+    """Return a patched run. `patches` are gaps and values, `low` the values above the base without patched bits."""
     size = max(1, -(-(abs(base).bit_length() + 1) // 8))
     magnitude = abs(base) | ((1 << (size * 8 - 1)) if base < 0 else 0)
     gap_width = max(gap.bit_length() for gap, _ in patches) or 1

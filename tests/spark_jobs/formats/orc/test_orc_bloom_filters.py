@@ -26,7 +26,7 @@ TYPES = "tiny tinyint, short smallint, int int, long bigint, float float, double
 
 
 def rows(rng: random.Random) -> list[tuple[object, ...]]:
-    """Values of the whole range of each type; 0.0 and -0.0 in the first row groups only."""
+    """Return values from the whole range of each type. Only the first row groups have 0.0 and -0.0."""
     made: list[tuple[object, ...]] = []
     for number in range(ROWS):
         text = "".join(rng.choice("abcé日😀 ") for _ in range(rng.randint(0, 40)))
@@ -79,7 +79,7 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
 
 
 def others(rng: random.Random, kind: OrcTypeKind) -> list[Value]:
-    """Values that are not in the data, but now and then."""
+    """Return values of which most are not in the data."""
     if kind in (OrcTypeKind.STRING, OrcTypeKind.VARCHAR):
         return [f"other {rng.random()}" for _ in range(300)]
     if kind in (OrcTypeKind.FLOAT, OrcTypeKind.DOUBLE):
@@ -91,7 +91,7 @@ def others(rng: random.Random, kind: OrcTypeKind) -> list[Value]:
     return [rng.randint(-(2**15), 2**15 - 1) for _ in range(300)]
 
 
-def test_of_spark(spark: SparkSession, by_spark: SparkFile) -> None:
+def test_filters_by_spark_contain_all_values(spark: SparkSession, by_spark: SparkFile) -> None:
     made = rows(random.Random(1))
     frame = spark.createDataFrame(made, TYPES)
     names = ",".join(frame.columns)
@@ -100,7 +100,7 @@ def test_of_spark(spark: SparkSession, by_spark: SparkFile) -> None:
     check(sample, made, STRIDE)
 
 
-def test_of_pyorc() -> None:
+def test_filters_by_pyorc_contain_all_values() -> None:
     made = rows(random.Random(3))
     out = io.BytesIO()
     schema = "struct<" + TYPES.replace(", ", ",").replace(" ", ":") + ">"
@@ -153,6 +153,6 @@ def test_an_empty_filter_excludes_nothing() -> None:
     [(b"", True), (b"\x48\x01", False), (b"\x48\x01\x62\x052.0.1", True), (b"\x48\x01\x62\x051.9.0", False)],
 )
 def test_only_filters_of_correct_writers_are_used(footer: bytes, is_trusted: bool) -> None:
-    """Number 9 is the writer, 12 the version of its software."""
+    """Field 9 is the writer, field 12 its version."""
     assert are_filters_reliable(parse_message(Footer, footer), OrcTypeKind.LONG) is is_trusted
     assert are_filters_reliable(parse_message(Footer, footer), OrcTypeKind.BYTE) is (footer == b"")

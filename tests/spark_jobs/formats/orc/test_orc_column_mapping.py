@@ -24,14 +24,14 @@ ANY_CASE, EXACT = ReadOptions(case_sensitive=False), ReadOptions(case_sensitive=
 
 
 def columns(sample: Sample, wanted: dict[str, pa.DataType], *, case_sensitive: bool = False) -> list[int | None]:
-    """Column ids of the wanted columns."""
+    """Return the column ids of the required columns."""
     fields = [pa.field(name, kind) for name, kind in wanted.items()]
     found = match_columns(sample.tail, fields, range(len(fields)), case_sensitive=case_sensitive)
     return [column.column for column in found]
 
 
 def of(schema: str, rows: Sequence[tuple[object, ...]] = ()) -> Sample:
-    """A file by pyorc."""
+    """Return a file written by pyorc."""
     out = io.BytesIO()
     with pyorc.Writer(out, schema) as writer:
         writer.writerows(rows)

@@ -44,7 +44,7 @@ def test_chunks_are_decompressed(compression: Compression) -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 def test_chunks_of_any_content_are_decompressed(compression: Compression) -> None:
-    """LZ4 blocks among them that begin with what might be their own length."""
+    """They include LZ4 blocks that begin with bytes like their own length."""
     rng = random.Random(1)
     codec = Codec(compression, 1 << 18)
     likely = bytes(5) + b"\x80" * 14

@@ -15,7 +15,7 @@ from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
 
 @dataclass(frozen=True)
 class Case:
-    """Rows, row groups with a match and matching rows of a query, its columns and lists; readers, cheapest first."""
+    """A query: rows, row groups with a match, matching rows, columns and lists. The readers are ordered by cost."""
 
     name: str
     rows: int
@@ -44,13 +44,13 @@ def sample(case: Case) -> OrcSample:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_ranking(case: Case) -> None:
+def test_estimated_costs_rank_the_readers_as_measured(case: Case) -> None:
     costs = reader_seconds(sample(case), case.columns, case.filters, case.lists)
     assert tuple(sorted(costs, key=lambda verdict: costs[verdict])) == case.ranking, costs
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_pruned_costs_nothing(case: Case) -> None:
+def test_pruned_row_groups_have_no_cost(case: Case) -> None:
     seen = sample(case)
     whole = reader_seconds(seen, case.columns, case.filters, case.lists)
     pruned = reader_seconds(replace(seen, alive_share=0.0), case.columns, case.filters, case.lists)

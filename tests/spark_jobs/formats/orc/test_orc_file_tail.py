@@ -1,4 +1,4 @@
-"""A tail is read in one read, and invalid files are told apart from files that only Spark reads."""
+"""A tail takes one read, and invalid files are distinguished from files that only Spark reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE = pa.table(
 
 
 def reads(sample: Sample) -> list[tuple[int, int]]:
-    """The ranges that reading the tail takes."""
+    """Return the ranges that are read for the tail."""
     asked: list[tuple[int, int]] = []
 
     def read(offset: int, length: int) -> bytes:
@@ -35,7 +35,7 @@ def reads(sample: Sample) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_types_rows_and_statistics(codec: str) -> None:
+def test_a_tail_has_types_rows_and_statistics(codec: str) -> None:
     sample = written(TABLE, compression=codec)
     tail = sample.tail
     kinds = [OrcTypeKind(node.kind).name for node in tail.types]
@@ -66,7 +66,7 @@ def test_a_file_without_rows_has_no_stripes() -> None:
     assert len(empty.tail.stripe_statistics(empty.read).stripe_stats) == 0
 
 
-def test_many_stripes() -> None:
+def test_a_tail_with_many_stripes_has_statistics_of_each() -> None:
     sample = written(pa.table({"a": list(range(20_000))}), stripe_size=4096, batch_size=100)
     stripes = sample.tail.stripes
     assert len(stripes) > 5
@@ -89,7 +89,7 @@ def test_truncated_files_are_rejected(codec: str) -> None:
 
 
 def with_script(sample: Sample, number: int, value: bytes) -> Sample:
-    """The file with a field of varints put behind its postscript's others, which makes it the one that counts."""
+    """Return the file with a varint field appended to its postscript. The last value of a field applies."""
     script = sample.content[-1 - sample.content[-1] : -1] + bytes([number << 3]) + value
     body = sample.content[: -1 - sample.content[-1]]
     return Sample(body + script + bytes([len(script)]))
@@ -125,7 +125,7 @@ def test_a_footer_longer_than_the_file_is_rejected() -> None:
 
 
 def with_footer(sample: Sample, addition: bytes = b"", *, children: tuple[int, list[int]] | None = None) -> Sample:
-    """The uncompressed file with another footer: bytes added to it, or a column's children changed."""
+    """Return the uncompressed file with a changed footer: appended bytes, or other children of a column."""
     tail = sample.tail
     script_length = sample.content[-1]
     stripes = [(s.offset, s.data_length + s.index_length, s.footer_length, s.number_of_rows) for s in tail.stripes]

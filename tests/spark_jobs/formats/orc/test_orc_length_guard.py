@@ -17,7 +17,7 @@ Run = tuple[bytes, list[int]]
 
 
 def some(rng: random.Random, width: int, count: int) -> list[int]:
-    """Values of at most so many bits, one of which has them all."""
+    """Return values with a maximum number of bits. One of them has all bits set."""
     values = [rng.getrandbits(rng.randint(0, width)) for _ in range(count)]
     values[rng.randrange(count)] |= 1 << (width - 1)
     return values
@@ -89,7 +89,7 @@ def is_refused(data: bytes, coding: StreamCoding, at_least: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_one_run(coding: StreamCoding) -> None:
+def test_single_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
     rng = random.Random(1)
     refused = 0
     for make in MAKERS[coding]:
@@ -101,8 +101,8 @@ def test_one_run(coding: StreamCoding) -> None:
 
 
 @pytest.mark.parametrize("coding", MAKERS)
-def test_consecutive_runs(coding: StreamCoding) -> None:
-    """Whether or not their number is asked for: that decides how they are looked at."""
+def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
+    """A given number of values selects another check."""
     rng = random.Random(2)
     for _ in range(300):
         runs = [rng.choice(MAKERS[coding])(rng) for _ in range(rng.randint(1, 12))]

@@ -29,14 +29,14 @@ def _rows(frame: DataFrame) -> list[str]:
 
 
 def _written(path: Path, *, rows: int = ROWS, **options: object) -> bytes:
-    """A file of plain text and numbers with a small row index stride; returns its content."""
+    """Write a file of strings and integers with a small row index stride. Return its content."""
     with path.open("wb") as target, pyorc.Writer(target, "struct<n:bigint,s:string>", **options) as writer:
         writer.writerows((number * 7919 % 100_003, f"text {number % 50}") for number in range(rows))
     return path.read_bytes()
 
 
 def _with_postscript(content: bytes, old: bytes, new: bytes) -> bytes:
-    """The file with a field of its postscript changed."""
+    """Return the file with a changed field of its postscript."""
     length = content[-1]
     script = content[-1 - length : -1]
     assert script.count(old) == 1
@@ -45,7 +45,7 @@ def _with_postscript(content: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def _as_lzo(content: bytes) -> bytes:
-    """A file without compression as one of LZO chunks that are stored as they are, with nothing to unpack."""
+    """Return an uncompressed file as a file of LZO chunks, which are stored without compression."""
     sample = Sample(content)
     streams = [
         (place.kind, place.column, content[place.offset :][: place.length]) for place in sample.stripe().locations
@@ -66,7 +66,7 @@ def _stored(data: bytes) -> bytes:
 
 
 def _all_agree(spark: SparkSession, path: Path, where: str | None = None) -> dict[str, str]:
-    """Hold all readers' rows against each other; returns which reader ran in the end."""
+    """Assert that all readers return the same rows. Return which reader ran in the end."""
     found = {}
     for reader in READERS:
         session = PushdownSession(spark)

@@ -24,7 +24,10 @@ def spread(runs: tuple[RowGroupRange, ...]) -> list[int]:
     ],
 )
 def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetched: list[RowGroupRange]) -> None:
-    """Group 4 is excluded by statistics; up to so many runs are read alone, then all that is alive."""
+    """Statistics exclude group 4.
+
+    The first partial reads take single runs, then one read takes all remaining groups.
+    """
     plan = plan_reads([2, 3, 6, 9], [1, 2, 3, 5, 6, 7, 8, 9], partial)
     expected = {0: [RowGroupRange(2, 3), RowGroupRange(5, 9)], 1: [RowGroupRange(2, 3), RowGroupRange(6, 9)]}.get(
         partial, fetched

@@ -24,7 +24,7 @@ BOOLEANS = written(pa.table({"x": pa.array([True])}))
 
 
 def decoded(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
-    """What pyarrow reads from a stream; unsigned integers are read as the lengths of texts."""
+    """Return the values that pyarrow reads from a stream. Unsigned integers are read as string lengths."""
     version = V1 if coding in (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1) else V2
     if coding in (StreamCoding.UNSIGNED, StreamCoding.UNSIGNED_V1):
         room = b"a" * (1 << 20)
@@ -46,7 +46,7 @@ Run = tuple[str, bytes, list[int]]
 
 
 def plain_runs() -> Iterator[Run]:
-    """Repeated values, and values of every width."""
+    """Return runs of repeated values, and of values of every width."""
     rng = random.Random(7)
     for value in (0, -1, 5, 300, -70_000, 2**40, -(2**63), 2**63 - 1):
         for count in (3, 10):
@@ -58,7 +58,7 @@ def plain_runs() -> Iterator[Run]:
 
 
 def patched_runs() -> Iterator[Run]:
-    """Values above a base, some of them with bits apart."""
+    """Return runs of values above a base, some of which have patched bits."""
     rng = random.Random(8)
     for base, patch_width, gaps in ((-1000, 8, (3, 2)), (2000, 24, (0, 5)), (-(2**40), 3, (7,)), (0, 40, (1, 1, 1))):
         low = [rng.getrandbits(6) for _ in range(20)]
@@ -74,7 +74,7 @@ def patched_runs() -> Iterator[Run]:
 
 
 def delta_runs() -> Iterator[Run]:
-    """Steps: all alike, and of every width up and down."""
+    """Return runs of equal deltas, and of deltas of every width in both directions."""
     rng = random.Random(9)
     for first, step in ((10, 0), (-10, 7), (5, -3), (2**62, -(2**40))):
         yield f"delta {step}, fixed", delta(first, step, [], 0, 50, signed=True), [first + step * n for n in range(50)]

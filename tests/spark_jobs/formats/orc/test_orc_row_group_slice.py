@@ -23,7 +23,7 @@ ROWS = 1200
 
 
 def columns(rng: random.Random, nulls: float) -> pa.Table:
-    """Every type, with runs, steps and noise."""
+    """Return columns of every type with runs, deltas and noise."""
 
     def some(value: object) -> object:
         return None if rng.random() < nulls else value
@@ -75,7 +75,7 @@ def columns(rng: random.Random, nulls: float) -> pa.Table:
 
 
 def runs(rng: random.Random, groups: int) -> Iterator[RowGroupRange]:
-    """Some runs of row groups: the first, the last, all, and others."""
+    """Return ranges of row groups: the first, the last, all, and random ones."""
     yield from (RowGroupRange(0, 0), RowGroupRange(groups - 1, groups - 1), RowGroupRange(0, groups - 1))
     for _ in range(12):
         first = rng.randrange(groups)
@@ -83,7 +83,7 @@ def runs(rng: random.Random, groups: int) -> Iterator[RowGroupRange]:
 
 
 def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
-    """Random runs of the row groups of all stripes."""
+    """Check random ranges of row groups in all stripes."""
     done = 0
     for number in range(len(sample.tail.stripes)):
         stripe = sample.stripe(number)
@@ -100,7 +100,7 @@ def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("nulls", [0.0, 0.2])
 @pytest.mark.parametrize("version", ["0.11", "0.12"])
-def test_of_pyarrow(codec: str, nulls: float, version: str) -> None:
+def test_slices_of_files_by_pyarrow_have_the_rows_of_their_row_groups(codec: str, nulls: float, version: str) -> None:
     rng = random.Random(f"{codec}{nulls}{version}")
     table = columns(rng, nulls)
     sample = written(
@@ -116,8 +116,8 @@ def test_of_pyarrow(codec: str, nulls: float, version: str) -> None:
 
 @pytest.mark.parametrize("block", [1024, 4096, 65536])
 @pytest.mark.parametrize("codec", [0, 1, 2, 4, 5])
-def test_of_small_chunks(block: int, codec: int) -> None:
-    """Row groups begin inside runs that go on over several chunks."""
+def test_slices_are_complete_if_runs_span_several_chunks(block: int, codec: int) -> None:
+    """Row groups begin inside runs that span several chunks."""
     rng = random.Random(block + codec)
     numbers = [rng.randint(-(2**63), 2**63 - 1) if row % 700 < 500 else 5 for row in range(6000)]
     texts = ["x" * rng.randint(0, 30) for _ in range(6000)]
@@ -141,7 +141,9 @@ def test_of_small_chunks(block: int, codec: int) -> None:
     ],
     ids=str,
 )
-def test_of_spark(spark: SparkSession, by_spark: SparkFile, options: dict[str, object]) -> None:
+def test_slices_of_files_by_spark_have_the_rows_of_their_row_groups(
+    spark: SparkSession, by_spark: SparkFile, options: dict[str, object]
+) -> None:
     rng = random.Random(4)
     table = pa.concat_tables([columns(rng, 0.2) for _ in range(5)])
     sample = by_spark(spark.createDataFrame(table), orc_row_index_stride=1000, **options)

@@ -67,7 +67,7 @@ def query(
 
 
 def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
-    """The rows of all stripes, and the figures."""
+    """Return the rows of all stripes and the metrics."""
     count = OrcMetrics()
     file = sample.file(asked, count)
     batches = list(file.batches(file.stripes(0, len(sample.content))))
@@ -129,7 +129,7 @@ def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypa
 
 
 def test_impossible_lengths_are_rejected() -> None:
-    """The decoder underneath would take so much memory as they claim, and end the process where there is less."""
+    """Arrow's decoder would allocate the claimed size, and end the process without enough memory."""
     table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
     sample = written(table, file_version="0.12")
     (place,) = (place for place in sample.stripe().data_streams(1) if place.kind == StreamKind.LENGTH)
@@ -187,7 +187,7 @@ def test_row_groups_are_pruned_by_bloom_filters() -> None:
 
 
 def bloomed() -> Sample:
-    """The table by pyorc, which is of C++'s ORC as well."""
+    """Return the table written by pyorc, which uses the C++ library."""
     out = io.BytesIO()
     schema = "struct<n:bigint,odd:bigint,s:string,st:struct<x:bigint,y:string>>"
     with pyorc.Writer(out, schema, row_index_stride=STRIDE, bloom_filter_columns=["odd"]) as writer:
@@ -226,7 +226,7 @@ def test_without_a_filter_everything_is_read_once() -> None:
 
 @pytest.mark.parametrize(("value", "rows"), [(True, ROWS), (False, 0), (None, 0)])
 @pytest.mark.parametrize("names", [[], ["s", "n"]])
-def test_filters_without_columns(value: bool | None, rows: int, names: list[str]) -> None:
+def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int, names: list[str]) -> None:
     schema = pa.schema([TABLE.schema.field(name) for name in names])
     asked = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
     file = SAMPLE.file(asked)
@@ -242,13 +242,13 @@ def test_missing_columns_are_null() -> None:
     assert count.stripes[UnitOutcome.BY_STATISTICS] == 1
 
 
-def test_only_missing_columns() -> None:
+def test_a_scan_of_only_missing_columns_returns_nulls() -> None:
     schema = pa.schema([("p", pa.int64()), ("q", pa.string())])
     assert scanned(SAMPLE, query("p IS NULL", schema))[0].num_rows == ROWS
 
 
 def test_values_after_nan_are_found() -> None:
-    """A writer's bounds of numbers that follow NaN may miss them, in row groups and in what is merged of them."""
+    """Bounds of numbers after a NaN may be too narrow in row groups and in merged statistics."""
     values = [1.0, 2.0, math.nan, 100.0, 3.0, math.nan]
     sample = written(pa.table({"x": values}), row_index_stride=2)
     schema = pa.schema([("x", pa.float64())])
@@ -265,7 +265,7 @@ def test_a_wrong_stride_uses_spark() -> None:
         list(file.batches([0]))
 
 
-def test_files_without_rows() -> None:
+def test_files_without_rows_return_no_rows() -> None:
     found, count = scanned(written(TABLE.slice(0, 0)), query("n = 1"))
     assert found.num_rows == 0
     assert count.stripes == Counter()
@@ -326,7 +326,7 @@ def test_errors_name_the_file_and_the_stripe() -> None:
         twice.file(query(None, pa.schema([("a", pa.int64())])))
 
 
-def test_metrics_of_tasks_add_up() -> None:
+def test_metrics_of_tasks_are_summed() -> None:
     counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
     both = sum_metrics(counts)
     assert both.stripes[UnitOutcome.TOTAL] == 2

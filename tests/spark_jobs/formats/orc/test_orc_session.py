@@ -24,7 +24,7 @@ WHERE = "k = 4321"
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys that are spread over all row groups, in two directories."""
+    """Write keys that are spread over all row groups, in two directories."""
     root = tmp_path_factory.mktemp("orc") / "t"
     frame = spark.range(ROWS).select(f.expr("id * 7919 % 20000").alias("k"), f.expr("'v' || id").alias("v"))
     for part in ("left", "right"):
@@ -38,7 +38,7 @@ def collected(spark: SparkSession, path: Path, **options: str) -> list[Row]:
 
 
 def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) -> None:
-    """The reason why use_selected is refused for Spark's reader; it fails once Spark has fixed it."""
+    """This bug is why use_selected raises for Spark's reader. The test fails when Spark fixes it."""
     left = table / "left"
     assert [row.k for row in collected(spark, left)] == [4321]
     assert [row.k for row in collected(spark, left, orc_sarg_to_filter="true")] == [4321]
@@ -47,7 +47,7 @@ def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) ->
 
 
 def test_lists_with_null_use_our_reader(spark: SparkSession, table: Path) -> None:
-    """Spark 4.3.0 fails at them, whatever the rows; this fails once Spark has fixed it."""
+    """Spark 4.3.0 fails at these lists for any rows. The test fails when Spark fixes it."""
     where = "k IN (4321, NULL)"
     with pytest.raises((PySparkException, Py4JJavaError)):
         spark.read.orc(str(table / "left")).where(where).collect()
@@ -66,7 +66,7 @@ def test_use_selected_is_rejected_with_spark_s_reader(spark: SparkSession, table
 
 @pytest.fixture
 def configured(spark: SparkSession) -> Iterator[None]:
-    """The switch in Hadoop's configuration, as spark.hadoop.* puts it there."""
+    """Set the option in Hadoop's configuration, as spark.hadoop.* does."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set(USE_SELECTED, "true")
     yield
@@ -107,7 +107,7 @@ def test_our_reader_supports_use_selected(spark: SparkSession, table: Path, use_
     assert ("Filter" in plan) is not use_selected
 
 
-def test_implicit_columns(spark: SparkSession, table: Path) -> None:
+def test_implicit_columns_are_selected_and_filtered(spark: SparkSession, table: Path) -> None:
     session = PushdownSession(spark)
     options = {"recursiveFileLookup": "true"}
     session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
@@ -120,7 +120,7 @@ def test_implicit_columns(spark: SparkSession, table: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 100_000])
-def test_limits(spark: SparkSession, table: Path, limit: int) -> None:
+def test_a_limit_returns_matching_rows_up_to_the_limit(spark: SparkSession, table: Path, limit: int) -> None:
     session = PushdownSession(spark)
     options = {"recursiveFileLookup": "true"}
     session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
@@ -189,7 +189,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Pat
 
 
 def test_extra_columns_of_hive_files_fail_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Partition columns are no columns of the file."""
+    """Partition columns are not columns of the file."""
     path = tmp_path / "day=1" / "a.orc"
     path.parent.mkdir()
     with path.open("wb") as file, pyorc.Writer(file, "struct<_col0:int,_col1:string>") as rows:

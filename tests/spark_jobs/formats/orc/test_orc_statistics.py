@@ -25,7 +25,7 @@ INSTANTS, CLOCKS = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 
 def bounds(sample: Sample, column: int = 1, zone: Zone = UTC, *, nested: bool = False) -> ColumnBounds:
-    """The bounds of a column in the whole file."""
+    """Return the bounds of a column in the whole file."""
     return column_bounds(sample.tail, column, sample.tail.statistics[column], zone, nested=nested)
 
 
@@ -108,7 +108,7 @@ def test_bounds_of_long_strings_are_truncated(spark: SparkSession, by_spark: Spa
 
 
 def test_invalid_utf8_has_no_bounds(spark: SparkSession, by_spark: SparkFile) -> None:
-    """Java's writer puts U+FFFD for such bytes, which is not where they sort."""
+    """Java's writer replaces these bytes with U+FFFD, which sorts differently."""
     frame = spark.sql("SELECT CAST(X'FF61' AS STRING) AS x UNION ALL SELECT 'a'")
     found = bounds(by_spark(frame))
     assert (found.low, found.high) == ("a", None)
@@ -128,7 +128,7 @@ def test_nulls_of_members_are_unknown() -> None:
 
 
 def old(tail: FileTail, version: int, writer: int = 0) -> FileTail:
-    """The tail as an older writer would have written it."""
+    """Return the tail of an older writer."""
     tail.post_script.writer_version = version
     tail.footer.writer = writer
     return tail

@@ -1,4 +1,4 @@
-"""Candidate lines are whole, in order, each once; headers are no lines; what Spark may read otherwise is refused."""
+"""Candidate lines are complete, ordered and unique. Headers are skipped, and ambiguous lines raise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pushdown_spark.relations.listing import Compression, Split, Task
 PATTERN = BytePattern(("x[^0-9]",))
 
 
-def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePattern = PATTERN) -> list[bytes]:
+def _candidates(content: bytes, syntax: LineSyntax | None = None, pattern: BytePattern = PATTERN) -> list[bytes]:
     window = Window()
     window.data[: len(content)] = content
     window.length = len(content)
@@ -44,8 +44,8 @@ def _found(content: bytes, syntax: LineSyntax | None = None, pattern: BytePatter
         (b"x5\nx\n", [b"x"]),
     ],
 )
-def test_lines_around_matches(content: bytes, lines: list[bytes]) -> None:
-    assert [line for line in _found(content) if line] == lines
+def test_each_line_with_a_match_is_returned_once(content: bytes, lines: list[bytes]) -> None:
+    assert [line for line in _candidates(content) if line] == lines
 
 
 def test_a_match_counts_only_in_its_field() -> None:
@@ -53,31 +53,31 @@ def test_a_match_counts_only_in_its_field() -> None:
     lines = [b"x,y,x", b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b"y,y,x,'", b"xx", b",x", b"x,"]
     kept = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
     for end in (b"\n", b"\r\n", b"\r"):
-        found = _found(b"".join(line + end for line in lines), pattern=pattern)
+        found = _candidates(b"".join(line + end for line in lines), pattern=pattern)
         assert [line for line in found if line] == kept
 
 
-def test_alternatives_lie_in_either_field_or_anywhere() -> None:
+def test_alternatives_match_in_their_own_fields_or_anywhere() -> None:
     one = BytePattern(("x",), fields=Fields(b",", b"'", frozenset({0})))
     two = BytePattern(("y",), fields=Fields(b",", b"'", frozenset({2})))
-    assert _found(b"x,,\n,x,\n,,y\n,y,\n", pattern=one | two) == [b"x,,", b",,y"]
-    assert _found(b",x,\n,z,\n", pattern=one | BytePattern(("z",))) == [b",x,", b",z,"]
+    assert _candidates(b"x,,\n,x,\n,,y\n,y,\n", pattern=one | two) == [b"x,,", b",,y"]
+    assert _candidates(b",x,\n,z,\n", pattern=one | BytePattern(("z",))) == [b",x,", b",z,"]
 
 
-def test_only_a_file_s_first_line_is_its_header() -> None:
+def test_only_the_first_line_of_a_file_is_skipped_as_header() -> None:
     syntax = LineSyntax(header=True)
-    assert _found(b"x \nx \ny\nx \n", syntax) == [b"x ", b"x "]
-    assert _found(b"\n  \n#x \nx \nx \n", LineSyntax(header=True, comment=b"#")) == [b"x "]
+    assert _candidates(b"x \nx \ny\nx \n", syntax) == [b"x ", b"x "]
+    assert _candidates(b"\n  \n#x \nx \nx \n", LineSyntax(header=True, comment=b"#")) == [b"x "]
 
 
-def test_a_nul_byte_is_refused() -> None:
+def test_a_nul_byte_raises() -> None:
     with pytest.raises(UnsafeInputError, match="NUL"):
-        _found(b"a\x00\nx\n")
+        _candidates(b"a\x00\nx\n")
 
 
-def test_rare_alternatives_are_searched_where_they_can_match() -> None:
+def test_conditional_expressions_are_searched_only_where_they_can_match() -> None:
     pattern = BytePattern(("never",), ("\\\\u0041",), ("[\\xc0\\xc1]",))
-    assert _found(b'a\n"\\u0041"\nb\xc1\n', pattern=pattern) == [b'"\\u0041"', b"b\xc1"]
+    assert _candidates(b'a\n"\\u0041"\nb\xc1\n', pattern=pattern) == [b'"\\u0041"', b"b\xc1"]
 
 
 def _schema() -> t.StructType:
@@ -111,7 +111,7 @@ def _schema() -> t.StructType:
         b'{"s":"\xc1\x81"}',
     ],
 )
-def test_text_that_would_change_on_its_way_is_refused(line: bytes) -> None:
+def test_lines_that_parse_differently_as_strings_raise(line: bytes) -> None:
     forbidden = unquoted_string_values(_schema())
     assert forbidden
     finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
@@ -122,7 +122,7 @@ def test_text_that_would_change_on_its_way_is_refused(line: bytes) -> None:
 @pytest.mark.parametrize(
     "line", [b'{"s":"1.0"}', b'{"i":1.5}', b'{"s":5}', b'{"s":true}', b'{"s":null}', b'{"list":["a","b"]}', b'{"t":{}}']
 )
-def test_ordinary_lines_pass(line: bytes) -> None:
+def test_lines_that_parse_alike_are_accepted(line: bytes) -> None:
     forbidden = unquoted_string_values(_schema())
     assert forbidden
     finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
@@ -132,7 +132,7 @@ def test_ordinary_lines_pass(line: bytes) -> None:
 def _scan(
     path: Path, tasks: int, skip: tuple[int, ...] = (), cap: int | None = None
 ) -> tuple[list[str], list[TextTask]]:
-    """Candidates of a file cut into tasks, and the figures that the tasks report."""
+    """Return the candidates of a file that is cut into tasks, and the counts of the tasks."""
     size = path.stat().st_size
     step = -(-size // tasks)
     cut = tuple(
@@ -154,7 +154,7 @@ def _numbered(tmp_path: Path, count: int) -> Path:
     return path
 
 
-def test_spark_s_workers_collect_no_imported_modules(spark: SparkSession, tmp_path: Path) -> None:
+def test_workers_exclude_imported_modules_from_garbage_collection(spark: SparkSession, tmp_path: Path) -> None:
     path = _numbered(tmp_path, 3)
     task = Task((Split(str(path), 0, path.stat().st_size, Compression.NONE),))
     scan = LineFilterTask((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
@@ -169,7 +169,7 @@ def test_spark_s_workers_collect_no_imported_modules(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 50])
-def test_a_scan_finds_every_line_once_and_counts_what_it_did(tmp_path: Path, tasks: int) -> None:
+def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Path, tasks: int) -> None:
     path = _numbered(tmp_path, 300)
     found, counts = _scan(path, tasks)
     assert found == [f"{n} x" for n in range(0, 300, 3)]
@@ -177,10 +177,10 @@ def test_a_scan_finds_every_line_once_and_counts_what_it_did(tmp_path: Path, tas
     assert done.candidate_lines == 100
     assert done.candidate_bytes == sum(map(len, found))
     assert done.bytes_searched == path.stat().st_size
-    assert all(count.exhausted for count in counts)
+    assert all(count.is_exhausted for count in counts)
 
 
-def test_slices_of_a_task_join_to_the_whole(tmp_path: Path) -> None:
+def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:
     path = _numbered(tmp_path, 300)
     whole, _ = _scan(path, 1)
     joined: list[str] = []
@@ -188,11 +188,11 @@ def test_slices_of_a_task_join_to_the_whole(tmp_path: Path) -> None:
     while not exhausted:
         part, (count,) = _scan(path, 1, skip=(len(joined),), cap=7)
         joined += part
-        exhausted = count.exhausted
+        exhausted = count.is_exhausted
     assert joined == whole
 
 
-def test_pickled_searchers_find_the_same(tmp_path: Path) -> None:
+def test_pickled_searchers_find_the_same_matches(tmp_path: Path) -> None:
 
     path = _numbered(tmp_path, 30)
     split = Split(str(path), 0, path.stat().st_size, Compression.NONE)

@@ -1,4 +1,4 @@
-"""Every line of a file is in exactly one split, whole, whatever the sizes of splits and windows."""
+"""Every line of a file is complete and in exactly one split, for any sizes of splits and windows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _file(path: Path, content: bytes) -> Path:
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("last", [b"", b"no terminator"])
-def test_splits_of_every_size_give_each_line_once(tmp_path: Path, ending: bytes, last: bytes) -> None:
+def test_splits_of_every_size_return_each_line_once(tmp_path: Path, ending: bytes, last: bytes) -> None:
     texts = [b"", b"a", b"bc" * 20, b"", b"d", "é".encode() * 9, b"x" * 50]
     content = b"".join(text + ending for text in texts) + last
     path = _file(tmp_path / "data", content)
@@ -41,7 +41,7 @@ def test_splits_of_every_size_give_each_line_once(tmp_path: Path, ending: bytes,
         assert b"".join(map(_windows, _splits(path, size))) == whole, size
 
 
-def test_mixed_terminators_split_anywhere(tmp_path: Path) -> None:
+def test_lines_with_mixed_terminators_are_complete_for_any_split(tmp_path: Path) -> None:
     rng = random.Random(7)
     for _ in range(30):
         pieces = (rng.choice((b"\n", b"\r", b"\r\n", b"ab", b"c", b"defg")) for _ in range(30))
@@ -52,7 +52,7 @@ def test_mixed_terminators_split_anywhere(tmp_path: Path) -> None:
             assert found.replace(b"\r", b"\n").split() == content.replace(b"\r", b"\n").split(), (content, size)
 
 
-def test_a_carriage_return_is_text_where_only_newlines_end_lines(tmp_path: Path) -> None:
+def test_a_carriage_return_is_content_if_only_newlines_end_lines(tmp_path: Path) -> None:
     path = _file(tmp_path / "data", b"a\rb\nc\rd\n")
     for size in range(1, 10):
         parts = [_windows(split, returns=False) for split in _splits(path, size)]
@@ -78,7 +78,7 @@ def test_memory_is_bounded_by_the_window(tmp_path: Path, monkeypatch: pytest.Mon
     assert max(sizes) <= 1024 + (64 << 10)
 
 
-def test_a_file_without_line_ends_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_line_ends_uses_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_reader, "WINDOW", 64)
     monkeypatch.setattr(line_reader, "MAX_LINE", 1024)
     path = _file(tmp_path / "data", b"x" * 5000)
@@ -86,7 +86,7 @@ def test_a_file_without_line_ends_is_left_to_spark(tmp_path: Path, monkeypatch: 
         _windows(_splits(path, 10_000)[0])
 
 
-def test_a_byte_order_mark_at_the_start_is_no_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_at_the_start_is_dropped(tmp_path: Path) -> None:
     path = _file(tmp_path / "data", b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n")
     assert _windows(_splits(path, 100)[0]) == b"a\n\xef\xbb\xbfb\n"
 
@@ -112,18 +112,18 @@ def test_compressed_files_are_read_whole(tmp_path: Path, compression: Compressio
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2])
-def test_members_one_behind_the_other_are_all_read(tmp_path: Path, compression: Compression) -> None:
+def test_all_adjacent_compressed_members_are_read(tmp_path: Path, compression: Compression) -> None:
     stored = PACKERS[compression](b"a\n") + PACKERS[compression](b"b\n")
     path = _file(tmp_path / f"data{compression}", stored)
     assert _windows(Split(str(path), 0, len(stored), compression)) == b"a\nb\n"
 
 
 @pytest.mark.parametrize("compression", PACKERS)
-def test_truncated_and_broken_files_are_left_to_spark(tmp_path: Path, compression: Compression) -> None:
+def test_truncated_and_damaged_files_use_spark(tmp_path: Path, compression: Compression) -> None:
     rng = random.Random(3)
     content = b"".join(b"%d\n" % rng.getrandbits(64) for _ in range(50_000))
     stored = PACKERS[compression](content)
-    for name, broken in (("cut", stored[: len(stored) // 2]), ("junk", b"this is no compressed file at all")):
+    for name, broken in (("cut", stored[: len(stored) // 2]), ("junk", b"this is not a compressed file")):
         path = _file(tmp_path / f"{name}{compression}", broken)
         with pytest.raises(UnsafeInputError, match=f"{name}.*near byte"):
             _windows(Split(str(path), 0, len(broken), compression))
@@ -131,7 +131,7 @@ def test_truncated_and_broken_files_are_left_to_spark(tmp_path: Path, compressio
 
 @pytest.mark.parametrize("after", [b"\0", b"\0" * 512, b"text"])
 @pytest.mark.parametrize("compression", PACKERS)
-def test_bytes_after_a_member_are_left_to_spark(tmp_path: Path, compression: Compression, after: bytes) -> None:
+def test_bytes_after_a_compressed_member_use_spark(tmp_path: Path, compression: Compression, after: bytes) -> None:
     member = PACKERS[compression](b"a\n")
     for stored in (member + after, member + after + member):
         path = _file(tmp_path / f"data{compression}", stored)
@@ -140,7 +140,7 @@ def test_bytes_after_a_member_are_left_to_spark(tmp_path: Path, compression: Com
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2])
-def test_a_damaged_checksum_is_left_to_spark(tmp_path: Path, compression: Compression) -> None:
+def test_a_damaged_checksum_uses_spark(tmp_path: Path, compression: Compression) -> None:
     stored = bytearray(PACKERS[compression](b"a\n"))
     stored[-6 if compression is Compression.GZIP else 12] ^= 1
     path = _file(tmp_path / f"data{compression}", bytes(stored))
@@ -148,12 +148,12 @@ def test_a_damaged_checksum_is_left_to_spark(tmp_path: Path, compression: Compre
         _windows(Split(str(path), 0, len(stored), compression))
 
 
-def test_a_file_that_vanished_is_told(tmp_path: Path) -> None:
+def test_a_vanished_file_raises(tmp_path: Path) -> None:
     with pytest.raises(MissingPathError, match="gone"):
         _windows(Split(str(tmp_path / "gone"), 0, 5, Compression.NONE))
 
 
-def test_figures_of_splits_add_up_to_the_file(tmp_path: Path) -> None:
+def test_byte_counts_of_splits_sum_to_the_file_size(tmp_path: Path) -> None:
     path = _file(tmp_path / "data", b"".join(b"line %d\n" % n for n in range(1000)))
     searched = 0
     for split in _splits(path, 777):

@@ -1,0 +1,158 @@
+"""`pushdown_avro` and `pushdown_orc` as data sources of Spark, compared with Spark's own sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.formats.avro import data_source as avro
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as SPARK_AVRO
+from pushdown_spark.formats.orc import data_source as orc
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_COLUMNS = (
+    "id",
+    "CAST(id % 1000 AS INT) k",
+    "date_add(DATE'2000-01-01', CAST(id / 1000 AS INT)) dd",
+    "CAST(id AS DECIMAL(12, 2)) de",
+    "IF(id % 7 = 0, NULL, id * 1.5D) x",
+    "named_struct('a', id % 77, 'b', IF(id % 3 = 0, NULL, CAST(id AS STRING))) st",
+    "timestamp_micros(id * 1000000) ts",
+    "timestamp_ntz'2000-01-01 00:00:00' ntz",
+    "unhex(hex(CAST(id % 10 AS TINYINT))) b",
+    "array(id, id + 1) arr",
+)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A columnar format: our source, Spark's source, and the table of the tests."""
+
+    name: str
+    spark_name: str
+    register: Callable[[SparkSession], None]
+    rows: int
+    columns: tuple[str, ...]
+    write_options: dict[str, str]
+
+
+AVRO = Format(avro.FORMAT, SPARK_AVRO, avro.register, 3_000, ("concat('n', id % 500) name",), {})
+ORC = Format(
+    orc.FORMAT,
+    "orc",
+    orc.register,
+    20_000,
+    ("concat('n', id % 5000) name", "map('k', id) m"),
+    {"orc.row.index.stride": "1000"},
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of one format."""
+
+    spark: SparkSession
+    format: Format
+    path: str
+
+    def ours(self, schema: str | None = None, **options: str) -> DataFrame:
+        """Return the table, read by our source."""
+        reader = self.spark.read.format(self.format.name).options(**options)
+        return (reader if schema is None else reader.schema(schema)).load(self.path)
+
+    def native(self) -> DataFrame:
+        """Return the table, read by Spark's source."""
+        return self.spark.read.format(self.format.spark_name).load(self.path)
+
+
+@pytest.fixture(scope="module", params=[AVRO, ORC], ids=lambda param: param.name)
+def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    source_format: Format = request.param
+    source_format.register(spark)
+    path = str(tmp_path_factory.mktemp("data_source") / "with blank % and #")
+    rows = spark.range(0, source_format.rows, 1, 2).selectExpr(*_COLUMNS, *source_format.columns)
+    rows.write.format(source_format.spark_name).options(**source_format.write_options).save(path)
+    return Table(spark, source_format, path)
+
+
+@pytest.fixture
+def filter_pushdown(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get(_PUSHDOWN, "false")
+    spark.conf.set(_PUSHDOWN, "true")
+    yield
+    spark.conf.set(_PUSHDOWN, before)
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def test_schema_is_the_schema_that_spark_infers(table: Table) -> None:
+    assert table.ours().schema == table.native().schema
+
+
+@pytest.mark.parametrize("predicate", ["x > -1.5 AND id < 30", "id = 5 OR name = 'n7'"])
+def test_predicates_return_sparks_rows_without_filter_pushdown(table: Table, predicate: str) -> None:
+    assert _rows(table.ours().where(predicate)) == _rows(table.native().where(predicate))
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "k NOT IN (5, 1001) AND id < 1500 AND dd = DATE'2000-01-02'",
+        "k IN (5, 1001) AND x IS NULL AND NOT (id = 5)",
+        "de > 1990.5 AND x > -1.5 AND k <=> 999",
+        "de > 19990.5 AND x > -1.5 AND k <=> 999",
+        "st.a = 3 AND id > 1000 AND name LIKE 'n4%' AND b = X'07'",
+        "st.a = 3 AND id > 19000 AND name LIKE 'n4%' AND b = X'07'",
+        "ts > TIMESTAMP'1970-01-01 05:33:00' AND name LIKE '%9%'",
+    ],
+)
+@pytest.mark.usefixtures("filter_pushdown")
+def test_pushed_filters_return_sparks_rows(table: Table, predicate: str) -> None:
+    ours = table.ours(push_filters="true").where(predicate)
+    assert _rows(ours) == _rows(table.native().where(predicate))
+
+
+@pytest.mark.usefixtures("filter_pushdown")
+def test_spark_does_not_reevaluate_an_exact_filter(table: Table) -> None:
+    ours = table.ours(push_filters="true").where("id = 5")
+    assert "Filter (" not in ours._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.mark.parametrize(
+    "predicate", ["id = 5 OR name = 'n7'", "st.b LIKE '%99' AND k IN (99, 199)", "st.b LIKE '%99'"]
+)
+def test_option_where_returns_sparks_rows(table: Table, predicate: str) -> None:
+    ours, native = table.ours(where=predicate), table.native().where(predicate)
+    assert _rows(ours) == _rows(native)
+    assert ours.count() == native.count()
+
+
+def test_option_where_rejects_a_predicate_without_an_exact_filter(table: Table) -> None:
+    with pytest.raises(PySparkException, match="option where"):
+        table.ours(where="id = 5 AND arr[0] = 5").collect()
+
+
+def test_a_given_schema_selects_columns_and_missing_columns_are_null(table: Table) -> None:
+    ours = table.ours("k INT, missing STRING, id BIGINT")
+    assert [tuple(row) for row in ours.where("id = 1077").collect()] == [(77, None, 1077)]
+
+
+def test_a_path_without_files_raises(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match="matches no file"):
+        table.spark.read.format(table.format.name).load(str(tmp_path / "nothing")).collect()
+
+
+@pytest.mark.usefixtures("filter_pushdown")
+def test_spark_applies_the_filters_of_an_earlier_query(table: Table) -> None:
+    """This bug of Spark is why `push_filters` is off by default. If the test fails, the option can go."""
+    frame = table.ours(push_filters="true")
+    assert frame.where("id = 5").count() == 1
+    assert frame.where("id = 7 OR name = 'n9'").count() == 0
+    assert frame.count() == 1
