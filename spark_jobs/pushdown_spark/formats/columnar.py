@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
@@ -78,16 +78,44 @@ def read_fields(request: ScanRequest) -> list[t.StructField]:
     return list(request.read_schema.fields)
 
 
-def unknown_type(kind: t.DataType) -> t.DataType | None:
-    """Return the first type in a column's type that only Spark reads, None if there is none."""
-    if isinstance(kind, t.StructType):
-        return next((unknown for f in kind.fields if (unknown := unknown_type(f.dataType))), None)
-    if isinstance(kind, t.ArrayType):
-        return unknown_type(kind.elementType)
-    if isinstance(kind, t.MapType):
-        return unknown_type(kind.keyType) or unknown_type(kind.valueType)
-    is_supported = type(kind) in _ATOMS or (type(kind) is t.StringType and kind.collation == "UTF8_BINARY")
-    return None if is_supported else kind
+def first_type(data_type: t.DataType, test: Callable[[t.DataType], bool]) -> t.DataType | None:
+    """Return the first type that passes a test: the type itself, or a type in it, depth first."""
+    if test(data_type):
+        return data_type
+    return next((match for part in _parts(data_type) if (match := first_type(part, test))), None)
+
+
+def count_leaves(data_type: t.DataType) -> int:
+    """Return the number of types in a type that contain no others."""
+    parts = _parts(data_type)
+    return sum(map(count_leaves, parts)) if parts else 1
+
+
+def has_map(data_type: t.DataType) -> bool:
+    """Return whether a type is or contains a map."""
+    return first_type(data_type, lambda part: isinstance(part, t.MapType)) is not None
+
+
+def unknown_type(data_type: t.DataType) -> t.DataType | None:
+    """Return a type, or a type in it, that only Spark reads, or None."""
+    return first_type(data_type, _is_unknown)
+
+
+def _parts(data_type: t.DataType) -> list[t.DataType]:
+    """Return the types of which a type is made."""
+    if isinstance(data_type, t.StructType):
+        return [field.dataType for field in data_type.fields]
+    if isinstance(data_type, t.MapType):
+        return [data_type.keyType, data_type.valueType]
+    return [data_type.elementType] if isinstance(data_type, t.ArrayType) else []
+
+
+def _is_unknown(data_type: t.DataType) -> bool:
+    """Return whether only Spark reads values of a type that contains no others."""
+    if isinstance(data_type, t.StructType | t.ArrayType | t.MapType):
+        return False
+    is_plain_string = type(data_type) is t.StringType and data_type.collation == "UTF8_BINARY"
+    return type(data_type) not in _ATOMS and not is_plain_string
 
 
 def unread_column(request: ScanRequest) -> str | None:

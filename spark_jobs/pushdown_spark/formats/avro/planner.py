@@ -22,7 +22,7 @@ from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
 from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import combined, is_exact, read_fields, unread_column
+from pushdown_spark.formats.columnar import combined, has_map, is_exact, read_fields, unread_column
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
@@ -67,17 +67,11 @@ def _refusal(request: ScanRequest) -> str | None:
     for field in read_fields(request):
         if DECLARED_TYPE in field.metadata:
             return f"column {field.name} is declared with a length, which only Spark's reader checks"
-        if _has_map(field.dataType):
+        if has_map(field.dataType):
             return (
                 f"column {field.name} has a map, whose entries only Spark's reader returns in the order of their hashes"
             )
     return request.spark_only or unread_column(request)
-
-
-def _has_map(kind: t.DataType) -> bool:
-    if isinstance(kind, t.StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    return isinstance(kind, t.MapType) or (isinstance(kind, t.ArrayType) and _has_map(kind.elementType))
 
 
 def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:

@@ -18,6 +18,9 @@ from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.columnar import (
     combined,
+    count_leaves,
+    first_type,
+    has_map,
     is_exact,
     read_fields,
     unread_column,
@@ -36,6 +39,12 @@ from pushdown_spark.runtime.worker_startup import startup_cost
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """The setting for the lazy filter of Spark's own ORC reader."""
 _USE_SELECTED = "orc.filter.use.selected"
+_VECTORIZED = (
+    "spark.sql.orc.enableVectorizedReader",
+    "spark.sql.orc.enableNestedColumnVectorizedReader",
+    "spark.sql.codegen.wholeStage",
+)
+"""The settings with which Spark reads maps in batches."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,30 @@ def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
         return reason
     if request.predicate is None and request.source.reader is ReaderChoice.AUTO:
         return "no predicate to push"
-    return request.spark_only or unread_column(request) or _unsafe_setting(spark, request) or _unpadded(spark, request)
+    return (
+        request.spark_only
+        or unread_column(request)
+        or _unsafe_setting(spark, request)
+        or _sorted_map(spark, request)
+        or _unpadded(spark, request)
+    )
+
+
+def _sorted_map(spark: SparkSession, request: ScanRequest) -> str | None:
+    """Return why Spark must read a column with a map, or None.
+
+    Spark's vectorized reader returns the entries of a map as they are stored, and so does ours. Its row-based reader
+    sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
+    (`OrcFileFormat.supportBatch`). The number here is that of complete columns, which is the most that Spark may read.
+    """
+    column = next((field.name for field in read_fields(request) if has_map(field.dataType)), None)
+    if column is None:
+        return None
+    is_vectorized = all(is_enabled(spark, key, default=True) for key in _VECTORIZED)
+    columns = sum(count_leaves(field.dataType) for field in request.schema.fields if field.name in request.columns)
+    if is_vectorized and columns <= int(setting(spark, "spark.sql.codegen.maxFields", "100")):
+        return None
+    return f"column {column} has a map, whose entries Spark's row-based ORC reader sorts by key"
 
 
 def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
@@ -118,15 +150,9 @@ def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
     return None
 
 
-def has_times(kind: t.DataType) -> bool:
+def has_times(data_type: t.DataType) -> bool:
     """Return whether a type contains timestamps, whose values depend on time zones."""
-    if isinstance(kind, t.StructType):
-        return any(has_times(f.dataType) for f in kind.fields)
-    if isinstance(kind, t.ArrayType):
-        return has_times(kind.elementType)
-    if isinstance(kind, t.MapType):
-        return has_times(kind.keyType) or has_times(kind.valueType)
-    return isinstance(kind, t.TimestampType)
+    return first_type(data_type, lambda part: isinstance(part, t.TimestampType)) is not None
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
+from session_settings import session_settings
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import BadSpecError, PushdownError, UnreadableFileError
@@ -56,6 +57,37 @@ def test_lists_with_null_use_our_reader(spark: SparkSession, table: Path) -> Non
     result = session.scan("t", where=where, columns=["k"])
     assert [row.k for row in result.run(lambda frame: frame.collect())] == [4321]
     assert result.report()["t"].reason == "Spark's ORC reader fails at lists of numbers that hold a NULL"
+
+
+MAPS = "map_from_arrays(array('b', 'c', 'a'), array(id, 2, 3)) AS m"
+"""Maps whose keys are not stored in their order."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "columns", "reader"),
+    [
+        ({}, 1, "pushdown"),
+        ({}, 97, "pushdown"),
+        ({}, 98, "spark"),
+        ({"spark.sql.codegen.wholeStage": "false"}, 1, "spark"),
+        ({"spark.sql.orc.enableVectorizedReader": "FALSE"}, 1, "spark"),
+        ({"spark.sql.orc.enableNestedColumnVectorizedReader": "false"}, 1, "spark"),
+        ({"spark.sql.codegen.maxFields": "2"}, 1, "spark"),
+    ],
+)
+def test_entries_of_maps_have_the_order_of_spark_s_reader(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, str], columns: int, reader: str
+) -> None:
+    more = [f"id AS c{number}" for number in range(columns)]
+    spark.range(20).selectExpr("id", MAPS, *more).coalesce(1).write.orc(str(tmp_path / "maps"))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path / "maps"), format="orc", reader="pushdown")
+    with session_settings(spark, settings):
+        expected = spark.read.orc(str(tmp_path / "maps")).where("id = 7").collect()
+        result = session.scan("t", where="id = 7")
+        (found,) = result.run(lambda frame: frame.collect())
+    assert list(found.m.items()) == list(expected[0].m.items())
+    assert result.report()["t"].reader == reader
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto"])
