@@ -70,7 +70,9 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         self._request = request
         self._plan = plan
         self._notes = notes
-        self._metrics = spark.sparkContext.accumulator({}, TaskCounts[dict[str, Metrics]]())
+        # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
+        counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
+        self._metrics = spark.sparkContext.accumulator({}, counts)
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
     @abstractmethod

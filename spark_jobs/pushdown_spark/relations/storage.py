@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import FileIO
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError
 from pushdown_spark.relations.object_store import AHEAD, ObjectFile, S3Bucket, S3Settings
 
 if TYPE_CHECKING:
@@ -15,6 +17,24 @@ if TYPE_CHECKING:
 
 S3_SCHEMES = frozenset({"s3a", "s3", "s3n"})
 """Schemes that Hadoop may map to S3A."""
+
+REMEDY = "replace the file, or leave it out of `path`"
+"""What to do about a damaged file."""
+
+
+@contextmanager
+def storage_errors_named(path: str) -> Iterator[None]:
+    """Convert errors of the storage to typed errors that name the file."""
+    try:
+        yield
+    except FileNotFoundError as problem:
+        raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
+    except PermissionError as problem:
+        raise AccessDeniedError(
+            f"cannot read {path}: {problem}; let the job's credentials read it, or leave it out of `path`"
+        ) from problem
+    except OSError as problem:
+        raise UnreadableFileError(f"cannot read {path}: {problem}; {REMEDY}") from problem
 
 
 class LocalFile(FileIO):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bz2
 import lzma
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import IO, cast
@@ -18,10 +17,9 @@ from typing import IO, cast
 import cramjam
 from isal import igzip_lib, isal_zlib
 
-from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError
-from pushdown_spark.relations.storage import RangeFile, Storage
+from pushdown_spark.errors import UnreadableFileError
+from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage_errors_named
 
-REMEDY = "replace the file, or leave it out of `path`"
 SYNC_SIZE = 16
 READ_SIZE = 1 << 20
 """Bytes per read. Only a larger block is read in a larger piece."""
@@ -54,21 +52,6 @@ class AvroCodec(StrEnum):
     ZSTANDARD = "zstandard"
     BZIP2 = "bzip2"
     XZ = "xz"
-
-
-@contextmanager
-def storage_errors_named(path: str) -> Iterator[None]:
-    """Convert errors of the storage to typed errors that name the file."""
-    try:
-        yield
-    except FileNotFoundError as problem:
-        raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
-    except PermissionError as problem:
-        raise AccessDeniedError(
-            f"cannot read {path}: {problem}; let the job's credentials read it, or leave it out of `path`"
-        ) from problem
-    except OSError as problem:
-        raise UnreadableFileError(f"cannot read {path}: {problem}; {REMEDY}") from problem
 
 
 class BufferedInput:
@@ -219,11 +202,27 @@ def parse_header(path: str, source: BufferedInput) -> AvroHeader:
     return AvroHeader(schema, AvroCodec(codec), sync, metadata, source.position)
 
 
+class _MetadataInput:
+    """The input of fastavro, which reads numbers byte by byte without a limit. Avro's Java library reads ten bytes."""
+
+    def __init__(self, source: BufferedInput) -> None:
+        self._source = source
+        self._continued = 0
+
+    def read(self, count: int) -> bytes:
+        """Return the next bytes. Raises ValueError for a number that is too long."""
+        data = self._source.read(count)
+        self._continued = self._continued + 1 if count == 1 and data[0] & 0x80 else 0
+        if self._continued == _LONGEST_VARINT:
+            raise ValueError("a number is longer than 64 bits")
+        return data
+
+
 def _read_metadata(source: BufferedInput) -> dict[str, bytes]:
     # Imported here because sessions load this module whatever the format of their sources is.
     from fastavro import schemaless_reader
 
-    stream = cast(IO[bytes], source)
+    stream = cast(IO[bytes], _MetadataInput(source))
     return cast(dict[str, bytes], schemaless_reader(stream, _METADATA, None, handle_unicode_errors="replace"))
 
 

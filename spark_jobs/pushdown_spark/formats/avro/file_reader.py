@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pushdown_spark.errors import PushdownError, UnreadableFileError
 from pushdown_spark.formats.avro.container_file import (
-    REMEDY,
     AvroHeader,
     BlockDecompressor,
     BlockError,
@@ -19,14 +18,13 @@ from pushdown_spark.formats.avro.container_file import (
     StoredBlock,
     parse_header,
     read_blocks,
-    storage_errors_named,
 )
 from pushdown_spark.formats.avro.decoder import AvroQuery, BlockGroup, Decoder, DecompressedBlock
 from pushdown_spark.formats.avro.executor import DamagedRecordError
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.listing import Split
-from pushdown_spark.relations.storage import RangeFile, Storage
+from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage_errors_named
 
 _GROUP_SIZE = 4 << 20
 """Decompressed bytes that are decoded together."""

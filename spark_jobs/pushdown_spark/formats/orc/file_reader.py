@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
 from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
@@ -20,9 +20,7 @@ from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.listing import Split
-from pushdown_spark.relations.storage import Storage
-
-_REMEDY = "replace the file, or leave it out of `path`"
+from pushdown_spark.relations.storage import REMEDY, Storage, storage_errors_named
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class OrcFile:
         except PushdownError as problem:
             raise type(problem)(f"{path}: {problem}") from problem
         except (ValueError, OSError) as problem:
-            raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem
+            raise UnreadableFileError(f"cannot read {path}: {problem}; {REMEDY}") from problem
         self._pruner = RowGroupPruner(self.tail, self._columns, self._reader.range_reader(ReadPurpose.METADATA))
 
     def close(self) -> None:
@@ -137,7 +135,7 @@ class OrcFile:
         except (ValueError, OSError, IndexError, KeyError) as problem:
             raise UnreadableFileError(
                 f"cannot read {self._path}, stripe {stripe} at byte {self.tail.stripes[stripe].offset}: "
-                f"{problem}; {_REMEDY}"
+                f"{problem}; {REMEDY}"
             ) from problem
 
 
@@ -162,19 +160,14 @@ class OrcScanTask(FileScanTask[OrcQuery, OrcMetrics]):
 @contextmanager
 def open_orc(path: str, storage: Storage, query: OrcQuery, metrics: OrcMetrics) -> Iterator[OrcFile]:
     """Open a file, and count the reads in `metrics`. Raises typed errors that name the file."""
-    try:
-        with storage.open(path, ahead=0) as raw:
+    with storage_errors_named(path), storage.open(path, ahead=0) as raw:
 
-            def read(offset: int, length: int) -> bytes:
-                raw.seek(offset)
-                return raw.read(length)
+        def read(offset: int, length: int) -> bytes:
+            raw.seek(offset)
+            return raw.read(length)
 
-            file = OrcFile(path, query, metrics, read, raw.size)
-            try:
-                yield file
-            finally:
-                file.close()
-    except FileNotFoundError as problem:
-        raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
-    except OSError as problem:
-        raise UnreadableFileError(f"cannot read {path}: {problem}; {_REMEDY}") from problem
+        file = OrcFile(path, query, metrics, read, raw.size)
+        try:
+            yield file
+        finally:
+            file.close()

@@ -22,6 +22,7 @@ SCHEMA = {
     "name": "Row",
     "fields": [{"name": "id", "type": "long"}, {"name": "text", "type": ["string", "null"]}],
 }
+HEAD = b"Obj\x01"
 ARROW = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
@@ -83,6 +84,8 @@ def test_other_files_are_rejected(tmp_path: Path) -> None:
         (b"PAR1 and so on", "does not begin"),
         (header(SCHEMA)[:-3], "the file ends"),
         (header(SCHEMA, "lzo"), "codec 'lzo'"),
+        # Avro's Java library fails at a number of more than ten bytes, even if its value is small.
+        (HEAD + b"\x84" + b"\x80" * 9 + b"\x00" + header(SCHEMA)[len(HEAD) + 1 :], "longer than 64 bits"),
     ]:
         path.write_bytes(content)
         with pytest.raises(UnreadableFileError, match=problem) as caught:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyorc
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
@@ -88,6 +89,14 @@ def test_entries_of_maps_have_the_order_of_spark_s_reader(
         (found,) = result.run(lambda frame: frame.collect())
     assert list(found.m.items()) == list(expected[0].m.items())
     assert result.report()["t"].reader == reader
+
+
+def test_counts_of_workers_load_no_planner(spark: SparkSession, table: Path) -> None:
+    """Workers unpickle the accumulator of a scan. The planner's modules would take them half a second."""
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(table / "left"), format="orc", reader="pushdown")
+    accumulator = session.scan("t", where=WHERE)._scan.scan._metrics
+    assert b"columnar_scan" not in cloudpickle.dumps(accumulator.accum_param)
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto"])
