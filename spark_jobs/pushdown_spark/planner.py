@@ -91,7 +91,7 @@ def plan_full_pushdown(
     if pushdown is None:
         return None
     scan, result = pushdown
-    return ProjectedScan(scan, result.shaped(columns))
+    return ProjectedScan(scan, result.row_converter(columns))
 
 
 def _plan_files(

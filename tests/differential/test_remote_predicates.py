@@ -157,7 +157,7 @@ def _read(column: RemoteColumn, dialect: Dialect, *, strict: bool) -> str:
     return f"CAST({column.name} AS {_STORAGE.get(type(column.spark_type), 'TEXT')})" if is_cast else column.name
 
 
-def _kept_ids(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
     try:
         return frozenset(row[0] for row in frame.where(predicate).select(ROW).collect())
     except PySparkException as problem:
@@ -173,7 +173,7 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
         return
     sql = row_query(loaded.table, [ROW], classified).sql
     kept = frozenset(int(str(row[0])) for row in loaded.query(sql))
-    expected = _kept_ids(frame, predicate)
+    expected = _ids_where(frame, predicate)
     if isinstance(expected, PySparkException):
         _check_raises(frame, predicate, expected, kept, classified, sql)
         tally.raised += 1
@@ -198,7 +198,7 @@ def _check_raises(
     if any(_has_conjunction(conjunct.conjunct) for conjunct in classified.conjuncts):
         return
     left = frame.where(f.col(ROW).isin(*kept)) if kept else frame.limit(0)
-    again = _kept_ids(left, predicate)
+    again = _ids_where(left, predicate)
     assert isinstance(again, PySparkException), f"{predicate} raises, which {sql} hides"
 
 

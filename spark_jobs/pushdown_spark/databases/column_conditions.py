@@ -1,4 +1,4 @@
-"""Remote conditions for compiled predicates, whose columns and constants need no casts."""
+"""Remote conditions for bound predicates, whose columns and constants need no casts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ColumnConditions:
         return column_comparison(operand, self.dialect)
 
     def write(self, node: Node, polarity: Polarity) -> exp.Expr:
-        """Return a compiled condition as SQL. Raises UnsupportedError if no remote condition meets the requirement."""
+        """Return a bound condition as SQL. Raises UnsupportedError if no remote condition meets the requirement."""
         match node:
             case And(parts=parts) | Or(parts=parts):
                 is_and = isinstance(node, And) is not (polarity is Polarity.FALSE_ROWS)

@@ -1,6 +1,6 @@
 """Clients and table descriptions by kind of database. A driver is imported when a database of its kind is used.
 
-Python workers import this module, so it imports nothing of the driver's side itself.
+Python workers import this module, so it must not import modules that only Spark's driver needs.
 """
 
 from __future__ import annotations

@@ -54,17 +54,17 @@ class PushedQuery:
     order: tuple[tuple[int, Ordering], ...] = ()
     limit: int | None = None
 
-    def shaped(self, names: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
+    def row_converter(self, names: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
         """Return a function from the result to the rows of the query. `names` are the names of the query's columns."""
         keys = [_sort_key(self.items[position], ordering) for position, ordering in self.order]
         outputs = [self._output(item).alias(name) for item, name in zip(self.items, names, strict=True)]
 
-        def shape(frame: DataFrame) -> DataFrame:
+        def convert(frame: DataFrame) -> DataFrame:
             ordered = frame.orderBy(*keys) if keys else frame
             limited = ordered if self.limit is None else ordered.limit(self.limit)
             return limited.select(*outputs)
 
-        return shape
+        return convert
 
     def _output(self, item: str) -> Column:
         """Return a column of the result. Counts are not nullable in Spark."""

@@ -65,7 +65,7 @@ def _frame(spark: SparkSession, table: NastyTable) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
-def _kept_ids(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
+def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
     try:
         return frozenset(row[0] for row in frame.where(predicate).select("id").collect())
     except PySparkException as problem:
@@ -99,7 +99,7 @@ def _problem(
     kept = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):
         left = frame.where(f.col("id").isin(*kept)) if kept else frame.limit(0)
-        hidden = classified.is_exact or not isinstance(_kept_ids(left, predicate), PySparkException)
+        hidden = classified.is_exact or not isinstance(_ids_where(left, predicate), PySparkException)
         return f"{predicate}: Spark raises, which {sql} hides" if hidden else None
     if expected - kept:
         return f"{predicate}: {sql} loses {sorted(expected - kept)}"
@@ -122,7 +122,7 @@ def test_pushed_predicates_return_sparks_rows(
                 continue
             key = (hash(table.rows), row.predicate)
             expected = (
-                known_rows[key] if key in known_rows else known_rows.setdefault(key, _kept_ids(frame, row.predicate))
+                known_rows[key] if key in known_rows else known_rows.setdefault(key, _ids_where(frame, row.predicate))
             )
             if problem := _problem(frame, table, row.predicate, classified, expected):
                 problems.append(problem)
@@ -145,7 +145,7 @@ def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
                 for row in group.rows:
                     classified = _classified(table, row.predicate, fold)
                     if classified.where is not None:
-                        expected = _kept_ids(frame, row.predicate)
+                        expected = _ids_where(frame, row.predicate)
                         problems.append(_problem(frame, table, row.predicate, classified, expected))
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)

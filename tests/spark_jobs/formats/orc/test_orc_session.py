@@ -91,6 +91,22 @@ def test_entries_of_maps_have_the_order_of_spark_s_reader(
     assert result.report()["t"].reader == reader
 
 
+@pytest.mark.parametrize("columns", [["id", "m"], ["id", "m", "p"]])
+def test_partition_columns_do_not_change_the_order_of_map_entries(
+    spark: SparkSession, tmp_path: Path, columns: list[str]
+) -> None:
+    rows = spark.range(20).selectExpr("id", MAPS, "id % 2 AS p").coalesce(1)
+    rows.write.partitionBy("p").orc(str(tmp_path / "maps"))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path / "maps"), format="orc", reader="pushdown")
+    with session_settings(spark, {"spark.sql.codegen.maxFields": "3"}):
+        expected = spark.read.orc(str(tmp_path / "maps")).where("id = 7").select(*columns).collect()
+        result = session.scan("t", where="id = 7", columns=columns)
+        (found,) = result.run(lambda frame: frame.collect())
+    assert list(found.m.items()) == list(expected[0].m.items())
+    assert result.report()["t"].reader == "pushdown"
+
+
 def test_counts_of_workers_load_no_planner(spark: SparkSession, table: Path) -> None:
     """Workers unpickle the accumulator of a scan. The planner's modules would take them half a second."""
     session = PushdownSession(spark)
