@@ -51,6 +51,10 @@ SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
+# Both sides run at the same time, so each has its own data file. The lines of each module are in .artifacts/coverage-SIDE.
+covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
+cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
+
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
 	bench-projection bench-tasks docs lock proto java python clean
 .DEFAULT_GOAL := help
@@ -171,10 +175,16 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(SPARK)/bin/mypy -p pushdown_spark
 
 test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
-	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(SPARK_TESTS)
+	@mkdir -p .artifacts
+	$(call covered,spark) $(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
+		$(call cover,spark,pushdown_spark) $(SPARK_TESTS)
+	@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %"
 
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
-	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(AIRFLOW_TESTS)
+	@mkdir -p .artifacts
+	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
+		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
+	@echo "Coverage of airflow_pushdown: $$($(call covered,airflow) $(AIRFLOW)/bin/coverage report --format=total) %"
 
 # With E2E=yes, the example DAGs run after the Airflow tests, in parallel with the Spark tests.
 test-airflow-and-dags: test-airflow
@@ -237,4 +247,4 @@ lock: python
 		-r requirements/bench.txt -r requirements/java.txt)
 
 clean:
-	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .artifacts spark-warehouse metastore_db
