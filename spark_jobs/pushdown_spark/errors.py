@@ -56,6 +56,13 @@ _FINAL_CODES = frozenset(
 )
 
 
+class UnsupportedError(Exception):
+    """The answer of a planning step that only Spark can do the work. The message is the reason, for the report.
+
+    It is not a failure: the planner catches it, and Spark's reader takes the scan, the conjunct or the query.
+    """
+
+
 class PushdownError(Exception):
     """A failure with a code that the Airflow side can act on.
 

@@ -27,11 +27,12 @@ from pushdown_spark.databases.sql_builder import (
 )
 from pushdown_spark.databases.sql_expressions import ExpressionWriter, no_equivalent
 from pushdown_spark.databases.string_comparison import ColumnTest, StringComparison, escaped
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import LikeMatch, Node, walk
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery
 from pushdown_spark.expressions.like import Wildcard, split_pattern
-from pushdown_spark.expressions.pushdown import Pushdown, UnsupportedError
+from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 
 _MAX_DEPTH = 200
