@@ -18,7 +18,7 @@ from pushdown_spark.databases.connection_pool import ConnectionPool
 from pushdown_spark.databases.database_statistics import table_statistics
 from pushdown_spark.databases.dialects import describe_table
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
-from pushdown_spark.databases.jdbc import JdbcTransport, jdbc_transport
+from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
@@ -43,16 +43,15 @@ class DatabaseRelation(Relation):
         source: RemoteSource,
         connections: ConnectionPool,
         table: RemoteTable,
-        jdbc: JdbcTransport | str,
+        transport: TransportChoice,
     ) -> None:
-        """`jdbc` is the JDBC transport, or the reason why it is not available."""
         declaration = source.as_files
         super().__init__(spark, declaration.catalog)
         self.source = declaration
         self._remote = source
         self._connections = connections
         self._table = table
-        self._jdbc = jdbc
+        self._transport = transport
         database = connections.address.display_name
         self.analysis_scan = AnalysisScan(spark, f"{database}: {_full_name(table)}", table.spark_schema)
         """A scan with the columns of the table, for Spark to analyze queries over."""
@@ -64,8 +63,8 @@ class DatabaseRelation(Relation):
         connections = ConnectionPool(address, source.spec)
         with connections.lease() as client:
             table = describe_table(client, source.connection.kind, source.spec)
-            jdbc = jdbc_transport(spark, client, address, source.spec, table)
-        return cls(spark, source, connections, table, jdbc)
+            transport = choose_transport(spark, client, address, source.spec, table)
+        return cls(spark, source, connections, table, transport)
 
     @property
     def native(self) -> DataFrame:
@@ -125,7 +124,7 @@ class DatabaseRelation(Relation):
         reason = "the table is in a database, which evaluates conjuncts with identical semantics"
         plan = RemoteScanPlan(
             *(self._table, columns, predicate, reports, is_exact, self._remote.spec, self._connections, reason, notes),
-            jdbc=self._jdbc,
+            transport=self._transport,
         )
         return RemoteScan(self._spark, plan)
 
