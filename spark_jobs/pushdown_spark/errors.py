@@ -57,9 +57,9 @@ _FINAL_CODES = frozenset(
 
 
 class UnsupportedError(Exception):
-    """The answer of a planning step that only Spark can do the work. The message is the reason, for the report.
+    """Only Spark can do what a step of a planner was asked for. The message is the reason, which the report shows.
 
-    It is not a failure: the planner catches it, and Spark's reader takes the scan, the conjunct or the query.
+    It is not a failure of the job: the planner catches it and leaves the scan, the conjunct or the query to Spark.
     """
 
 

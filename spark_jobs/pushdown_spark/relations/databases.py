@@ -24,13 +24,13 @@ from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.expressions.constant_folding import folding
-from pushdown_spark.expressions.predicate import UNPARSED, Predicate
-from pushdown_spark.expressions.session_settings import misread
+from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
+from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.base import Relation, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
-from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.scan.base import Scan
 
 
@@ -149,9 +149,9 @@ class DatabaseRelation(Relation):
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
-        if predicate is None or not self._remote.spec.filter_pushdown or undivided(predicate):
+        if predicate is None or not self._remote.spec.filter_pushdown or predicate.needs_every_row:
             return PushedPredicate(self._table.dialect, ())
-        is_trusted = misread(self._spark, predicate.sql) is None
+        is_trusted = has_plain_meaning(self._spark, predicate.sql)
         rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
         return push_predicate(predicate.conjuncts, self._table, rules)
 
@@ -186,7 +186,7 @@ def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
     predicate = request.predicate
     if predicate is None:
         return ()
-    reason = undivided(predicate) or "no conjunct is pushed down"
+    reason = EVERY_ROW if predicate.needs_every_row else "no conjunct is pushed down"
     if predicate.tree is None:
         reason = UNPARSED
     return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
