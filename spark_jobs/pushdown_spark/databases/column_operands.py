@@ -13,7 +13,7 @@ from pushdown_spark.databases import sqlite_values
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
 from pushdown_spark.databases.sql_builder import binary, call, cast, quoted
 from pushdown_spark.databases.sql_literals import number
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
 
 _TYPE_PARTS = re.compile(r"([a-z ]*[a-z\"])\s*(?:\(([\d, ]+)\))?(.*)", re.DOTALL)

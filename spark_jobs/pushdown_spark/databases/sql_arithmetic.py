@@ -17,7 +17,7 @@ from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_builder import any_of, binary, call, cast
 from pushdown_spark.databases.string_comparison import StringComparison
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 
 BITS: dict[t.DataType, int] = {t.ByteType(): 8, t.ShortType(): 16, t.IntegerType(): 32, t.LongType(): 64}
 INTEGER_TYPES = {bits: kind for kind, bits in BITS.items()}

@@ -31,8 +31,8 @@ from pushdown_spark.databases.string_comparison import (
     postgresql_comparison,
     sqlite_comparison,
 )
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import column_path, shown
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
 
 WriteCondition = Callable[[exp.Expr], exp.Expr]

@@ -15,7 +15,7 @@ from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression, integer_range
 from pushdown_spark.databases.sql_builder import binary, call, cast
 from pushdown_spark.databases.string_comparison import StringComparison, check_ascii
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
 
 _LENGTH_RANGE = IntegerRange(0, 2**31 - 1)

@@ -20,7 +20,7 @@ from pushdown_spark.databases.sql_builder import (
     negated,
 )
 from pushdown_spark.databases.sql_literals import number
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
 
 _STORAGE = {

@@ -11,8 +11,8 @@ from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_operands import UNICODE_CHARSETS, UNKNOWN_CHARSET, ColumnOperand, remote_type
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
 from pushdown_spark.databases.sql_builder import all_of, binary, call, cast, in_list, is_null, negated, quoted
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Op, StringTest
-from pushdown_spark.expressions.pushdown import UnsupportedError
 
 Build = Callable[[], exp.Expr]
 """A function that builds an expression. Each use needs a tree of its own, because sqlglot's nodes have one parent."""

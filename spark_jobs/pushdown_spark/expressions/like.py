@@ -7,8 +7,8 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Column, Comparison, LikeMatch, Node, Op, StringMatch, StringTest, anything
-from pushdown_spark.expressions.pushdown import UnsupportedError
 
 _REPLACEMENT = "\ufffd"
 
