@@ -56,7 +56,7 @@ covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs lock proto java python clean
+	bench-projection bench-tasks docs lock proto release java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -76,6 +76,7 @@ help:
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
 	@echo "make docs             generate the operator pages from the parameter table and the example DAGs"
 	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
+	@echo "make release          build both distributions and their constraint files in dist/"
 	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
 	@echo "make clean            remove environments, the demo's data and caches"
 
@@ -239,6 +240,16 @@ proto: python
 	@$(call venv,.cache/protoc) && .cache/protoc/bin/pip install -q "grpcio-tools==1.72.1" "setuptools<81"
 	@cd spark_jobs && ../.cache/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
 		pushdown_spark/formats/orc/orc_proto.proto
+
+# Both distributions and the constraint files of a release in dist/. The time stamp of the commit makes builds reproducible.
+release: python
+	@rm -rf dist && mkdir -p dist $(LOGS)
+	@$(STEP) "Tools of the release" $(LOGS)/release-tools.log -- sh -c '$(call venv,.cache/release) && \
+		$(call install,.cache/release) -r requirements/release.txt'
+	@for package in . spark_jobs; do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .cache/release/bin/python -m build -q --no-isolation -o dist $$package || exit 1; done
+	@for side in airflow spark; do cp requirements/constraints-$$side.txt dist/; done
+	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python
