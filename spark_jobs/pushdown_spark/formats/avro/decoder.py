@@ -110,11 +110,6 @@ class Decoder:
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
         """Records that are decoded at a time, at most."""
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether regular expressions decode the records until machine code is loaded."""
-        return self._all.is_flat
-
     def check(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
         most = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS

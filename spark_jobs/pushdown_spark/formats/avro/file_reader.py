@@ -82,11 +82,6 @@ class AvroFile:
         """Add the fetched bytes to the counts."""
         self._metrics.bytes_read += self._source.fetched
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether regular expressions decode the file's records until machine code is loaded."""
-        return self._decoder.is_flat
-
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of the blocks in a byte range, as `read_blocks` defines them."""
         for group in self._groups(start, end):

@@ -88,8 +88,8 @@ class AvroType:
 def parse_schema(text: str) -> AvroType:
     """Parse the JSON text of a schema.
 
-    Raises BadSchemaError for a schema that fastavro or Avro's Java library rejects, and UnsafeInputError for a recursive
-    type, which has no columns.
+    Raises BadSchemaError for a schema that fastavro or Avro's Java library rejects. Raises UnsafeInputError for a
+    recursive type, which has no columns.
     """
     # Imported here because sessions load this module whatever the format of their sources is.
     from fastavro.schema import SchemaParseException
@@ -116,9 +116,7 @@ def _renamed(node: _Object) -> _Object:
     if node.get("type") in ("record", "error") and not isinstance(node.get("fields"), list):
         raise ValueError("a record has no list of fields")
     names = {"logicalType": _LOGICAL} if "symbols" in node else {"logicalType": _LOGICAL, "default": _DEFAULT}
-    return {
-        names.get(key, key): value for key, value in node.items() if key != "namespace" or isinstance(value, str)
-    }
+    return {names.get(key, key): value for key, value in node.items() if key != "namespace" or isinstance(value, str)}
 
 
 def _avro_type(node: Json) -> AvroType:
