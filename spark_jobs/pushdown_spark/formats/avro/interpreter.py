@@ -23,7 +23,7 @@ from operator import index
 #
 # Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
 # many. Therefore they use only integers and sequences. A negative offset is an error: a Status with its sign changed.
-# `index` does nothing in Python. The executor replaces it by a conversion to an unsigned number, which avoids a check for
+# `index` does nothing in Python. The executor replaces it by a conversion to an unsigned number, to avoid checks for
 # negative indexes.
 
 CODE_WIDTH = 6
