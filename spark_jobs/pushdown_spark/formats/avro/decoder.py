@@ -118,7 +118,7 @@ class Decoder:
 
     def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some blocks that pass the filter. Raises ValueError for damaged records."""
-        metrics.records_decoded += group.records
+        metrics.rows_decoded += group.records
         is_dense = self._filter is None or self._select is None or self._passing_share > _DENSE
         if not is_dense:
             metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
