@@ -46,12 +46,6 @@ class DecoderCache:
         return self._decoders[key]
 
 
-def search_label(query: AvroQuery, header: AvroHeader) -> str | None:
-    """Return the patterns that blocks are searched for, in words, or None. Raises the errors of Decoder."""
-    search = DecoderCache(query).of(header).search
-    return search.label if search is not None else None
-
-
 @dataclass(frozen=True)
 class BlockSample:
     """A sampled block: its stored and decompressed bytes, its records, and the records that pass the filter.

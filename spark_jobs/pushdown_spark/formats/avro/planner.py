@@ -19,8 +19,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
-from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
-from pushdown_spark.formats.avro.file_reader import search_label
+from pushdown_spark.formats.avro.decoder import AvroQuery, search_label, unsupported_reason
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
 from pushdown_spark.formats.columnar import combined, has_map, is_exact, read_fields, unread_column
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
