@@ -36,8 +36,9 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
 from pushdown_spark.formats.orc.planner import arrow_schema
+from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.session import PushdownSession
 

@@ -29,8 +29,9 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
 from pushdown_spark.formats.orc.planner import arrow_schema, jvm_zone
+from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
 

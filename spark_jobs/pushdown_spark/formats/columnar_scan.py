@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,7 +16,7 @@ from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
-from pushdown_spark.formats.scan_task import FileScanTask, Query
+from pushdown_spark.formats.scan_task import FileMetrics, FileScanTask, Metrics, Query, sum_metrics
 from pushdown_spark.relations.listing import InputFile, Task, input_uris
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
@@ -34,25 +34,6 @@ class ColumnarPlan(Generic[Query]):
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
     exact: bool
-
-
-class FileMetrics(Protocol):
-    """The counts that all columnar formats have."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Number of stored bytes read."""
-
-    @property
-    def rows_decoded(self) -> int:
-        """Number of rows whose filter columns were decoded."""
-
-    @property
-    def units(self) -> dict[str, dict[str, int]]:
-        """The units of the format by kind and outcome."""
-
-
-Metrics = TypeVar("Metrics", bound=FileMetrics)
 
 
 class ColumnarScan(TaskScan, Generic[Query, Metrics]):
@@ -80,10 +61,6 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, Metrics]], None], cap: int | None
     ) -> FileScanTask[Query, Metrics]:
         """Return the function that the workers run."""
-
-    @abstractmethod
-    def _sum(self, metrics: Iterable[Metrics]) -> Metrics:
-        """Return the sum of counts."""
 
     @abstractmethod
     def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
@@ -134,8 +111,8 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         )
         if not self._metrics.value:
             return planned
-        files = {path: self._sum(parts) for path, parts in by_file(self._metrics.value.values()).items()}
-        total = self._sum(files.values())
+        files = {path: sum_metrics(parts) for path, parts in by_file(self._metrics.value.values()).items()}
+        total = sum_metrics(files.values())
         files_skipped = len([file for file in plan.files if file.size]) - len(files)
         return planned.model_copy(
             update={

@@ -12,8 +12,8 @@ a new DataFrame for each query.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -27,75 +27,83 @@ from pushdown_spark.formats.data_source_base import (
     boolean_option,
     check_options,
     exact_filter,
+    list_local_files,
     split_filters,
 )
 from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
 
-Metrics = TypeVar("Metrics")
-
-ScanCall = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Reads the tasks whose numbers are in the first column of some batches."""
-
 _PACKING = Packing(128 << 20, 4 << 20, 2)
 
 
+class ScanCall(Protocol):
+    """Reads the tasks whose numbers are in the first column of some batches."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows."""
+
+
 class ColumnarSource(DataSource):
-    """A data source over local files. Subclasses define the format's name, its options and its two readers.
+    """A data source over local files. Subclasses define the format's name, its options, and how its files are read."""
 
-    `readers` are the classes without and with `push_filters`, because Spark checks whether the class has `pushFilters`.
-    """
-
-    format_name: str
-    known_options: tuple[str, ...]
-    readers: tuple[type[ColumnarSourceReader], type[ColumnarSourceReader]]
+    format_name: ClassVar[str]
+    known_options: ClassVar[tuple[str, ...]]
 
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
         return cls.format_name
 
-    def reader(self, schema: t.StructType) -> DataSourceReader:
-        """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
+    @property
+    def case_sensitive(self) -> bool:
+        """Whether names are case-sensitive."""
+        return boolean_option(self.options, "case_sensitive")
+
+    def files(self) -> tuple[InputFile, ...]:
+        """Return the files to read."""
+        return list_local_files(self.format_name, self.options)
+
+    def check(self, schema: t.StructType) -> None:
+        """Raise BadSpecError for invalid options and for types that only Spark reads."""
         check_options(self.format_name, self.options, self.known_options)
-        return self.readers[boolean_option(self.options, "push_filters")](schema, self.options)
-
-
-class ColumnarSourceReader(DataSourceReader):
-    """A reader of one scan's files. Raises BadSpecError for invalid options and for types that only Spark reads."""
-
-    def __init__(self, schema: t.StructType, options: Mapping[str, str]) -> None:
         for field in schema.fields:
             if unknown := unknown_type(field.dataType):
                 raise BadSpecError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
+
+    @abstractmethod
+    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
+        """Return a function that reads the columns of a schema. It runs in Python workers."""
+
+    def reader(self, schema: t.StructType) -> DataSourceReader:
+        """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
+        self.check(schema)
+        # Spark checks whether the class has `pushFilters`.
+        kind = _FilterableReader if boolean_option(self.options, "push_filters") else _Reader
+        return kind(self, schema)
+
+
+class _Reader(DataSourceReader):
+    """A reader of one scan's files."""
+
+    def __init__(self, source: ColumnarSource, schema: t.StructType) -> None:
+        self._source = source
         self._schema = schema
-        self._files = self._list_files(options)
-        self._case_sensitive = boolean_option(options, "case_sensitive")
-        where = options.get("where")
-        self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=self._case_sensitive)]
-
-    @abstractmethod
-    def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
-        """Return the files to read."""
-
-    @abstractmethod
-    def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
-        """Return a function that reads the tasks."""
+        self._tasks = pack(source.files(), _PACKING)
+        where = source.options.get("where")
+        self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=source.case_sensitive)]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each task."""
-        return [TaskPartition(number) for number in range(len(self._tasks()))]
-
-    def _tasks(self) -> tuple[Task, ...]:
-        return pack(self._files, _PACKING)
+        return [TaskPartition(number) for number in range(len(self._tasks))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         assert isinstance(partition, TaskPartition)
-        scan = self._scan_task(self._tasks(), all_of(self._filters) if self._filters else None)
+        combined = all_of(self._filters) if self._filters else None
+        scan = self._source.scan_task(self._schema, self._tasks, combined)
         yield from scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))
 
 
-class FilterableReader(ColumnarSourceReader):
+class _FilterableReader(_Reader):
     """A reader that receives the conjuncts of one query through `pushFilters`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
@@ -105,5 +113,5 @@ class FilterableReader(ColumnarSourceReader):
         return residual
 
 
-def no_report(number: int, metrics: dict[str, Metrics]) -> None:
+def no_report(number: int, metrics: object) -> None:
     """Drop the counts of a task: Spark cannot collect those of a data source."""

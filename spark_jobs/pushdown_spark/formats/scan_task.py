@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -14,8 +16,38 @@ from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_u
 
 Query = TypeVar("Query")
 """The part of a scan that the format's reader needs."""
-Metrics = TypeVar("Metrics")
-"""The counts of one file in one task."""
+
+
+@dataclass
+class FileMetrics(ABC):
+    """The counts of one file in one task. Subclasses are dataclasses of numbers and counters."""
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sum of two counts."""
+        return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Number of stored bytes read."""
+
+    @property
+    @abstractmethod
+    def rows_decoded(self) -> int:
+        """Number of rows whose filter columns were decoded."""
+
+    @property
+    @abstractmethod
+    def units(self) -> dict[str, dict[str, int]]:
+        """The units of the format by kind and outcome."""
+
+
+Metrics = TypeVar("Metrics", bound=FileMetrics)
+
+
+def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:
+    """Return the sum of one or more counts."""
+    return reduce(operator.add, metrics)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import hyperscan
 
@@ -33,10 +33,14 @@ class BlockSearch:
 
     def __init__(self, patterns: Sequence[BlockPattern]) -> None:
         self._patterns = patterns[:_MAX_PATTERNS]
-        self._automata = [_compile(pattern.expressions) for pattern in self._patterns if pattern.expressions]
         self._is_never = any(not pattern.expressions for pattern in patterns)
         self._searched = self._matching = self._pause = 0
         self._next_pause = _FIRST_PAUSE
+
+    @cached_property
+    def _automata(self) -> list[hyperscan.Database]:
+        """The compiled patterns. Compiling them may take longer than a scan of few blocks."""
+        return [_compile(pattern.expressions) for pattern in self._patterns if pattern.expressions]
 
     @property
     def label(self) -> str:

@@ -65,15 +65,13 @@ _ReadColumn = Callable[[], ColumnLayout]
 class Bytecode:
     """Instructions, jump targets, and the layouts of the wanted columns.
 
-    `slots` has True for slots of list items, whose number is unknown before they are read. `whole` says whether the
-    bytecode reads records to their end.
+    `slots` has True for slots of list items, whose number is unknown before they are read.
     """
 
     code: tuple[int, ...]
     jumps: tuple[int, ...]
     slots: tuple[bool, ...]
     columns: tuple[ColumnLayout, ...]
-    whole: bool
 
 
 def compile_bytecode(
@@ -89,7 +87,7 @@ def compile_bytecode(
     columns = compiler.record(writer, reader or writer, wanted, "", whole=whole)
     out = compiler.out
     out.emit(Opcode.END)
-    return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.nested), columns, whole)
+    return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.nested), columns)
 
 
 class _Compiler:
@@ -223,7 +221,7 @@ class _Compiler:
         ]
         if pa.types.is_struct(wanted):
             return StructLayout(wanted, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
-        return UnionLayout(wanted, slot, tuple(members))
+        return UnionLayout(slot, tuple(members))
 
     def _exclusive_branches(
         self, slot: int, writer: AvroType, others: Sequence[int], readers: Sequence[_ReadColumn]

@@ -76,7 +76,6 @@ class ListLayout:
 class UnionLayout:
     """A column with the value of the one alternative that is present. `slot` has the number of the union's branch."""
 
-    type: pa.DataType
     slot: int
     alternatives: tuple[ColumnLayout, ...]
 

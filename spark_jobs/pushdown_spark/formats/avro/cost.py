@@ -24,7 +24,7 @@ class AvroCosts:
 
     - `fixed`: planning, and starting Python
     - `load`: loading machine code into a worker
-    - `load_bytes`, `flat_bytes`: bytes (of flat records) that a worker decodes in that time without machine code
+    - `load_bytes`: bytes that a worker decodes in that time without machine code
     - `decompress`, `search`, `decode`: per decompressed byte; `decode` is for the filter columns
     - `row`, `value`: per matching record, and for each of its columns
 
@@ -36,8 +36,7 @@ class AvroCosts:
 
     fixed: float = 0.4
     load: float = 0.15
-    load_bytes: float = 2.5e6
-    flat_bytes: float = 12e6
+    load_bytes: float = 5e6
     decompress: float = 0.8e-9
     search: float = 0.2e-9
     decode: float = 0.6e-9
@@ -67,8 +66,7 @@ class AvroEstimate:
 class AvroSample:
     """Sampled blocks, extrapolated to all files: decompressed bytes, records, and shares between 0 and 1.
 
-    `candidate_share` is the share of bytes in blocks that the search does not skip. `is_flat` says whether regular
-    expressions can decode all records.
+    `candidate_share` is the share of bytes in blocks that the search does not skip.
     """
 
     size: float
@@ -76,7 +74,6 @@ class AvroSample:
     candidate_share: float
     matching_share: float
     blocks: int
-    is_flat: bool
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
     without_search = sample.size * c.decode
     search = has_filter and with_search < without_search
     decoded = sample.size * (sample.candidate_share if search else 1.0)
-    loads = min(max(workers, 1), decoded / (c.flat_bytes if sample.is_flat else c.load_bytes))
+    loads = min(max(workers, 1), decoded / c.load_bytes)
     ours = c.fixed + sample.size * c.decompress + (with_search if search else without_search) + loads * c.load
     ours += rows * (c.row + columns * c.value)
     spark = sample.size * c.spark_byte + sample.records * c.spark_row
@@ -125,12 +122,10 @@ def _sample(files: Sequence[InputFile], query: AvroQuery) -> AvroSample:
     not_empty = [file for file in files if file.size]
     step = max(1, len(not_empty) // _SAMPLED_FILES)
     samples: list[BlockSample] = []
-    is_flat = True
     decoders = DecoderCache(query)
     for file in not_empty[::step][:_SAMPLED_FILES]:
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
             samples += source.samples(_SAMPLED_BLOCKS)
-            is_flat &= source.is_flat
     stored = sum(block.stored for block in samples)
     size = sum(block.size for block in samples)
     records = sum(block.records for block in samples)
@@ -141,5 +136,4 @@ def _sample(files: Sequence[InputFile], query: AvroQuery) -> AvroSample:
         sum(block.size for block in samples if block.is_match) / max(size, 1),
         sum(block.matching for block in samples) / max(records, 1),
         len(samples),
-        is_flat,
     )

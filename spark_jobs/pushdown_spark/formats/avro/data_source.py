@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
@@ -14,14 +14,7 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import arrow_schema, container_files
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
-from pushdown_spark.formats.columnar_source import (
-    ColumnarSource,
-    ColumnarSourceReader,
-    FilterableReader,
-    ScanCall,
-    no_report,
-)
-from pushdown_spark.formats.data_source_base import list_local_files
+from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
 from pushdown_spark.relations.listing import InputFile, Task
 from pushdown_spark.relations.storage import LOCAL
 
@@ -36,30 +29,6 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(PushdownAvroSource)
 
 
-class PushdownAvroReader(ColumnarSourceReader):
-    """Reads the files of one scan."""
-
-    def __init__(self, schema: t.StructType, options: Mapping[str, str]) -> None:
-        super().__init__(schema, options)
-        self._reader_schema = options.get(_READER_SCHEMA)
-
-    def _list_files(self, options: Mapping[str, str]) -> tuple[InputFile, ...]:
-        return _list_files(options)
-
-    def _scan_task(self, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
-        query = AvroQuery(
-            arrow_schema(self._schema.fields),
-            combined,
-            case_sensitive=self._case_sensitive,
-            reader_schema=self._reader_schema,
-        )
-        return AvroScanTask(tasks, query, no_report)
-
-
-class FilterablePushdownAvroReader(PushdownAvroReader, FilterableReader):
-    """Reads the files of one query, with its pushed filters."""
-
-
 class PushdownAvroSource(ColumnarSource):
     """Local Avro files whose blocks are skipped by their bytes.
 
@@ -71,18 +40,27 @@ class PushdownAvroSource(ColumnarSource):
 
     format_name = FORMAT
     known_options = ("path", "where", "avroschema", "push_filters", "case_sensitive")
-    readers = (PushdownAvroReader, FilterablePushdownAvroReader)
+
+    def files(self) -> tuple[InputFile, ...]:
+        """Return the files to read."""
+        return container_files(super().files(), any_extension=True)
+
+    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> AvroScanTask:
+        """Return a function that reads the columns of a schema."""
+        query = AvroQuery(
+            arrow_schema(schema.fields),
+            combined,
+            case_sensitive=self.case_sensitive,
+            reader_schema=self.options.get(_READER_SCHEMA),
+        )
+        return AvroScanTask(tasks, query, no_report)
 
     def schema(self) -> t.StructType:
         """Return the columns of `avroSchema` or of the first file, as Spark infers them."""
-        text = self.options.get(_READER_SCHEMA) or read_header(_first_path(_list_files(self.options)), LOCAL).schema
+        text = self.options.get(_READER_SCHEMA) or read_header(_first_path(self.files()), LOCAL).schema
         if _INTERVAL_MARK in text:
             raise BadSpecError("the files hold intervals, which only Spark reads; use format('avro')")
         return spark_schema(parse_schema(text))
-
-
-def _list_files(options: Mapping[str, str]) -> tuple[InputFile, ...]:
-    return container_files(list_local_files(FORMAT, options), any_extension=True)
 
 
 def _first_path(files: Sequence[InputFile]) -> str:

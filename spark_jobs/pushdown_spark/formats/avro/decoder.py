@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,11 @@ from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
 from pushdown_spark.formats.avro.block_search import BlockSearch, locate
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
-from pushdown_spark.formats.avro.container_file import Buffer
+from pushdown_spark.formats.avro.container_file import AvroHeader, Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
-from pushdown_spark.formats.avro.schema import parse_schema
+from pushdown_spark.formats.avro.schema import AvroType, parse_schema
 
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""
@@ -106,14 +106,9 @@ class Decoder:
         self._all = Executor(self._compile(fields))
         self._minimum_size = minimum_size(self._writer)
         self._passing_share = 0.0
-        self.search = self._block_search()
+        self.search = block_search(self._writer, self._reader, query)
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
         """Records that are decoded at a time, at most."""
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether regular expressions decode the records until machine code is loaded."""
-        return self._all.is_flat
 
     def check(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
@@ -123,7 +118,7 @@ class Decoder:
 
     def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some blocks that pass the filter. Raises ValueError for damaged records."""
-        metrics.records_decoded += group.records
+        metrics.rows_decoded += group.records
         is_dense = self._filter is None or self._select is None or self._passing_share > _DENSE
         if not is_dense:
             metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
@@ -200,16 +195,25 @@ class Decoder:
         columns = [assembler.column(layout) for layout in executor.bytecode.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
-    def _block_search(self) -> BlockSearch | None:
-        """Return the search for patterns that each block with a matching record contains, or None without patterns."""
-        if self._query.filter is None or not self._query.block_search:
-            return None
-        places = locate(self._writer, self._reader, self._names)
-        patterns = block_patterns(self._query.filter.root, places, takes_ancient=self._query.corrected_calendar)
-        return BlockSearch(patterns) if patterns else None
-
     def _compile(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Bytecode:
         return compile_bytecode(self._writer, self._reader, fields, self._names, whole=whole)
+
+
+def block_search(writer: AvroType, reader: AvroType | None, query: AvroQuery) -> BlockSearch | None:
+    """Return the search for patterns that each block with a matching record contains, or None without patterns."""
+    if query.filter is None or not query.block_search:
+        return None
+    locations = locate(writer, reader, NameMatcher(query.case_sensitive))
+    patterns = block_patterns(query.filter.root, locations, takes_ancient=query.corrected_calendar)
+    return BlockSearch(patterns) if patterns else None
+
+
+def search_label(query: AvroQuery, header: AvroHeader) -> str | None:
+    """Return the patterns that blocks are searched for, in words, or None."""
+    reader = None if query.reader_schema is None else parse_schema(query.reader_schema)
+    corrected_calendar = header.corrected_calendar(by_option=query.corrected_calendar)
+    search = block_search(parse_schema(header.schema), reader, replace(query, corrected_calendar=corrected_calendar))
+    return None if search is None else search.label
 
 
 def check_schema(schema: str, query: AvroQuery) -> None:

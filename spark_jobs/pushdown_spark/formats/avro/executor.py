@@ -1,7 +1,8 @@
-"""Execution of bytecode over records: by regular expressions, by Python, or by machine code.
+"""Execution of bytecode over records, by Python or by machine code.
 
 Python decodes a few records fastest, because machine code must be loaded first. So an executor starts in Python and
-changes to machine code after a certain amount of work.
+changes to machine code after a certain amount of work. Both run the same functions. fastavro is faster than Python, but
+it also accepts records that Avro's Java library rejects, for example with numbers of any length.
 """
 
 from __future__ import annotations
@@ -26,17 +27,14 @@ from pushdown_spark.formats.avro.interpreter import (
     Status,
     interpret,
 )
-from pushdown_spark.formats.avro.regex_decoder import Segment, compile_segments, decode_flat
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _ITEMS_PER_LIST = 2
 """Items that lists are expected to have on average. Where they have more, the records are read again."""
-_COMPILED_FROM = 450_000
-"""Microseconds of work in Python after which machine code is loaded. Loading takes as long."""
-_INSTRUCTION = 1.4
-"""Microseconds of an instruction in Python. A segment of the regular expressions takes half of that."""
+_COMPILED_FROM = 1_000_000
+"""Instructions that Python executes before machine code is loaded. Loading takes about as long."""
 _MESSAGES = {
     Status.PAST_END: "a value continues after the end of its block",
     Status.BAD_NUMBER: "a number is longer than its type allows",
@@ -103,26 +101,13 @@ class Executor:
 
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode
-        self._segments = compile_segments(bytecode.code)
-        steps = len(self._segments) / 2 if self._segments else len(bytecode.code) / CODE_WIDTH
-        self._record_cost = _INSTRUCTION * steps
-        self._work = 0.0
+        self._instructions = 0
         self._items_per_list = _ITEMS_PER_LIST
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether regular expressions decode the records, which is faster than Python instructions."""
-        return self._segments is not None
 
     def run(self, data: Buffer, runs: RecordRuns) -> SlotValues:
         """Read some records of a buffer. Raises DamagedRecordError."""
-        self._work += runs.records * self._record_cost
-        use_compiled = self._work >= _COMPILED_FROM or is_compiled()
-        if self._segments is not None and not use_compiled:
-            slots = _run_regex(self.bytecode, self._segments, data, runs)
-            if slots is not None:
-                return slots
-        run = _run_compiled if use_compiled else _run_interpreted
+        self._instructions += runs.records * len(self.bytecode.code) // CODE_WIDTH
+        run = _run_compiled if self._instructions >= _COMPILED_FROM or is_compiled() else _run_interpreted
         while True:
             capacities = [runs.records * (self._items_per_list if nested else 1) for nested in self.bytecode.slots]
             status, slots = run(self.bytecode, data, runs, capacities)
@@ -131,20 +116,6 @@ class Executor:
             if status is not Status.FULL:
                 raise DamagedRecordError(_MESSAGES[status], slots.end)
             self._items_per_list *= 4
-
-
-def _run_regex(bytecode: Bytecode, segments: Sequence[Segment], data: Buffer, runs: RecordRuns) -> SlotValues | None:
-    """Return None for damaged records, which the interpreter describes."""
-    records = decode_flat(segments, data, runs.numbers.tolist(), len(bytecode.slots))
-    if records is None:
-        return None
-    return SlotValues(
-        np.frombuffer(data, np.uint8),
-        np.array(records.starts, np.int64),
-        records.end,
-        tuple(np.array(values, np.int64) for values in records.values),
-        tuple(np.array(valid, np.uint8) for valid in records.valid),
-    )
 
 
 def _run_compiled(
@@ -220,7 +191,7 @@ def compiled_interpreter() -> CompiledFunction:
     all its arrays, takes several times as long as its work.
     """
     names = dict(vars(interpreter))
-    names[interpreter.index.__name__] = _unsigned_index()
+    names["index"] = _unsigned_index()
     for function in _INLINED:
         names[function.__name__] = _njit()(_rebind(function, names), inline="always", _nrt=False)
     return _compile_cached(_rebind(interpreter.interpret, names))
@@ -254,7 +225,7 @@ def _njit() -> Callable[..., CompiledFunction]:
 
 
 def _unsigned_index() -> CompiledFunction:
-    """Return the compiled version of `interpreter.index`."""
+    """Return the compiled version of `index` in the interpreter."""
     import numba
 
     function: CompiledFunction = _njit()(lambda number: numba.uint64(number), _nrt=False)

@@ -46,12 +46,6 @@ class DecoderCache:
         return self._decoders[key]
 
 
-def search_label(query: AvroQuery, header: AvroHeader) -> str | None:
-    """Return the patterns that blocks are searched for, in words, or None. Raises the errors of Decoder."""
-    search = DecoderCache(query).of(header).search
-    return search.label if search is not None else None
-
-
 @dataclass(frozen=True)
 class BlockSample:
     """A sampled block: its stored and decompressed bytes, its records, and the records that pass the filter.
@@ -81,11 +75,6 @@ class AvroFile:
     def close(self) -> None:
         """Add the fetched bytes to the counts."""
         self._metrics.bytes_read += self._source.fetched
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether regular expressions decode the file's records until machine code is loaded."""
-        return self._decoder.is_flat
 
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of the blocks in a byte range, as `read_blocks` defines them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 from enum import IntEnum
+from operator import index
 
 # Avro records have no lengths: to reach a field, a reader must step over every field before it. The bytecode lists
 # these steps for one writer's schema and one set of wanted columns. The data structures are flat sequences of integers:
@@ -22,6 +23,8 @@ from enum import IntEnum
 #
 # Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
 # many. Therefore they use only integers and sequences. A negative offset is an error: a Status with its sign changed.
+# `index` does nothing in Python. The executor replaces it by a conversion to an unsigned number, to avoid checks for
+# negative indexes.
 
 CODE_WIDTH = 6
 RUN_WIDTH = 4
@@ -83,11 +86,6 @@ MAX_FIFTH_BYTE, MAX_TENTH_BYTE = 0x0F, 0x01
 """The last byte of the longest varints: the fifth byte of an int has four bits, the tenth byte of a long has one."""
 _MAX_EMPTY_ITEMS = 0xFFFFFF
 """Items of an array whose items have no bytes, at most."""
-
-
-def index(number: int) -> int:
-    """Return an index into a sequence. The compiled version is unsigned, which avoids a check for negative indexes."""
-    return number
 
 
 def interpret(

@@ -20,8 +20,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
-from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
-from pushdown_spark.formats.avro.file_reader import search_label
+from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
 from pushdown_spark.formats.columnar import check_columns, combined, has_map, is_exact, read_fields
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
-from pushdown_spark.formats.avro.metrics import AvroMetrics, sum_metrics
+from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.columnar_scan import ColumnarScan
 from pushdown_spark.relations.listing import Task
 
@@ -21,11 +21,8 @@ class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
     ) -> AvroScanTask:
         return AvroScanTask(tasks, self._plan.query, report, cap)
 
-    def _sum(self, metrics: Iterable[AvroMetrics]) -> AvroMetrics:
-        return sum_metrics(metrics)
-
     def _skipped(self, total: AvroMetrics, bytes_total: int) -> Mapping[str, int]:
-        return {"rows never decoded": total.records - total.records_decoded}
+        return {"rows never decoded": total.records - total.rows_decoded}
 
     def _details(self, total: AvroMetrics) -> Mapping[str, object]:
         return {"bytes_searched": total.bytes_searched}

@@ -1,15 +1,15 @@
-"""Avro schemas: the parser, and the Spark type of each Avro type.
+"""Avro schemas, parsed by fastavro, and the Spark type of each Avro type.
 
-The parser accepts and rejects the same schemas as Avro's Java library, which Spark uses. fastavro's parser differs: it
-rejects repeated definitions of one type, nested `type` objects, invalid decimal annotations, symbols that are not ASCII
-and defaults of another type, and it accepts unions in unions and repeated branches.
+Spark uses Avro's Java library. What only fastavro accepts, such as unions in unions, is rejected here. fastavro also
+rejects schemas that the library accepts: repeated definitions of one type, and symbols that are not ASCII. Spark's
+reader reads such files.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -88,116 +88,78 @@ class AvroType:
 def parse_schema(text: str) -> AvroType:
     """Parse the JSON text of a schema.
 
-    Raises BadSchemaError for an invalid schema, and UnsafeInputError for a recursive type, which has no columns.
+    Raises BadSchemaError for a schema that fastavro or Avro's Java library rejects. Raises UnsafeInputError for a
+    recursive type, which has no columns.
     """
+    # Imported here because sessions load this module whatever the format of their sources is.
+    from fastavro.schema import SchemaParseException
+    from fastavro.schema import parse_schema as parse
+
     try:
-        return _Parser().parse(json.loads(text), "")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        # In a list, because fastavro believes a schema that claims to be parsed.
+        parsed = parse([json.loads(text, object_hook=_renamed)], expand=True)
+        return _avro_type(_list(parsed)[0])
+    except (SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as problem:
         raise BadSchemaError(f"invalid Avro schema ({problem!r}): {text[:200]}") from problem
 
 
-class _Parser:
-    """Parses one schema, and remembers its named types."""
-
-    def __init__(self) -> None:
-        self._types: dict[str, AvroType] = {}
-        self._open: set[str] = set()
-        """Names of the records around the current node."""
-
-    def parse(self, node: Json, namespace: str) -> AvroType:
-        if isinstance(node, str):
-            return self._resolve(node, namespace)
-        if isinstance(node, Mapping):
-            return self._parse_object(node, namespace)
-        if isinstance(node, Sequence):
-            return AvroType(AvroKind.UNION, branches=_branches([self.parse(branch, namespace) for branch in node]))
-        raise ValueError(f"{node!r} is not a type")
-
-    def _resolve(self, name: str, namespace: str) -> AvroType:
-        if name in _PRIMITIVES:
-            return AvroType(AvroKind(name))
-        for candidate in (_full_name(name, namespace), name):
-            if candidate in self._open:
-                raise UnsafeInputError(f"the type {candidate} is recursive; read it with reader='spark'")
-            if candidate in self._types:
-                return self._types[candidate]
-        raise ValueError(f"the type {name!r} is not defined")
-
-    def _parse_object(self, node: _Object, namespace: str) -> AvroType:
-        kind = node["type"]
-        if not isinstance(kind, str):
-            return self.parse(kind, namespace)
-        if kind == "error":
-            kind = AvroKind.RECORD
-        if kind in NAMED:
-            return self._parse_named(AvroKind(kind), node, namespace)
-        if kind == AvroKind.ARRAY:
-            return AvroType(AvroKind.ARRAY, items=self.parse(node["items"], namespace))
-        if kind == AvroKind.MAP:
-            return AvroType(AvroKind.MAP, items=self.parse(node["values"], namespace))
-        plain = self._resolve(kind, namespace)
-        return plain if plain.kind in NAMED else _annotate(AvroType(plain.kind), node)
-
-    def _parse_named(self, kind: AvroKind, node: _Object, namespace: str) -> AvroType:
-        own_namespace = node.get("namespace")
-        full = _full_name(_name(node), namespace if own_namespace is None else str(own_namespace))
-        if full in _PRIMITIVES:
-            raise ValueError(f"{full!r} is the name of a primitive type")
-        if full in self._open:
-            raise ValueError(f"the type {full!r} is defined within itself")
-        if kind is AvroKind.RECORD:
-            type_ = self._parse_record(full, node)
-        elif kind is AvroKind.ENUM:
-            type_ = AvroType(kind, full, symbols=_symbols(node))
-        else:
-            type_ = _annotate(AvroType(kind, full, size=_integer(node["size"])), node)
-        if self._types.setdefault(full, type_) != type_:
-            raise ValueError(f"the type {full!r} is defined twice")
-        return type_
-
-    def _parse_record(self, full: str, node: _Object) -> AvroType:
-        self._open.add(full)
-        namespace = full.rpartition(".")[0]
-        fields = tuple(self._parse_field(field, namespace) for field in _objects(node["fields"]))
-        self._open.discard(full)
-        _check_unique("field", [field.name for field in fields])
-        return AvroType(AvroKind.RECORD, full, fields=fields)
-
-    def _parse_field(self, node: _Object, namespace: str) -> AvroField:
-        return AvroField(
-            _name(node),
-            self.parse(node["type"], namespace),
-            tuple(_strings(node.get("aliases") or [])),
-            "default" in node,
-            node.get("default"),
-        )
+_DEFAULT, _LOGICAL = "default as written", "logicalType as written"
 
 
-def _full_name(name: str, namespace: str) -> str:
-    return f"{namespace}.{name}" if namespace and "." not in name else name
+def _renamed(node: _Object) -> _Object:
+    """Return an object of a schema, with other names for what fastavro judges differently than Avro's Java library.
+
+    The library ignores decimals and namespaces that are not valid, and reads files with field defaults of another type.
+    """
+    if not isinstance(node.get("name", ""), str):
+        raise ValueError(f"{node['name']!r} is not a name")
+    if node.get("type") in ("record", "error") and not isinstance(node.get("fields"), list):
+        raise ValueError("a record has no list of fields")
+    names = {"logicalType": _LOGICAL} if "symbols" in node else {"logicalType": _LOGICAL, "default": _DEFAULT}
+    return {names.get(key, key): value for key, value in node.items() if key != "namespace" or isinstance(value, str)}
 
 
-def _name(node: _Object) -> str:
-    name = node["name"]
-    if not isinstance(name, str):
-        raise ValueError(f"{name!r} is not a name")
-    return name
+def _avro_type(node: Json) -> AvroType:
+    """Convert a schema that fastavro parsed and expanded. Raises ValueError for what only fastavro accepts."""
+    if isinstance(node, str):
+        if node not in _PRIMITIVES:
+            raise UnsafeInputError(f"the type {node} is recursive; read it with reader='spark'")
+        return AvroType(AvroKind(node))
+    if not isinstance(node, Mapping):
+        return _union([_avro_type(branch) for branch in _list(node)])
+    kind = AvroKind.RECORD if node["type"] == "error" else AvroKind(str(node["type"]))
+    name = str(node["name"]) if kind in NAMED else ""
+    if name in _PRIMITIVES:
+        raise ValueError(f"{name!r} is the name of a primitive type")
+    match kind:
+        case AvroKind.RECORD:
+            fields = tuple(map(_field, _list(node["fields"])))
+            _check_unique("field", [field.name for field in fields])
+            return AvroType(kind, name, fields=fields)
+        case AvroKind.ENUM:
+            return AvroType(kind, name, symbols=tuple(map(str, _list(node["symbols"]))))
+        case AvroKind.ARRAY | AvroKind.MAP:
+            return AvroType(kind, items=_avro_type(node["items" if kind is AvroKind.ARRAY else "values"]))
+        case AvroKind.FIXED:
+            size = node["size"]
+            if not isinstance(size, int) or size < 0:
+                raise ValueError(f"{size!r} is not a size")
+            return _annotate(AvroType(kind, name, size=size), node)
+    return _annotate(AvroType(kind), node)
 
 
-def _symbols(node: _Object) -> tuple[str, ...]:
-    symbols = tuple(_strings(node["symbols"]))
-    _check_unique("symbol", symbols)
-    if "default" in node and node["default"] not in symbols:
-        raise ValueError(f"the default {node['default']!r} is not a symbol")
-    return symbols
+def _field(node: Json) -> AvroField:
+    assert isinstance(node, Mapping)
+    aliases = tuple(map(str, _list(node.get("aliases", []))))
+    return AvroField(str(node["name"]), _avro_type(node["type"]), aliases, _DEFAULT in node, node.get(_DEFAULT))
 
 
-def _branches(types: Sequence[AvroType]) -> tuple[AvroType, ...]:
-    """Return the branches of a union. They must differ in their names, or in their kinds if they have no names."""
-    if any(branch.kind is AvroKind.UNION for branch in types):
+def _union(branches: Sequence[AvroType]) -> AvroType:
+    """Return a union. Its branches must differ in their names, or in their kinds if they have no names."""
+    if any(branch.kind is AvroKind.UNION for branch in branches):
         raise ValueError("a union is directly in a union")
-    _check_unique("branch", [branch.name or branch.kind for branch in types])
-    return tuple(types)
+    _check_unique("branch", [branch.name or branch.kind for branch in branches])
+    return AvroType(AvroKind.UNION, branches=tuple(branches))
 
 
 def _check_unique(what: str, names: Sequence[str]) -> None:
@@ -206,9 +168,15 @@ def _check_unique(what: str, names: Sequence[str]) -> None:
             raise ValueError(f"the {what} {name!r} is there twice")
 
 
+def _list(node: Json) -> Sequence[Json]:
+    if not isinstance(node, list):
+        raise ValueError(f"{node!r} is not a list")
+    return node
+
+
 def _annotate(plain: AvroType, node: _Object) -> AvroType:
     """Return the type with its logical type. Avro's library ignores invalid decimal annotations."""
-    logical = node.get("logicalType")
+    logical = node.get(_LOGICAL)
     if not isinstance(logical, str):
         return plain
     if logical != _DECIMAL:
@@ -225,27 +193,6 @@ def _fits_precision(plain: AvroType, precision: int) -> bool:
     if plain.kind is AvroKind.FIXED:
         return plain.size > 0 and 0 < precision < len(str((1 << (8 * plain.size - 1)) - 1))
     return plain.kind is AvroKind.BYTES and precision > 0
-
-
-def _integer(node: Json) -> int:
-    if not isinstance(node, int):
-        raise ValueError(f"{node!r} is not an integer")
-    return node
-
-
-def _strings(node: Json) -> Iterator[str]:
-    if isinstance(node, str) or not isinstance(node, Sequence):
-        raise ValueError(f"{node!r} is not a list")
-    yield from map(str, node)
-
-
-def _objects(node: Json) -> Iterator[_Object]:
-    if isinstance(node, str) or not isinstance(node, Sequence):
-        raise ValueError(f"{node!r} is not a list")
-    for item in node:
-        if not isinstance(item, Mapping):
-            raise ValueError(f"{item!r} is not a field")
-        yield item
 
 
 _SPARK_TYPES: dict[AvroKind, t.DataType] = {

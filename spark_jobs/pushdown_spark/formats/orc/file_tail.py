@@ -63,7 +63,6 @@ class FileTail:
     post_script: PostScript
     footer: Footer
     codec: Codec
-    size: int
     metadata_at: tuple[int, int]
 
     @property
@@ -133,7 +132,7 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
         end = read(size - needed, needed)
     footer = parse_message(Footer, codec.decompress(end[len(end) - needed : len(end) - script_length - 1]))
     _check(footer, metadata_start)
-    return FileTail(script, footer, codec, size, (metadata_start, script.metadata_length))
+    return FileTail(script, footer, codec, (metadata_start, script.metadata_length))
 
 
 def _codec(script: PostScript) -> Codec:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from pushdown_spark.formats.scan_task import FileMetrics
 
 
 class UnitOutcome(StrEnum):
@@ -28,7 +29,7 @@ class ReadPurpose(StrEnum):
 
 
 @dataclass
-class OrcMetrics:
+class OrcMetrics(FileMetrics):
     """Counts for one file in one task.
 
     `bytes` counts stored bytes, `rows_decoded` rows whose filter columns were decoded, `rows_returned` rows that were
@@ -59,16 +60,3 @@ class OrcMetrics:
             "stripes": {str(outcome): self.stripes[outcome] for outcome in UnitOutcome},
             "row groups": {str(outcome): self.groups[outcome] for outcome in UnitOutcome},
         }
-
-
-def sum_metrics(metrics: Iterable[OrcMetrics]) -> OrcMetrics:
-    """Return the sum of some counts."""
-    total = OrcMetrics()
-    for part in metrics:
-        total.stripes += part.stripes
-        total.groups += part.groups
-        total.bytes += part.bytes
-        total.rows_decoded += part.rows_decoded
-        total.rows_returned += part.rows_returned
-        total.reads += part.reads
-    return total

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
 from pushdown_spark.formats.columnar_scan import ColumnarScan
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
-from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose, sum_metrics
+from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
 from pushdown_spark.formats.orc.planner import OrcPlan
 from pushdown_spark.relations.listing import Task
 from pushdown_spark.relations.request import ScanRequest
@@ -30,9 +30,6 @@ class OrcScan(ColumnarScan[OrcQuery, OrcMetrics]):
         self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, OrcMetrics]], None], cap: int | None
     ) -> OrcScanTask:
         return OrcScanTask(tasks, self._plan.query, report, cap)
-
-    def _sum(self, metrics: Iterable[OrcMetrics]) -> OrcMetrics:
-        return sum_metrics(metrics)
 
     def _skipped(self, total: OrcMetrics, bytes_total: int) -> Mapping[str, int]:
         return {"bytes never read": bytes_total - total.bytes_read}

@@ -148,7 +148,6 @@ class Stripe:
 
     def __init__(self, tail: FileTail, number: int, read: ReadRange) -> None:
         self.tail = tail
-        self.number = number
         self.info: StripeInformation = tail.stripes[number]
         self._read = read
         start = self.info.offset + self.info.index_length + self.info.data_length

@@ -1,4 +1,4 @@
-"""The executors that decode encoded records."""
+"""The two ways to execute bytecode."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pushdown_spark.formats.avro import assembler, executor
 from pushdown_spark.formats.avro.executor import compiled_interpreter
 
 
-@pytest.fixture(params=["matched", "interpreted", "compiled"])
+@pytest.fixture(params=["interpreted", "compiled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Use one of the executors. The regex decoder leaves records that it does not support to the interpreter."""
+    """Execute bytecode by Python or by machine code."""
     if request.param == "compiled":
         compiled_interpreter()
-    if request.param == "interpreted":
-        monkeypatch.setattr(executor, "compile_segments", lambda _code: None)
     monkeypatch.setattr(executor, "is_compiled", lambda: request.param == "compiled")
     monkeypatch.setattr(assembler, "is_compiled", lambda: request.param == "compiled")
     return str(request.param)

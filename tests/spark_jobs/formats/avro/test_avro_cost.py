@@ -36,7 +36,7 @@ CASES = (
 
 
 def sample(case: Case) -> AvroSample:
-    return AvroSample(SIZE, ROWS, case.found / BLOCKS, case.matching / ROWS, 12, is_flat=True)
+    return AvroSample(SIZE, ROWS, case.found / BLOCKS, case.matching / ROWS, 12)
 
 
 def priced(seen: AvroSample, case: Case) -> ReaderSeconds:
@@ -76,9 +76,3 @@ def test_only_workers_with_enough_work_load_machine_code() -> None:
     )
     few, many = (reader_seconds(sample(everything), 2, workers, has_filter=False).ours for workers in (2, 8))
     assert few < many
-
-
-def test_records_that_are_not_flat_cost_more() -> None:
-    clustered = CASES[1]
-    seen = sample(clustered)
-    assert priced(replace(seen, is_flat=False), clustered).ours > priced(seen, clustered).ours

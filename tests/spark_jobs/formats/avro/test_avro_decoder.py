@@ -103,4 +103,4 @@ def test_a_block_of_very_many_records_is_decoded_in_pieces(tmp_path: Path) -> No
     found, count = read(path, pa.schema([("id", pa.int64())]), ArrowFilter(Comparison(ID, Op.GE, 6)))
     assert found.num_rows == 2_500_000
     assert max(map(len, found["id"].chunks)) <= 2 << 20
-    assert count.records_decoded == 5_000_000
+    assert count.rows_decoded == 5_000_000

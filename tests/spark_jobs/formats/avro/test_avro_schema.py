@@ -1,4 +1,4 @@
-"""The parser accepts and rejects the same schemas and annotations as Avro's Java library."""
+"""The parser accepts no schema that Avro's Java library rejects, and reads annotations as the library does."""
 
 from __future__ import annotations
 
@@ -30,14 +30,21 @@ REFUSED: dict[str, list[object]] = {
     "a simple type's name": [{**SYMBOLS, "name": "int"}],
     "a number for a name": [{**SYMBOLS, "name": 5}],
     "a size in quotes": [{**PAIR, "size": "2"}],
+    "a negative size": [{**PAIR, "size": -1}],
     "no such type": ["lonf"],
+    "a type in a type": [{"type": {"type": "array", "items": "int"}}],
+    "a record without fields": [{"type": "record", "name": "n"}],
 }
 TAKEN: dict[str, list[object]] = {
-    "a record twice": [INNER, INNER],
-    "an enum twice": [SYMBOLS, SYMBOLS],
     "a simple type's name in a namespace": [{**SYMBOLS, "name": "a.int"}],
     "two enums in a union": [[SYMBOLS, {**SYMBOLS, "name": "other"}]],
     "a default that is a symbol": [{**SYMBOLS, "default": "q"}],
+    "a namespace of null": [{**SYMBOLS, "namespace": None}],
+}
+LEFT_TO_SPARK: dict[str, list[object]] = {
+    "a record twice": [INNER, INNER],
+    "an enum twice": [SYMBOLS, SYMBOLS],
+    "a symbol that is not ASCII": [{**SYMBOLS, "symbols": ["größe"]}],
 }
 ANNOTATED = [
     {"type": "bytes", "precision": 4},
@@ -83,6 +90,14 @@ def test_schemas_that_java_accepts_are_accepted(spark: SparkSession, types: list
     schema = schema_of(types)
     assert takes(spark, schema)
     assert len(parse_schema(schema).fields) == len(types)
+
+
+@pytest.mark.parametrize("types", LEFT_TO_SPARK.values(), ids=LEFT_TO_SPARK)
+def test_schemas_that_only_java_accepts_are_left_to_spark(spark: SparkSession, types: list[object]) -> None:
+    schema = schema_of(types)
+    assert takes(spark, schema)
+    with pytest.raises(BadSchemaError):
+        parse_schema(schema)
 
 
 def test_repeated_fields_are_rejected(spark: SparkSession) -> None:

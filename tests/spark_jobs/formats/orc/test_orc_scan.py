@@ -25,8 +25,9 @@ from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc import lazy_reader
 from pushdown_spark.formats.orc.coalesced_reads import ReadPurpose
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome, sum_metrics
+from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
 from pushdown_spark.formats.orc.stripe import StreamKind
+from pushdown_spark.formats.scan_task import sum_metrics
 
 ROWS = 10_000
 STRIDE = 1000
