@@ -18,11 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, Transport
-from pushdown_spark.databases.client import Address, Client
-from pushdown_spark.databases.jdbc_columns import JdbcColumn, decode_sql, jdbc_columns, jdbc_table
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
-from pushdown_spark.databases.sql_builder import quoted, to_sql
+from pushdown_spark.databases.client import MYSQL_SESSION, Address, Client, mysql_timeout, postgresql_options
+from pushdown_spark.databases.jdbc_columns import decode_sql, jdbc_table
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable, quoted
+from pushdown_spark.databases.sql_builder import to_sql
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
 from pushdown_spark.runtime.error_classification import root_message
 from pushdown_spark.runtime.jvm_gateway import java_class
@@ -67,18 +66,14 @@ class JdbcTransport:
 
     @cached_property
     def selected(self) -> RemoteTable:
-        """The table with the SELECT expressions that JDBC needs."""
-        return jdbc_table(self.table, self._columns)
-
-    @cached_property
-    def _columns(self) -> dict[str, JdbcColumn]:
-        return jdbc_columns(self.table)
+        """The table with the columns that JDBC can read, and the SELECT expressions that it needs."""
+        return jdbc_table(self.table)
 
     def unsupported_reason(self, columns: Sequence[str]) -> str | None:
         """Return why a column cannot be read over JDBC, None if all can."""
         for name in columns:
             column = self.table.column(name, case_sensitive=True)
-            if column is not None and name not in self._columns:
+            if column is not None and self.selected.column(name, case_sensitive=True) is None:
                 return f"column {name} ({column.remote_type}) can only be read as Arrow"
         return None
 
@@ -86,8 +81,8 @@ class JdbcTransport:
         """Return the statement with generated column names, because Spark does not escape quotes in names."""
         renamed = select.copy()
         outputs = [node.this if isinstance(node, exp.Alias) else node for node in renamed.expressions]
-        names = self._generated_names(len(outputs))
-        renamed.set("expressions", [_alias(node, name) for node, name in zip(outputs, names, strict=True)])
+        aliases = [exp.Alias(this=node, alias=quoted(f"c{index}")) for index, node in enumerate(outputs)]
+        renamed.set("expressions", aliases)
         return to_sql(renamed, self.table.dialect)
 
     def frame(self, statements: Sequence[str], columns: Sequence[str], snapshot: str | None) -> DataFrame:
@@ -102,7 +97,9 @@ class JdbcTransport:
             raise RemoteFailedError(
                 f"{self.address.display_name}: Spark's JDBC source cannot open it: {text}"
             ) from None
-        return reduce(DataFrame.unionAll, frames).selectExpr(*self._outputs(columns)).toDF(*columns)
+        by_name = {column.name: column for column in self.selected.columns}
+        outputs = [decode_sql(f"c{index}", by_name[name]) for index, name in enumerate(columns)]
+        return reduce(DataFrame.unionAll, frames).selectExpr(*outputs).toDF(*columns)
 
     def _relation(self, statement: str, snapshot: str | None) -> DataFrame:
         init_sql = self.init_sql
@@ -114,20 +111,6 @@ class JdbcTransport:
         return self.spark.read.jdbc(
             self.url, f"({statement}) airflow_pushdown", predicates=_ALL_ROWS, properties=properties
         )
-
-    def _outputs(self, columns: Sequence[str]) -> list[str]:
-        by_name = {column.name: column for column in self.table.columns}
-        return [
-            decode_sql(generated, by_name[name], self._columns[name])
-            for name, generated in zip(columns, self._generated_names(len(columns)), strict=True)
-        ]
-
-    def _generated_names(self, count: int) -> list[str]:
-        """Return names that are not columns of the table, so that names in ORDER BY keep their meaning."""
-        prefix = "c"
-        while any(column.name.lower().startswith(prefix) for column in self.table.columns):
-            prefix += "_"
-        return [f"{prefix}{index}" for index in range(count)]
 
 
 def jdbc_transport(
@@ -261,7 +244,3 @@ def _mariadb(address: Address, client: Client) -> dict[str, str]:
 def _is_encrypted(client: Client) -> bool:
     """Return whether the server offers TLS. The client uses it if so, while this driver needs a fixed mode."""
     return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
-
-
-def _alias(node: exp.Expr, name: str) -> exp.Alias:
-    return exp.Alias(this=node, alias=quoted(name))

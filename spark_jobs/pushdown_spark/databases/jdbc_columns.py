@@ -6,8 +6,7 @@ it to the column's type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -22,84 +21,62 @@ _DATE_LENGTH = 10
 _UNCONVERTED_MYSQL_TYPES = ("smallint", "mediumint", "int", "bigint", "double", "decimal")
 """Types of MySQL and MariaDB that drivers and Spark read without a conversion, unless they are unsigned."""
 _MYSQL_STRING_TYPES = ("varchar", "text", "tinytext", "mediumtext", "longtext")
+_SENT_AS_TEXT = (t.DecimalType, t.DateType, t.TimestampNTZType, t.TimestampType)
+"""Types whose values arrive as strings that Spark parses and checks, unless the bare column is selected."""
 _MAX_SHOWN_CHARACTERS = 60
 
 
-@dataclass(frozen=True)
-class JdbcColumn:
-    """The SELECT expression of a column, None for the bare column, and whether it is a string to parse and check."""
-
-    rendering: exp.Expr | None
-    as_text: bool = False
-
-
-def jdbc_columns(table: RemoteTable) -> dict[str, JdbcColumn]:
-    """Return the columns that JDBC can read, by name."""
-    columns = ((column.name, _jdbc_column(column, table)) for column in table.columns)
-    return {name: column for name, column in columns if column is not None}
-
-
-def jdbc_table(table: RemoteTable, jdbc_columns: Mapping[str, JdbcColumn]) -> RemoteTable:
-    """Return the table with the SELECT expressions for JDBC."""
-    columns = [
-        replace(column, rendering=jdbc_columns[column.name].rendering) if column.name in jdbc_columns else column
-        for column in table.columns
-    ]
+def jdbc_table(table: RemoteTable) -> RemoteTable:
+    """Return the table with the columns that JDBC can read, and their SELECT expressions for JDBC."""
+    if table.dialect is Dialect.POSTGRES:
+        readable = [column for column in table.columns if not isinstance(column.spark_type, t.ArrayType)]
+        columns = [replace(column, rendering=_from_postgresql(column)) for column in readable]
+    else:
+        columns = [replace(column, rendering=_from_mysql(column, table)) for column in table.columns]
     return replace(table, columns=tuple(columns))
 
 
-def decode_sql(generated_name: str, column: RemoteColumn, jdbc_column: JdbcColumn) -> str:
-    """Return Spark's SQL for the value of a column that arrived under a generated name.
+def decode_sql(generated_name: str, column: RemoteColumn) -> str:
+    """Return Spark's SQL for the value of a column of `jdbc_table` that arrived under a generated name.
 
     Building a Column would take ten calls to the JVM. The cast also removes the metadata of char(n) columns.
     """
-    value = _checked(generated_name, column) if jdbc_column.as_text else generated_name
+    is_text = column.rendering is not None and isinstance(column.spark_type, _SENT_AS_TEXT)
+    value = _checked(generated_name, column) if is_text else generated_name
     return f"CAST({value} AS {sql_type(column.spark_type)})"
 
 
-def _jdbc_column(column: RemoteColumn, table: RemoteTable) -> JdbcColumn | None:
-    reference = column.reference
-    if table.dialect is Dialect.POSTGRES:
-        return _from_postgresql(column, reference)
-    return _from_mysql(column, reference, table) if table.dialect.is_mysql else None
-
-
-def _from_postgresql(column: RemoteColumn, reference: exp.Column) -> JdbcColumn | None:
-    kind = column.spark_type
-    if isinstance(kind, t.ArrayType):
-        return None
-    if isinstance(kind, t.DecimalType):
-        if column.remote_type.startswith("numeric(") and kind.precision <= _LONG_DIGITS:
-            return JdbcColumn(None)
-        return JdbcColumn(_text(reference), as_text=True)
-    if isinstance(kind, t.DateType | t.TimestampNTZType):
-        return JdbcColumn(_text(reference), as_text=True)
-    if isinstance(kind, t.TimestampType):
-        in_utc = exp.AtTimeZone(this=reference, zone=exp.Literal.string("UTC"))
-        return JdbcColumn(_text(in_utc), as_text=True)
-    return JdbcColumn(column.rendering)
+def _from_postgresql(column: RemoteColumn) -> exp.Expr | None:
+    reference, spark_type = column.reference, column.spark_type
+    if isinstance(spark_type, t.DecimalType):
+        is_short = column.remote_type.startswith("numeric(") and spark_type.precision <= _LONG_DIGITS
+        return None if is_short else _text(reference)
+    if isinstance(spark_type, t.DateType | t.TimestampNTZType):
+        return _text(reference)
+    if isinstance(spark_type, t.TimestampType):
+        return _text(exp.AtTimeZone(this=reference, zone=exp.Literal.string("UTC")))
+    return column.rendering
 
 
 def _text(node: exp.Expr) -> exp.Expr:
     return cast(node, "text", Dialect.POSTGRES)
 
 
-def _from_mysql(column: RemoteColumn, reference: exp.Column, table: RemoteTable) -> JdbcColumn:
+def _from_mysql(column: RemoteColumn, table: RemoteTable) -> exp.Expr | None:
     spark_type, base_type = column.spark_type, column.remote_type.partition("(")[0].partition(" ")[0]
-    is_signed = "unsigned" not in column.remote_type
-    selected = reference if column.rendering is None else column.rendering
-    if base_type in _UNCONVERTED_MYSQL_TYPES and is_signed:
+    selected = column.reference if column.rendering is None else column.rendering
+    if base_type in _UNCONVERTED_MYSQL_TYPES and "unsigned" not in column.remote_type:
         is_wide = base_type == "decimal" and _digits(column) > _MAX_DECIMAL_DIGITS
-        return JdbcColumn(call("CONCAT", reference), as_text=True) if is_wide else JdbcColumn(column.rendering)
-    if isinstance(spark_type, t.DecimalType | t.DateType | t.TimestampNTZType | t.TimestampType):
-        return JdbcColumn(call("CONCAT", selected), as_text=True)
+        return call("CONCAT", selected) if is_wide else column.rendering
+    if isinstance(spark_type, _SENT_AS_TEXT):
+        return call("CONCAT", selected)
     if isinstance(spark_type, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
         # Drivers would deliver tinyint(1) as a boolean and year as a date.
-        return JdbcColumn(cast(selected, "SIGNED", Dialect.MYSQL))
+        return cast(selected, "SIGNED", Dialect.MYSQL)
     if isinstance(spark_type, t.StringType) and (base_type not in _MYSQL_STRING_TYPES or table.subquery is not None):
         # Spark pads columns that a driver reports as CHAR. These include enums, and possibly the columns of a query.
-        return JdbcColumn(call("CONCAT", selected))
-    return JdbcColumn(column.rendering)
+        return call("CONCAT", selected)
+    return column.rendering
 
 
 def _digits(column: RemoteColumn) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from typing import NamedTuple
 
 import pyarrow as pa
 import pymysql
@@ -12,9 +13,8 @@ from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
-from pushdown_spark.databases.client import Address, ConnectionSettings, Row
+from pushdown_spark.databases.client import MYSQL_SESSION, Address, ConnectionSettings, Row, mysql_timeout
 from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
-from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout
 from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 
 _LOST = frozenset(
@@ -25,8 +25,7 @@ _TIMEOUTS = frozenset({1969, 3024})
 _TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
 
 
-@dataclass(frozen=True)
-class ResultColumn:
+class ResultColumn(NamedTuple):
     """A column of a result. Type, flags and collation are codes of the protocol."""
 
     name: str
@@ -59,21 +58,18 @@ class MysqlClient:
             raise self._error(problem) from None
 
     def describe(self, query: str) -> list[ResultColumn]:
-        """Return the columns of a query as the server describes them."""
+        """Return the columns of a query as the server describes them. The driver's public description has no flags."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM ({query}\n) AS `described` LIMIT 0")  # noqa: S608 -- the user's own
                 fields = cursor._result.fields  # type: ignore[attr-defined]
         except (pymysql.Error, OSError) as problem:
             raise self._error(problem) from None
-        return [
-            ResultColumn(field.name, field.type_code, field.flags, field.length, field.scale, field.charsetnr)
-            for field in fields
-        ]
+        return [ResultColumn(f.name, f.type_code, f.flags, f.length, f.scale, f.charsetnr) for f in fields]
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query. Strings, dates and decimals arrive as strings, the rest in the requested types."""
-        rows = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("1", "0"), begins_empty=True)
+        rows = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("1", "0"))
         try:
             cursor = SSCursor(self._connection)
             cursor.execute(_as_csv(sql, columns))
@@ -91,8 +87,9 @@ class MysqlClient:
             raise self._error(problem) from None
 
     def close(self) -> None:
-        """Close the socket at once, without waiting for what the server still sends."""
-        self._connection._force_close()  # type: ignore[attr-defined]
+        """Close the connection, without waiting for what the server still sends."""
+        with suppress(pymysql.Error):
+            self._connection.close()
 
     def _connect(self) -> Connection[SSCursor]:
         address = self._address

@@ -1,13 +1,9 @@
-"""A parser of MySQL result packets with one string column, which handles many rows at a time.
+"""A parser of MySQL result packets with one string column.
 
-PyMySQL reads each row's packet with several calls, which dominates the time of a scan. This parser works on a whole
-buffer with NumPy. A packet has this layout:
+PyMySQL reads each row's packet with several calls and has no public method that reads many: a scan of two columns would
+take four times as long. A packet has this layout:
 
     3 bytes: length of the payload | 1 byte: sequence number | payload: length of the string, string
-
-The parser collects every position whose bytes look like the start of a packet with one string. Starting from the first
-byte, each packet must end where the next candidate starts. Packets that do not fit this chain, long rows and the end of
-the result are parsed one by one.
 """
 
 from __future__ import annotations
@@ -15,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
 import pymysql
 
 _READ = 1 << 20
@@ -24,14 +18,12 @@ _MIN_OUTPUT_BYTES = 1 << 20
 """Bytes of lines to collect before they are parsed. A server that uses TLS sends 16 KB at a time."""
 _MAX_PAYLOAD = 0xFFFFFF
 """A payload of this length continues in the next packet."""
+_HEADER = 4
 _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES, _ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF
+_PREFIXES = {_TWO_BYTES: 3, _THREE_BYTES: 4, _EIGHT_BYTES: 9}
+"""Bytes before the string by the first byte of the payload. Strings of up to 250 bytes have one byte before them."""
 _END_SIZE = 9
 """A payload that starts like an 8-byte length and is shorter than this ends the result."""
-_HEADER, _SHORT_PREFIX, _LONG_PREFIX = 4, 5, 7
-"""Bytes before the length of the string, before a string of up to 250 bytes, and before one of up to 65,535 bytes."""
-_LINE, _FILLER, _COMMA = ord("\n"), ord("0"), ord(",")
-
-_Offsets = npt.NDArray[np.int64]
 
 
 class RowTooLongError(Exception):
@@ -41,8 +33,7 @@ class RowTooLongError(Exception):
 def row_lines(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the strings of a result as lines, about a megabyte at a time. The last line has no line break.
 
-    Each line starts with a field to ignore: the packet header, overwritten with filler. Raises the driver's exceptions
-    for errors that the server sends, and OperationalError if the stream ends early.
+    Raises the driver's exceptions for errors that the server sends, and OperationalError if the stream ends early.
     """
     pending = b""
     output: list[bytes] = []
@@ -53,59 +44,21 @@ def row_lines(stream: BinaryIO) -> Iterator[bytes]:
         if not chunk:
             raise pymysql.err.OperationalError(2013, "Lost connection to the server while it sent rows")
         data = pending + chunk if pending else chunk
-        lines, position = _parse_chain(data)
-        strings, position, ended = _parse_one_by_one(data, position)
+        strings, position, ended = _parse(data)
         pending = data[position:]
-        output += filter(None, (lines, b"\n".join(b"," + string for string in strings)))
+        output += strings
         size += position
         if output and (ended or size >= _MIN_OUTPUT_BYTES):
             yield b"\n".join(output)
             output, size = [], 0
 
 
-def _parse_chain(data: bytes) -> tuple[bytes, int]:
-    """Return the chain of ordinary rows at the start of the data, as lines, and the position after it."""
-    buffer = np.frombuffer(data, np.uint8)
-    starts, ends, prefixes = _find_chain(buffer)
-    if not len(starts):
-        return b"", 0
-    lines = buffer[: ends[-1]].copy()
-    lines[starts] = _LINE
-    for offset in range(1, _SHORT_PREFIX - 1):
-        lines[starts + offset] = _FILLER
-    long_starts = starts[prefixes == _LONG_PREFIX]
-    for offset in range(_SHORT_PREFIX - 1, _LONG_PREFIX - 1):
-        lines[long_starts + offset] = _FILLER
-    lines[starts + prefixes - 1] = _COMMA
-    return lines[1:].tobytes(), int(ends[-1])
-
-
-def _find_chain(buffer: npt.NDArray[np.uint8]) -> tuple[_Offsets, _Offsets, _Offsets]:
-    """Return the start and the end of each complete row in the chain, and the bytes before its string."""
-    none = np.empty(0, np.int64)
-    # A row of more than 65,535 bytes spans many reads, and searching each of them again would be slow.
-    if len(buffer) < _LONG_PREFIX or buffer[2]:
-        return none, none, none
-    candidates = np.flatnonzero(buffer[2 : len(buffer) - _LONG_PREFIX + 3] == 0)
-    sizes = buffer[candidates].astype(np.int64) + (buffer[candidates + 1].astype(np.int64) << 8)
-    first = buffer[candidates + _HEADER].astype(np.int64)
-    length = buffer[candidates + 5].astype(np.int64) + (buffer[candidates + 6].astype(np.int64) << 8)
-    is_short = (first < _NULL) & (first == sizes - 1)
-    is_long = (first == _TWO_BYTES) & (length == sizes - 3)
-    is_row = (is_short | is_long) & (candidates + _HEADER + sizes <= len(buffer))
-    starts, prefixes = candidates[is_row], np.where(is_short, _SHORT_PREFIX, _LONG_PREFIX)[is_row]
-    ends = starts + _HEADER + sizes[is_row]
-    follows = np.concatenate(([0], ends[:-1])) == starts
-    count = len(starts) if follows.all() else int(np.argmin(follows))
-    return starts[:count], ends[:count], prefixes[:count]
-
-
-def _parse_one_by_one(data: bytes, position: int) -> tuple[list[bytes], int, bool]:
-    """Return the complete rows from a position on, the position after them, and whether the result has ended."""
+def _parse(data: bytes) -> tuple[list[bytes], int, bool]:
+    """Return the strings of the complete rows, the position after them, and whether the result has ended."""
     strings: list[bytes] = []
-    end = len(data)
+    position, end = 0, len(data)
     while position + _HEADER <= end:
-        size = int.from_bytes(data[position : position + 3], "little")
+        size = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         start = position + _HEADER
         if start + size > end:
             break
@@ -113,20 +66,18 @@ def _parse_one_by_one(data: bytes, position: int) -> tuple[list[bytes], int, boo
             payload, next_position = _join_payloads(data, position)
             if next_position is None:
                 break
-            strings.append(payload[9 if payload[0] == _EIGHT_BYTES else 4 :])
+            strings.append(payload[_PREFIXES[payload[0]] :])
             position = next_position
             continue
         first = data[start]
-        if first < _NULL:
-            strings.append(data[start + 1 : start + size])
-        elif first == _TWO_BYTES:
-            strings.append(data[start + 3 : start + size])
-        elif first == _THREE_BYTES:
-            strings.append(data[start + 4 : start + size])
-        else:
-            _check_end(first, data[start : start + size])
-            return strings, start + size, True
         position = start + size
+        if first < _NULL:
+            strings.append(data[start + 1 : position])
+        elif first in (_TWO_BYTES, _THREE_BYTES):
+            strings.append(data[start + _PREFIXES[first] : position])
+        else:
+            _check_end(first, data[start:position])
+            return strings, position, True
     return strings, position, False
 
 

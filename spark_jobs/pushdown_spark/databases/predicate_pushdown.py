@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import ConjunctReport
-from pushdown_spark.databases.column_conditions import ColumnConditions, Polarity, with_polarity
+from pushdown_spark.databases.column_conditions import ColumnConditions, Polarity
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.sql_builder import (
     all_of,
@@ -26,11 +26,9 @@ from pushdown_spark.databases.sql_builder import (
     to_sql,
 )
 from pushdown_spark.databases.sql_expressions import ExpressionWriter, no_equivalent
-from pushdown_spark.databases.string_comparison import ColumnTest, StringComparison, escaped
 from pushdown_spark.expressions.binder import bind
-from pushdown_spark.expressions.bound import LikeMatch, Node, walk
+from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery
-from pushdown_spark.expressions.like import Wildcard, split_pattern
 from pushdown_spark.expressions.pushdown import Pushdown, UnsupportedError
 from pushdown_spark.expressions.scope import Scope
 
@@ -143,7 +141,6 @@ class _ConjunctWriter:
 
     def __init__(self, table: RemoteTable, rules: SparkRules) -> None:
         self._table = table
-        self._rules = rules
         self._scope = Scope(table.spark_schema, rules.case_sensitive, fold=rules.fold)
         self.reasons: list[str] = []
 
@@ -200,10 +197,8 @@ class _LeafWriter:
 
     def write(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:
         """Return a leaf: as a test of a column if possible, otherwise as a comparison of expressions."""
-        pattern = _pattern_test(node, self._conditions, self._scope)
-        if pattern is not None:
-            like = node.this if isinstance(node, exp.Escape) else node
-            return with_polarity(pattern, polarity.opposite if like.args.get("negate") else polarity)
+        if self._conditions.dialect is Dialect.SQLITE and isinstance(node, exp.Like) and "\\" in node.expression.name:
+            raise UnsupportedError("SQLite's LIKE has no default escape character, so Spark evaluates it")
         bound = bind(node, self._scope)
         if bound.artifact is not None and bound.is_exact:
             return self._conditions.write(bound.artifact, polarity)
@@ -217,7 +212,8 @@ class _LeafWriter:
 
     def _reason(self, node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
         """Return why the leaf is unsupported. The binder's reason is better if it compares a column."""
-        compares_column = column_path(node.this) is not None if isinstance(node.this, exp.Expr) else False
+        subject = node.this.this if isinstance(node, exp.Escape) else node.this
+        compares_column = isinstance(subject, exp.Expr) and column_path(subject) is not None
         return bound.reason if compares_column and bound.artifact is None and bound.reason else str(problem)
 
     def _comparison(self, node: exp.Expr) -> exp.Expr:
@@ -238,7 +234,7 @@ class _LeafWriter:
         value = self._expressions.value(node)
         if value.type.simpleString() != "boolean":
             raise no_equivalent(node)
-        return value.tree()
+        return value.tree
 
     def _is_test(self, node: exp.Is) -> exp.Expr:
         """Return IS NULL, IS TRUE or IS FALSE of an expression."""
@@ -246,7 +242,7 @@ class _LeafWriter:
         if isinstance(subject, exp.Predicate | exp.Not | exp.Connector):
             raise UnsupportedError("IS follows a comparison without parentheses, which Spark may parse differently")
         if isinstance(expected, exp.Null):
-            return is_null(self._expressions.value(subject).tree())
+            return is_null(self._expressions.value(subject).tree)
         if not isinstance(expected, exp.Boolean):
             raise no_equivalent(node)
         value = self._value(subject)
@@ -266,42 +262,3 @@ class _LeafWriter:
         if not items:
             raise no_equivalent(node)
         return self._expressions.among(node.this, items, has_null=has_null)
-
-
-def _pattern_test(node: exp.Expr, conditions: ColumnConditions, scope: Scope) -> ColumnTest | None:
-    """Return LIKE with wildcards that no simpler test covers. None for simpler patterns and other nodes.
-
-    The caller handles NOT LIKE. Raises UnsupportedError if Spark would raise, or if the databases differ from Spark.
-    """
-    like = node.this if isinstance(node, exp.Escape) else node
-    if not isinstance(like, exp.Like) or not isinstance(like.expression, exp.Literal):
-        return None
-    if conditions.dialect is Dialect.SQLITE and like is node and "\\" in like.expression.name:
-        raise UnsupportedError("SQLite's LIKE has no default escape character, so Spark evaluates it")
-    bound = bind(node, scope)
-    if bound.artifact is None:
-        raise UnsupportedError(bound.reason)
-    if not any(isinstance(part, LikeMatch) for part in walk(bound.artifact)):
-        return None
-    path = column_path(like.this) or ()
-    column = conditions.table.column(path[-1], scope.case_sensitive) if path else None
-    if column is None:
-        raise UnsupportedError(f"{'.'.join(path)} is not a column of the remote table")
-    comparison = conditions.comparison(conditions.column_operand(column))
-    escape = node.expression.name if isinstance(node, exp.Escape) else "\\"
-    return _like(comparison, split_pattern(like.expression.name, escape), conditions)
-
-
-def _like(comparison: StringComparison, parts: list[str | Wildcard], conditions: ColumnConditions) -> ColumnTest:
-    if comparison.dialect is not Dialect.SQLITE:
-        return comparison.like("".join(part.value if isinstance(part, Wildcard) else escaped(part) for part in parts))
-    if comparison.stops_at_nul is not None:
-        conditions.guards.append(comparison.stops_at_nul())
-    pieces, wildcards = [""], []
-    for part in parts:
-        if isinstance(part, Wildcard):
-            wildcards.append("*" if part is Wildcard.ANY else "?")
-            pieces.append("")
-        else:
-            pieces[-1] += part
-    return comparison.glob(pieces, wildcards)

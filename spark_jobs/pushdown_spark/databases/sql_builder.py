@@ -1,4 +1,7 @@
-"""Remote SQL as trees. Operands are in parentheses, so that precedence never changes the meaning."""
+"""Remote SQL as trees. Operands are in parentheses, so that precedence never changes the meaning.
+
+Trees may share parts, because no tree is changed after it is built: `to_sql` and Pushdown copy them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import cache
 
 from sqlglot import ErrorLevel, exp
 
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable, quoted
 
 _SQLGLOT_DIALECTS = {
     Dialect.POSTGRES: "postgres",
@@ -32,16 +35,6 @@ def to_sql(tree: exp.Expr, dialect: Dialect, *, copy: bool = True) -> str:
     Raises sqlglot's UnsupportedError for nodes that the dialect lacks.
     """
     return tree.sql(dialect=_SQLGLOT_DIALECTS[dialect], unsupported_level=ErrorLevel.RAISE, comments=False, copy=copy)
-
-
-def quoted(name: str) -> exp.Identifier:
-    """Return a quoted identifier. The name may have any characters."""
-    return exp.to_identifier(name, quoted=True)
-
-
-def column_reference(name: str) -> exp.Column:
-    """Return a reference to a column by its exact name."""
-    return exp.Column(this=quoted(name))
 
 
 def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
@@ -75,6 +68,17 @@ def call(name: str, *arguments: exp.Expr) -> exp.Expr:
 def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
     """Return a cast to a type, given by the database's own name."""
     return exp.Cast(this=node, to=_data_type(name, _SQLGLOT_DIALECTS[dialect]).copy())
+
+
+def collated(node: exp.Expr, collation: str) -> exp.Expr:
+    """Return a string in a collation."""
+    operand = exp.Paren(this=node) if isinstance(node, exp.Binary | exp.Case) else node
+    return exp.Collate(this=operand, expression=exp.Var(this=collation))
+
+
+def case_when(test: exp.Expr, value: exp.Expr, default: exp.Expr | None = None) -> exp.Expr:
+    """Return `CASE WHEN test THEN value ELSE default END`."""
+    return exp.Case(ifs=[exp.If(this=test, true=value)], default=default)
 
 
 def parser_depth(tree: exp.Expr) -> int:
@@ -120,9 +124,8 @@ def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
 
 def _chain(connector: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
     while len(parts) > _MAX_SIBLINGS:
-        parts = [
-            _chain(connector, parts[start : start + _MAX_SIBLINGS]) for start in range(0, len(parts), _MAX_SIBLINGS)
-        ]
+        starts = range(0, len(parts), _MAX_SIBLINGS)
+        parts = [_chain(connector, parts[start : start + _MAX_SIBLINGS]) for start in starts]
     tree = parts[0] if len(parts) == 1 else parenthesized(parts[0])
     for part in parts[1:]:
         tree = connector(this=tree, expression=parenthesized(part))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -12,25 +13,18 @@ from pushdown_spark.databases import sql_functions as functions
 from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_conditions import ColumnConditions
 from pushdown_spark.databases.column_operands import remote_type
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
+from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_arithmetic import (
     ArithmeticWriter,
     IntegerRange,
     TypedExpression,
     decimal_type,
     integer_literal,
-    integer_range,
     type_range,
     wider_type,
 )
 from pushdown_spark.databases.sql_builder import binary, call, cast, in_integers, in_list, negated
-from pushdown_spark.databases.string_comparison import (
-    StringComparison,
-    check_ascii,
-    mysql_comparison,
-    postgresql_comparison,
-    sqlite_comparison,
-)
+from pushdown_spark.databases.string_comparison import StringComparison, string_comparison
 from pushdown_spark.expressions.conjuncts import column_path, shown
 from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
@@ -52,11 +46,12 @@ class ExpressionWriter:
     """A writer of expressions over a table's columns. `condition` writes a boolean expression with its exact value."""
 
     def __init__(self, conditions: ColumnConditions, condition: WriteCondition, *, case_sensitive: bool) -> None:
+        self.dialect = conditions.dialect
+        self.guard = conditions.guard
         self._conditions = conditions
-        self._dialect = conditions.dialect
         self._condition = condition
         self._case_sensitive = case_sensitive
-        self._math = ArithmeticWriter(conditions.dialect, conditions.guards)
+        self._math = ArithmeticWriter(conditions)
 
     def value(self, node: exp.Expr) -> TypedExpression:
         """Return the remote expression of a node. Raises UnsupportedError if there is none with Spark's value."""
@@ -66,20 +61,14 @@ class ExpressionWriter:
         if isinstance(node, exp.Literal):
             return self._literal(node)
         if isinstance(node, exp.Boolean | exp.Predicate | exp.Not | exp.Connector):
-            return TypedExpression(lambda: self._condition(node), t.BooleanType())
-        expression = self._operator(node) or self._conditional(node) or self._function(node)
+            return TypedExpression(self._condition(node), t.BooleanType())
+        expression = self._operator(node) or self._conditional(node) or functions.function_call(node, self)
         if expression is None:
             raise no_equivalent(node)
         return expression
 
     def _column(self, node: exp.Expr) -> TypedExpression:
-        path = column_path(node) or ()
-        column = self._conditions.table.column(path[-1], self._case_sensitive) if len(path) == 1 else None
-        if column is None:
-            raise UnsupportedError(f"{'.'.join(path)} is not a column of the remote table")
-        return self._column_value(column)
-
-    def _column_value(self, column: RemoteColumn) -> TypedExpression:
+        column = self._conditions.column(column_path(node) or (), case_sensitive=self._case_sensitive)
         operand = self._conditions.column_operand(column)
         if operand.kind is LogicalType.INTEGER:
             value = TypedExpression(operand.value, column.spark_type, type_range(column.spark_type))
@@ -88,18 +77,16 @@ class ExpressionWriter:
             return TypedExpression(operand.value, column.spark_type, comparison=self._conditions.comparison(operand))
         if operand.kind in (LogicalType.FLOAT, LogicalType.DOUBLE, LogicalType.BINARY, LogicalType.TIMESTAMP):
             raise UnsupportedError(f"expressions with {column.name} ({column.spark_type.simpleString()}) are not sent")
-        if operand.kind is LogicalType.DECIMAL and self._dialect is Dialect.SQLITE:
+        if operand.kind is LogicalType.DECIMAL and self.dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite computes decimals as doubles")
         if operand.kind is LogicalType.DECIMAL and remote_type(column).base == "bigint":
             # Unsigned arithmetic raises for negative results.
-            return TypedExpression(lambda: cast(operand.value(), "DECIMAL(20,0)", self._dialect), column.spark_type)
+            return TypedExpression(cast(operand.value, "DECIMAL(20,0)", self.dialect), column.spark_type)
         return TypedExpression(operand.value, column.spark_type)
 
     def _literal(self, node: exp.Literal) -> TypedExpression:
-        if node.is_string and self._dialect is Dialect.POSTGRES and not self._conditions.table.is_utf8:
-            check_ascii(node.name)
         if node.is_string:
-            return self.string(lambda: literals.text(node.name, self._dialect), is_literal=True)
+            return self._text_literal(node.name)
         if not node.name.isdigit() or int(node.name) > 2**63 - 1:
             return self._decimal_literal(node)
         return integer_literal(int(node.name))
@@ -107,38 +94,31 @@ class ExpressionWriter:
     def _decimal_literal(self, node: exp.Literal) -> TypedExpression:
         digits = node.name.partition(".")
         is_plain = digits[1] and (digits[0] + digits[2]).isdigit()
-        if not is_plain or self._dialect is Dialect.SQLITE:
+        if not is_plain or self.dialect is Dialect.SQLITE:
             raise no_equivalent(node)
         scale = len(digits[2])
         integer_digits = len(digits[0].lstrip("0"))
         if integer_digits + scale > literals.MAX_DECIMAL_DIGITS:
             raise no_equivalent(node)
         spark_type = t.DecimalType(max(integer_digits + scale, 1), scale)
-        return TypedExpression(lambda: exp.Literal.number(node.name), spark_type, is_literal=True)
+        return TypedExpression(exp.Literal.number(node.name), spark_type, is_literal=True)
 
-    def string(self, tree: Callable[[], exp.Expr], *, is_literal: bool = False) -> TypedExpression:
+    def _text_literal(self, text: str) -> TypedExpression:
+        literal = self._comparison(exp.Null()).text(text)
+        # PostgreSQL would guess the type of a bare literal from its context.
+        is_postgresql = self.dialect is Dialect.POSTGRES
+        comparison = self._comparison(cast(literal, "TEXT", self.dialect) if is_postgresql else literal)
+        return TypedExpression(comparison.characters, t.StringType(), comparison=comparison, is_literal=True)
+
+    def string(self, tree: exp.Expr) -> TypedExpression:
         """Return a string expression."""
-        if is_literal:
-            tree()
-        comparison: StringComparison
-        if self._dialect is Dialect.POSTGRES:
-            text = (lambda: cast(tree(), "TEXT", self._dialect)) if is_literal else tree
-            comparison = postgresql_comparison(text, deterministic=False, is_utf8=self._conditions.table.is_utf8)
-        elif self._dialect is Dialect.SQLITE:
-            comparison = sqlite_comparison(tree, is_utf8=self._conditions.table.is_utf8)
-        else:
-            comparison = mysql_comparison(tree)
-        return TypedExpression(
-            comparison.characters if is_literal else tree, t.StringType(), comparison=comparison, is_literal=is_literal
-        )
+        return TypedExpression(tree, t.StringType(), comparison=self._comparison(tree))
+
+    def _comparison(self, tree: exp.Expr) -> StringComparison:
+        return string_comparison(tree, self.dialect, is_utf8=self._conditions.table.is_utf8)
 
     def _operator(self, node: exp.Expr) -> TypedExpression | None:
-        if isinstance(node, exp.Binary) and type(node) in (
-            *_ARITHMETIC,
-            exp.Mod,
-            exp.IntDiv,
-            *_AMBIGUOUS_OPERATORS,
-        ):
+        if isinstance(node, exp.Binary) and type(node) in (*_ARITHMETIC_OPERATORS, *_AMBIGUOUS_OPERATORS):
             return self._binary(node)
         if isinstance(node, exp.Neg | exp.Negative):
             is_literal = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
@@ -168,29 +148,27 @@ class ExpressionWriter:
 
     def _shifted(self, node: exp.Binary, left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow has a guard."""
-        by = integer_range(right).low
+        by = right.range.low
         if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
             raise no_equivalent(node)
         if isinstance(node, exp.BitwiseLeftShift):
             product = self._math.integers(exp.Mul, left, integer_literal(2**by))
             return TypedExpression(product.tree, left.type, product.range)
-        if self._dialect.is_mysql or not integer_range(left).within(type_range(left.type)):
+        if self.dialect.is_mysql or not left.range.within(type_range(left.type)):
             raise UnsupportedError("MySQL shifts zeros into the sign bit")
-        bits = self._math.as_long(left)
-        return TypedExpression(
-            lambda: binary(exp.BitwiseRightShift, bits(), right.tree()), left.type, type_range(left.type)
-        )
+        tree = binary(exp.BitwiseRightShift, self._math.as_long(left), right.tree)
+        return TypedExpression(tree, left.type, type_range(left.type))
 
     def _negative(self, value: TypedExpression, *, is_literal: bool) -> TypedExpression:
         """Return `-value`. In Spark, a minus before a number is part of the literal (`is_literal`)."""
         if value.is_literal and value.is_integer:
-            negative = integer_literal(-integer_range(value).low)
+            negative = integer_literal(-value.range.low)
             return negative if is_literal else replace(negative, type=value.type, is_literal=False)
         if value.is_integer:
             # The 0 has the type of the value. A literal 0 would make the result an int: -(-128) overflows a tinyint.
             return self._math.integers(exp.Sub, replace(integer_literal(0), type=value.type), value)
         if isinstance(value.type, t.DecimalType):
-            return TypedExpression(lambda: exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree()))), value.type)
+            return TypedExpression(exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree))), value.type)
         raise UnsupportedError(f"the negation of a {value.type.simpleString()} is not sent")
 
     def _integer(self, node: exp.Expr) -> TypedExpression:
@@ -206,13 +184,17 @@ class ExpressionWriter:
             case exp.If():
                 return self._branches([(node.this, node.args["true"])], node.args.get("false"))
             case exp.Coalesce():
-                parts = [node.this, *node.expressions]
-                return self._merged([self.value(part) for part in parts], lambda trees: call("COALESCE", *trees))
+                values = [self.value(part) for part in (node.this, *node.expressions)]
+                return self._merged(values, lambda trees: call("COALESCE", *trees))
             case exp.Nullif():
                 same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
                 return self._branches([(same, exp.Null())], node.this)
             case exp.TryCast() | exp.Cast():
                 return self._cast(node)
+            case exp.Concat():
+                if not node.args.get("safe"):
+                    raise UnsupportedError("adjacent string literals")
+                return self._concatenated(node.expressions)
         return None
 
     def _case(self, node: exp.Case) -> TypedExpression:
@@ -224,85 +206,60 @@ class ExpressionWriter:
 
     def _branches(self, pairs: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None) -> TypedExpression:
         """Return a CASE expression. NULL results take the type of the others."""
-        for test, _ in pairs:
-            self._condition(test)
+        tests = [self._condition(test) for test, _ in pairs]
         results = [result for _, result in pairs] + [default if default is not None else exp.Null()]
         typed = [None if isinstance(result, exp.Null) else self.value(result) for result in results]
-        if not any(typed):
+        values = [value for value in typed if value is not None]
+        if not values:
             raise UnsupportedError("all results of the CASE are NULL")
 
-        def tree(trees: list[exp.Expr]) -> exp.Expr:
+        def write(trees: list[exp.Expr]) -> exp.Expr:
             remaining = iter(trees)
             outputs = [exp.Null() if value is None else next(remaining) for value in typed]
-            tests = [self._condition(test) for test, _ in pairs]
             branches = [exp.If(this=test, true=output) for test, output in zip(tests, outputs, strict=False)]
             return exp.Case(ifs=branches, default=outputs[-1])
 
-        return self._merged([value for value in typed if value is not None], tree)
+        return self._merged(values, write)
 
-    def _merged(self, values: Sequence[TypedExpression], make: Callable[[list[exp.Expr]], exp.Expr]) -> TypedExpression:
+    def _merged(
+        self, values: Sequence[TypedExpression], write: Callable[[list[exp.Expr]], exp.Expr]
+    ) -> TypedExpression:
         """Return an expression whose value is one of `values`. They need one type; integers may have several widths."""
-
-        def tree() -> exp.Expr:
-            return make([value.tree() for value in values])
-
         first = values[0]
-        if all(value.is_integer for value in values):
-            kind = first.type
-            for value in values[1:]:
-                kind = wider_type(TypedExpression(first.tree, kind), value)
-            limits = [end for value in values for end in (integer_range(value).low, integer_range(value).high)]
-            return TypedExpression(tree, kind, IntegerRange.around(limits))
         if all(value.type == t.StringType() for value in values):
-            return self.string(lambda: make([_characters(value) for value in values]))
+            return self.string(write([_characters(value) for value in values]))
+        tree = write([value.tree for value in values])
+        if all(value.is_integer for value in values):
+            limits = [end for value in values for end in (value.range.low, value.range.high)]
+            return TypedExpression(tree, wider_type(*values), IntegerRange.around(limits))
         if any(value.type != first.type for value in values) or isinstance(first.type, t.DecimalType):
             raise UnsupportedError("the results have several types")
         return TypedExpression(tree, first.type)
 
     def _cast(self, node: exp.Cast) -> TypedExpression:
         """Return a cast without loss, or a cast of integers with a guard for the rows that do not fit."""
-        if (constant := functions.date_constant(node, self._dialect)) is not None:
+        if (constant := functions.date_constant(node, self.dialect)) is not None:
             return constant
         source = self.value(node.this)
         to = node.to.this.name if isinstance(node.to.this, exp.DataType.Type) else ""
         if node.args.get("safe") or node.args.get("format"):
             raise no_equivalent(node)
         if source.is_integer and to in _INTEGER_CASTS:
-            return self._math.checked(source.tree, _INTEGER_CASTS[to], integer_range(source))
+            return self._math.checked(source.tree, _INTEGER_CASTS[to], source.range)
         if source.is_integer and to in ("TEXT", "VARCHAR") and not node.to.expressions:
-            name = {Dialect.POSTGRES: "TEXT", Dialect.SQLITE: "TEXT"}.get(self._dialect, "CHAR")
-            return self.string(lambda: cast(source.tree(), name, self._dialect))
+            name = {Dialect.POSTGRES: "TEXT", Dialect.SQLITE: "TEXT"}.get(self.dialect, "CHAR")
+            return self.string(cast(source.tree, name, self.dialect))
         if to == "DATE":
-            return functions.date_of(source, self._dialect)
+            return functions.date_of(source, self.dialect)
         raise UnsupportedError(f"the cast to {node.to.sql(dialect='spark')} is not sent")
-
-    def _function(self, node: exp.Expr) -> TypedExpression | None:
-        if isinstance(node, exp.Concat):
-            if not node.args.get("safe"):
-                raise UnsupportedError("adjacent string literals")
-            return self._concatenated(node.expressions)
-        return functions.text_function(node, self._dialect, self) or functions.date_part(node, self._dialect, self)
 
     def _concatenated(self, parts: Sequence[exp.Expr]) -> TypedExpression:
         values = [self.value(part) for part in parts]
         if any(value.comparison is None for value in values):
             raise UnsupportedError("CONCAT would cast its arguments to strings")
-
-        def tree() -> exp.Expr:
-            trees = [_characters(value) for value in values]
-            if self._dialect.is_mysql:
-                return call("CONCAT", *trees)
-            tree = trees[0]
-            for operand in trees[1:]:
-                tree = binary(exp.DPipe, tree, operand)
-            return tree
-
-        return self.string(tree)
-
-    def guard_nul(self, value: TypedExpression) -> None:
-        """Add a guard for strings on which functions stop at a NUL character."""
-        if value.comparison is not None and value.comparison.stops_at_nul is not None and not value.is_literal:
-            self._math.guard(value.comparison.stops_at_nul())
+        trees = [_characters(value) for value in values]
+        is_mysql = self.dialect.is_mysql
+        return self.string(call("CONCAT", *trees) if is_mysql else reduce(partial(binary, exp.DPipe), trees))
 
     def compare(self, node: exp.Binary) -> exp.Expr:
         """Return a comparison of two expressions of one type, with its exact value."""
@@ -319,7 +276,7 @@ class ExpressionWriter:
         if left.comparison is not None and right.comparison is not None:
             sides = _text_sides(operator, left.comparison, right.comparison)
         else:
-            sides = (left.tree(), right.tree())
+            sides = (left.tree, right.tree)
         tree = binary(operator, *sides)
         return negated(tree) if isinstance(node, exp.NullSafeNEQ) else tree
 
@@ -327,14 +284,14 @@ class ExpressionWriter:
         """Return `node IN (items)`. No item is NULL. With `has_null`, the list also has a NULL."""
         subject = self.value(node)
         if subject.is_integer and (numbers := _bigints(items)) is not None:
-            return in_integers(subject.tree(), numbers, has_null=has_null)
+            return in_integers(subject.tree, numbers, has_null=has_null)
         values = [self.value(item) for item in items]
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types are compared after a cast")
         operands = [
-            value.comparison.equal() if value.comparison is not None else value.tree() for value in (subject, *values)
+            value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)
         ]
-        return in_list(operands[0], [*operands[1:], *([exp.Null()] if has_null else [])], self._dialect)
+        return in_list(operands[0], [*operands[1:], *([exp.Null()] if has_null else [])], self.dialect)
 
 
 def _bigints(items: Sequence[exp.Expr]) -> list[int] | None:
@@ -346,17 +303,15 @@ def _bigints(items: Sequence[exp.Expr]) -> list[int] | None:
 
 
 def _characters(value: TypedExpression) -> exp.Expr:
-    return value.comparison.characters() if value.comparison is not None else value.tree()
+    return value.comparison.characters if value.comparison is not None else value.tree
 
 
 def _text_sides(
     operator: type[exp.Binary], left: StringComparison, right: StringComparison
 ) -> tuple[exp.Expr, exp.Expr]:
     if operator in (exp.EQ, exp.NEQ, exp.NullSafeEQ):
-        return left.equal(), right.equal()
-    if left.ordered is None or right.ordered is None:
-        raise UnsupportedError("the database does not order strings by their UTF-8 bytes")
-    return left.ordered(), right.ordered()
+        return left.equal, right.equal
+    return left.in_order, right.in_order
 
 
 def _comparable(left: TypedExpression, right: TypedExpression) -> bool:

@@ -26,7 +26,7 @@ _MAX_EXPONENT_STEP = 30
 """The largest exponent of two in a factor. SQLite reads such factors without rounding."""
 
 
-def number(value: int | Decimal) -> exp.Expr:
+def number(value: int | Decimal | str) -> exp.Expr:
     """Return an exact number, in parentheses if it is negative."""
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     positive = exp.Literal.number(text.lstrip("-"))
@@ -43,21 +43,16 @@ def double(value: float, dialect: Dialect) -> exp.Expr:
         return _sqlite_double(value)
     # MySQL reads a number without an exponent as a decimal.
     mantissa, _, exponent = repr(value).partition("e")
-    return _signed(f"{mantissa}e{int(exponent or 0)}")
-
-
-def _signed(text: str) -> exp.Expr:
-    literal = exp.Literal.number(text.lstrip("-"))
-    return exp.Paren(this=exp.Neg(this=literal)) if text.startswith("-") else literal
+    return number(f"{mantissa}e{int(exponent or 0)}")
 
 
 def _sqlite_double(value: float) -> exp.Expr:
     """Return a double as an integer times powers of two, because SQLite rounds long decimal literals inexactly."""
     if math.isinf(value):
-        return _signed("9e999" if value > 0 else "-9e999")
+        return number("9e999" if value > 0 else "-9e999")
     digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
     if len(digits) <= _MAX_PLAIN_DIGITS and (value == 0 or 1e-7 < abs(value) < 1e15):
-        return _signed(f"{Decimal(repr(value)):f}")
+        return number(Decimal(repr(value)))
     mantissa, exponent = math.frexp(value)
     tree = cast(number(int(mantissa * 2**53)), "REAL", Dialect.SQLITE)
     exponent -= 53
@@ -93,26 +88,16 @@ def binary(value: bytes, dialect: Dialect) -> exp.Expr:
     return exp.HexString(this=value.hex())
 
 
-def date_text(days: int) -> str:
-    """Return a date in ISO format. Raises UnsupportedError outside the years 1 to 9999."""
-    return _day(days).isoformat()
-
-
 def _day(days: int) -> date:
+    """Return a date. Raises UnsupportedError outside the years 1 to 9999."""
     if not (_YEARS[0] - _EPOCH).days <= days <= (_YEARS[1] - _EPOCH).days:
         raise UnsupportedError("the date is outside the years 1 to 9999")
     return _EPOCH + timedelta(days=days)
 
 
-def timestamp_text(micros: int) -> str:
-    """Return a timestamp in ISO format with six fractional digits. Raises UnsupportedError as for dates."""
-    _day(micros // MICROSECONDS_PER_DAY)
-    return (_START + timedelta(microseconds=micros)).isoformat(sep=" ", timespec="microseconds")
-
-
 def date_literal(days: int, dialect: Dialect) -> exp.Expr:
     """Return a date. `days` count from 1970-01-01."""
-    content = exp.Literal.string(date_text(days))
+    content = exp.Literal.string(_day(days).isoformat())
     return content if dialect is Dialect.SQLITE else cast(content, "DATE", dialect)
 
 
@@ -121,7 +106,8 @@ def timestamp_literal(micros: int, dialect: Dialect, *, zoned: bool) -> exp.Expr
 
     MySQL's literals have no time zone, so its session must be in UTC. SQLite compares strings.
     """
-    content = timestamp_text(micros)
+    _day(micros // MICROSECONDS_PER_DAY)
+    content = (_START + timedelta(microseconds=micros)).isoformat(sep=" ", timespec="microseconds")
     if dialect is Dialect.POSTGRES:
         name = "TIMESTAMPTZ" if zoned else "TIMESTAMP"
         return cast(exp.Literal.string(content + ("+00" if zoned else "")), name, dialect)

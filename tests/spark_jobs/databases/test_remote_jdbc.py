@@ -25,7 +25,6 @@ from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, R
 from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
 from pushdown_spark.databases.client import ConnectionSettings, address_of
-from pushdown_spark.databases.connection_pool import ConnectionPool
 from pushdown_spark.databases.dialects import connect, describe_table
 from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, has_class, jdbc_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
@@ -285,10 +284,7 @@ class TestOverJdbc:
         jdbc = jdbc_transport(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
         everything = PushedPredicate(table.dialect, ())
-        scan = RemoteScan(
-            spark,
-            RemoteScanPlan(table, ("k",), everything, (), True, spec, ConnectionPool(address, spec), "", jdbc=jdbc),
-        )
+        scan = RemoteScan(spark, RemoteScanPlan(table, ("k",), everything, (), True, spec, address, jdbc=jdbc))
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()
