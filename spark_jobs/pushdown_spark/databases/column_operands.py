@@ -50,7 +50,6 @@ _MYSQL_KINDS: dict[str, LogicalType] = {
     "datetime": LogicalType.TIMESTAMP_NTZ,
     "timestamp": LogicalType.TIMESTAMP,
 }
-UNICODE_CHARSETS = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 UNKNOWN_CHARSET = "unknown"
 """The character set of a query's columns, which MySQL does not report."""
 SQLITE_STORAGE = {

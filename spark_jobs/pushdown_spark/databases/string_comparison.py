@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from pushdown_spark.databases import sql_literals as literals
-from pushdown_spark.databases.column_operands import UNICODE_CHARSETS, UNKNOWN_CHARSET, ColumnOperand, remote_type
+from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, ColumnOperand, remote_type
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
 from pushdown_spark.databases.sql_builder import all_of, binary, call, cast, collated, in_list, is_null, negated
 from pushdown_spark.expressions.bound import Op, StringTest, Wildcard
@@ -20,7 +20,9 @@ _ESCAPE = "!"
 OPERATORS: dict[Op, type[exp.Binary]] = {Op.EQ: exp.EQ, Op.LT: exp.LT, Op.LE: exp.LTE, Op.GT: exp.GT, Op.GE: exp.GTE}
 _BINARY_COLLATIONS = frozenset({"utf8mb4_0900_bin", "utf8mb4_nopad_bin"})
 """MySQL's collations that compare bytes without padding."""
-_LAST_CODE_POINT, _LAST_OF_UTF8MB3, _LAST_OF_ASCII = 0x10FFFF, 0xFFFF, 0x7F
+_LAST_CODE_POINT, _LAST_OF_ASCII = 0x10FFFF, 0x7F
+_UNICODE_CHARSETS = {"utf8mb4": _LAST_CODE_POINT, "utf8mb3": 0xFFFF, "utf8": 0xFFFF}
+"""MySQL's character sets that are UTF-8, with their last code point. All character sets have ASCII."""
 _SURROGATES = range(0xD800, 0xE000)
 _GLOB_WILDCARDS = {Wildcard.ANY: "*", Wildcard.ONE: "?"}
 _MAX_GLOB_BYTES = 50_000
@@ -175,42 +177,34 @@ def _prefix_end(prefix: str) -> str | None:
 
 def column_comparison(operand: ColumnOperand, dialect: Dialect) -> StringComparison:
     """Return how a string column is compared."""
-    column = operand.column
-    if dialect is Dialect.POSTGRES:
-        return _postgresql_column(column, operand)
-    if dialect is Dialect.SQLITE:
-        return sqlite_comparison(operand.value, is_utf8=column.is_utf8, column=column)
-    return _mysql_column(column, operand)
+    return string_comparison(operand.value, dialect, is_utf8=operand.column.is_utf8, column=operand.column)
 
 
-def string_comparison(value: exp.Expr, dialect: Dialect, *, is_utf8: bool) -> StringComparison:
-    """Return how a constant or the result of a function is compared. `is_utf8` is not used for MySQL."""
-    if dialect is Dialect.POSTGRES:
-        return postgresql_comparison(value, deterministic=False, is_utf8=is_utf8)
-    return sqlite_comparison(value, is_utf8=is_utf8) if dialect is Dialect.SQLITE else mysql_comparison(value)
-
-
-def _postgresql_column(column: RemoteColumn, operand: ColumnOperand) -> StringComparison:
-    is_c, is_padded = column.collation in ("C", "POSIX"), remote_type(column).base == "character"
-    comparison = postgresql_comparison(
-        operand.value, deterministic=column.deterministic, is_c=is_c, is_utf8=column.is_utf8
-    )
-    return replace(
-        comparison, indexed=column.reference if is_padded and column.deterministic else None, is_padded=is_padded
-    )
-
-
-def postgresql_comparison(
-    value: exp.Expr, *, deterministic: bool = True, is_c: bool = False, is_utf8: bool = True
+def string_comparison(
+    value: exp.Expr, dialect: Dialect, *, is_utf8: bool, column: RemoteColumn | None = None
 ) -> StringComparison:
-    """Return how PostgreSQL compares a string.
+    """Return how a string is compared: the value of a column, or without one a constant or the result of a function."""
+    if dialect is Dialect.POSTGRES:
+        return _postgresql_comparison(value, is_utf8, column)
+    return _sqlite_comparison(value, is_utf8, column) if dialect is Dialect.SQLITE else _mysql_comparison(value, column)
 
-    Equality compares bytes, unless the collation is not deterministic. Only the collation "C" orders by bytes.
-    """
-    equal = value if deterministic else in_c(value)
-    ordered = value if is_c and deterministic else in_c(value)
-    last = _LAST_CODE_POINT if is_utf8 else _LAST_OF_ASCII
-    return StringComparison(Dialect.POSTGRES, equal, equal, ordered if is_utf8 else None, last_code_point=last)
+
+def _postgresql_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
+    """Compare bytes. Equality does so unless the collation is not deterministic, the order only in collation "C"."""
+    is_deterministic = column is not None and column.deterministic
+    is_c = column is not None and column.collation in ("C", "POSIX")
+    is_padded = column is not None and remote_type(column).base == "character"
+    equal = value if is_deterministic else in_c(value)
+    ordered = equal if is_c else in_c(value)
+    return StringComparison(
+        Dialect.POSTGRES,
+        equal,
+        equal,
+        ordered if is_utf8 else None,
+        indexed=column.reference if column is not None and is_padded and is_deterministic else None,
+        last_code_point=_LAST_CODE_POINT if is_utf8 else _LAST_OF_ASCII,
+        is_padded=is_padded,
+    )
 
 
 def in_c(tree: exp.Expr) -> exp.Expr:
@@ -218,38 +212,35 @@ def in_c(tree: exp.Expr) -> exp.Expr:
     return tree if isinstance(tree, exp.Collate) else collated(tree, '"C"')
 
 
-def _mysql_column(column: RemoteColumn, operand: ColumnOperand) -> StringComparison:
-    if column.collation in _BINARY_COLLATIONS and remote_type(column).base != "enum":
-        return StringComparison(Dialect.MYSQL, operand.value, operand.value, operand.value)
-    charset = (column.charset or "utf8mb4").lower()
-    comparison = mysql_comparison(
-        operand.value, is_unicode=charset in UNICODE_CHARSETS, is_utf8mb4=charset == "utf8mb4"
-    )
+def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None) -> StringComparison:
+    """Compare UTF-8 bytes, because string comparisons of most collations ignore trailing spaces."""
+    is_enum = column is not None and remote_type(column).base == "enum"
+    if column is not None and column.collation in _BINARY_COLLATIONS and not is_enum:
+        return StringComparison(Dialect.MYSQL, value, value, value)
+    charset = "utf8mb4" if column is None else (column.charset or "utf8mb4").lower()
+    utf8mb4 = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
+    converted = exp.Cast(this=value, to=utf8mb4)
+    utf8_bytes = cast(value if charset in _UNICODE_CHARSETS else converted, "BINARY", Dialect.MYSQL)
+    characters = collated(value if charset == "utf8mb4" else converted, "utf8mb4_bin")
+    if column is None:
+        return StringComparison(Dialect.MYSQL, characters, utf8_bytes, utf8_bytes, as_bytes=True)
     collation = column.collation or "its collation"
     reason = f"{collation} may treat different strings of {column.name} as equal, so the negation is not sent"
-    others = _LAST_OF_UTF8MB3 if charset in UNICODE_CHARSETS else _LAST_OF_ASCII
-    return replace(
-        comparison,
-        ordered=None,
+    return StringComparison(
+        Dialect.MYSQL,
+        characters,
+        utf8_bytes,
+        None,
+        as_bytes=True,
         indexed=None if charset == UNKNOWN_CHARSET else column.reference,
-        # All character sets have ASCII.
-        last_code_point=_LAST_CODE_POINT if charset == "utf8mb4" else others,
+        last_code_point=_UNICODE_CHARSETS.get(charset, _LAST_OF_ASCII),
         only_true_reason=reason,
         like_only_true_reason="" if collation.endswith("_bin") else reason,
     )
 
 
-def mysql_comparison(value: exp.Expr, *, is_unicode: bool = True, is_utf8mb4: bool = True) -> StringComparison:
-    """Return how MySQL compares a string: by its UTF-8 bytes, because string comparisons ignore trailing spaces."""
-    charset = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
-    converted = exp.Cast(this=value, to=charset)
-    utf8_bytes = cast(value if is_unicode else converted, "BINARY", Dialect.MYSQL)
-    characters = collated(value if is_utf8mb4 else converted, "utf8mb4_bin")
-    return StringComparison(Dialect.MYSQL, characters, utf8_bytes, utf8_bytes, as_bytes=True)
-
-
-def sqlite_comparison(value: exp.Expr, *, is_utf8: bool = True, column: RemoteColumn | None = None) -> StringComparison:
-    """Return how SQLite compares a string: by its bytes, unless the column has another collation."""
+def _sqlite_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
+    """Compare bytes, in the collation BINARY unless the column has it."""
     compares_bytes = column is not None and column.uniform and (column.collation or "BINARY").upper() == "BINARY"
     equal = value if compares_bytes else collated(value, "BINARY")
     content = cast(value, "BLOB", Dialect.SQLITE)
