@@ -51,8 +51,12 @@ SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
+# Both sides run at the same time, so each has its own data file. The lines of each module are in .artifacts/coverage-SIDE.
+covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
+cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
+
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs lock proto java python clean
+	bench-projection bench-tasks docs lock proto release java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -72,6 +76,7 @@ help:
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
 	@echo "make docs             generate the operator pages from the parameter table and the example DAGs"
 	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
+	@echo "make release          build both distributions and their constraint files in dist/"
 	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
 	@echo "make clean            remove environments, the demo's data and caches"
 
@@ -171,10 +176,16 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(SPARK)/bin/mypy -p pushdown_spark
 
 test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
-	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(SPARK_TESTS)
+	@mkdir -p .artifacts
+	$(call covered,spark) $(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
+		$(call cover,spark,pushdown_spark) $(SPARK_TESTS)
+	@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %"
 
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
-	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile $(AIRFLOW_TESTS)
+	@mkdir -p .artifacts
+	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
+		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
+	@echo "Coverage of airflow_pushdown: $$($(call covered,airflow) $(AIRFLOW)/bin/coverage report --format=total) %"
 
 # With E2E=yes, the example DAGs run after the Airflow tests, in parallel with the Spark tests.
 test-airflow-and-dags: test-airflow
@@ -230,6 +241,16 @@ proto: python
 	@cd spark_jobs && ../.cache/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
 		pushdown_spark/formats/orc/orc_proto.proto
 
+# Both distributions and the constraint files of a release in dist/. The time stamp of the commit makes builds reproducible.
+release: python
+	@rm -rf dist && mkdir -p dist $(LOGS)
+	@$(STEP) "Tools of the release" $(LOGS)/release-tools.log -- sh -c '$(call venv,.cache/release) && \
+		$(call install,.cache/release) -r requirements/release.txt'
+	@for package in . spark_jobs; do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .cache/release/bin/python -m build -q --no-isolation -o dist $$package || exit 1; done
+	@for side in airflow spark; do cp requirements/constraints-$$side.txt dist/; done
+	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
+
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python
 	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
@@ -237,4 +258,4 @@ lock: python
 		-r requirements/bench.txt -r requirements/java.txt)
 
 clean:
-	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .artifacts spark-warehouse metastore_db

@@ -21,7 +21,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class UnitOutcome:
+class UnitCount:
     """The outcome of some units of one kind, their number, and their fraction of all units."""
 
     outcome: str
@@ -43,10 +43,10 @@ def funnel(source: SourceReport) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def unit_outcomes(outcomes: dict[str, int]) -> tuple[UnitOutcome, ...]:
+def unit_outcomes(outcomes: dict[str, int]) -> tuple[UnitCount, ...]:
     """Return the outcomes of units of one kind, without outcomes of no unit."""
     total = sum(outcomes.values())
-    return tuple(UnitOutcome(outcome, count, count / total) for outcome, count in outcomes.items() if count)
+    return tuple(UnitCount(outcome, count, count / total) for outcome, count in outcomes.items() if count)
 
 
 def units_in_words(file: FileReport) -> tuple[str, ...]:

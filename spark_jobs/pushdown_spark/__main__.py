@@ -1,13 +1,14 @@
-"""The command line: `pushdown explain|run --spec job.json`."""
+"""The command line: `pushdown explain|run --spec job.json`, `pushdown schema`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
 
-from pushdown_spark.job import explain, run
+from pushdown_spark.contract import JobSpec
 
 
 def main() -> int:
@@ -16,7 +17,14 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (("explain", "print the plan without running it"), ("run", "run the job")):
         commands.add_parser(command, help=text).add_argument("--spec", required=True, type=Path, help="a JSON file")
+    commands.add_parser("schema", help="print the JSON schema of job specs")
     arguments = parser.parse_args()
+    if arguments.command == "schema":
+        print(json.dumps(JobSpec.model_json_schema(), indent=2))
+        return 0
+    # The schema needs no pyspark, so that it can be printed in Airflow's environment as well.
+    from pushdown_spark.job import explain, run
+
     # Workers must run the driver's Python, which may not be the first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return explain(arguments.spec) if arguments.command == "explain" else run(arguments.spec)

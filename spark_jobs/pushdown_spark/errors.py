@@ -56,6 +56,13 @@ _FINAL_CODES = frozenset(
 )
 
 
+class UnsupportedError(Exception):
+    """Only Spark can do what a step of a planner was asked for. The message is the reason, which the report shows.
+
+    It is not a failure of the job: the planner catches it and leaves the scan, the conjunct or the query to Spark.
+    """
+
+
 class PushdownError(Exception):
     """A failure with a code that the Airflow side can act on.
 

@@ -119,7 +119,9 @@ class JobRun:
         """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
         if self._spec.output is None:
             return self._rows(spark, _compute_all)
-        self._output = open_output(spark, self._spec.output, self._spec.run_key)
+        files = [source for source in self._spec.sources.values() if isinstance(source, SourceSpec)]
+        paths = [path for source in files for path in source.path]
+        self._output = open_output(spark, self._spec.output, self._spec.run_key, sources=paths)
         if not self._output.prepare():
             return None
         with self._output.guarded():

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField as Field
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
-from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import NativeScan
@@ -25,7 +25,7 @@ from pushdown_spark.relations.files import FileRelation
 from pushdown_spark.relations.listing import has_plain_directories
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
-from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.fallback import recoverable_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.base import Scan
@@ -34,7 +34,7 @@ from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
 if TYPE_CHECKING:
     from pushdown_spark.formats.avro.planner import AvroPlan
-    from pushdown_spark.formats.orc.planner import OrcPlan
+    from pushdown_spark.formats.orc.planner import NativeOrcPlan, OrcPlan
 
 P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
@@ -158,36 +158,39 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     Errors that describe a mistake of the user, or a missing file, are raised.
     """
     native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
-    problem = None
+    problem, filters_lazily = None, False
     try:
-        with unexpected_errors_as_unsafe_input():
-            scan = _plan_ours(spark, request, notes)
+        with unexpected_errors_as_unsafe_input(UnsupportedError):
+            ours = _plan_ours(spark, request, notes)
+        if isinstance(ours, Scan):
+            return PlannedScan(ours, native)
+        reason, filters_lazily = ours.reason, ours.filters_lazily
+    except UnsupportedError as unsupported:
+        reason = str(unsupported)
     except PushdownError as exc:
         problem = recoverable_error(exc)
         if problem is None:
             raise
-        scan = Refusal(f"our reader gave up while it planned the scan: {problem}")
-    if not isinstance(scan, Refusal):
-        return PlannedScan(scan, native)
+        reason = f"our reader gave up while it planned the scan: {problem}"
     if request.source.format is SourceFormat.ORC:
-        native = _native_orc(request, scan, notes, load)
-    return PlannedScan(native(scan.reason), native, problem=problem)
+        native = _native_orc(request, reason, notes, load, filters_lazily=filters_lazily)
+    return PlannedScan(native(reason), native, problem=problem)
 
 
-def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan | Refusal:
-    """Return our reader's scan, or why there is none.
+def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan | NativeOrcPlan:
+    """Return our reader's scan, or the choice of Spark's ORC reader. Raises UnsupportedError if there is no such scan.
 
-    Its DataFrame is made once, so that all of planning that can fail has run.
+    The DataFrame of the scan is made once, so that all of planning that can fail has run.
     """
     ours = with_directories(request, case_sensitive=is_case_sensitive(spark))
     scan: Scan
     # A scan imports only the reader of its format: all of them together take a tenth of a second.
     if request.source.format is SourceFormat.ORC:
-        from pushdown_spark.formats.orc.planner import plan_orc
+        from pushdown_spark.formats.orc.planner import NativeOrcPlan, plan_orc
         from pushdown_spark.formats.orc.scan import OrcScan
 
         orc = plan_orc(spark, ours, folding(spark))
-        if isinstance(orc, Refusal):
+        if isinstance(orc, NativeOrcPlan):
             return orc
         scan = OrcScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
     elif request.source.format is SourceFormat.AVRO:
@@ -195,13 +198,9 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
         from pushdown_spark.formats.avro.scan import AvroScan
 
         avro = plan_avro(spark, ours, folding(spark))
-        if isinstance(avro, Refusal):
-            return avro
         scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
     else:
         text = plan_text(spark, ours, folding(spark))
-        if isinstance(text, Refusal):
-            return text
         scan = TextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
     scan.frame()
     return scan
@@ -214,18 +213,18 @@ def _with_pruning_conjuncts(plan: P, request: ScanRequest) -> P:
 
 
 def _native_orc(
-    request: ScanRequest, refusal: Refusal, notes: tuple[str, ...], load: Load
+    request: ScanRequest, reason: str, notes: tuple[str, ...], load: Load, *, filters_lazily: bool
 ) -> Callable[[str], NativeScan]:
     """Return Spark's ORC reader, with its lazy filter switched as the source or the estimate asks for."""
-    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, filter_switch
+    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
 
-    switch = filter_switch(request.source, refusal)
-    if switch is not None:
-        setting = str(switch).lower()
+    switch = request.source.orc.sarg_to_filter
+    if switch is not None or filters_lazily:
+        setting = str(switch is not False).lower()
         frame = load({SARG_TO_FILTER: setting})
         request = replace(request, loaded=lambda: frame)
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
-    _refuse_lost_columns(request, refusal.reason)
+    _refuse_lost_columns(request, reason)
     return partial(NativeScan, request, notes=notes)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import sqlglot
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +22,6 @@ from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relation
-from pushdown_spark.relations.request import spark_only
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
 from pushdown_spark.scan.projected import ProjectedScan
 
@@ -75,7 +73,7 @@ class SqlPlanner:
         relation = open_relation(self._spark, source)
         where = self._where(sql, tree, relation)
         request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
-        request = replace(request, spark_only=request.spark_only or spark_only(sql))
+        request = request.of_query(sql)
 
         def run_query(frame: DataFrame) -> DataFrame:
             with self._views.shadowing({source.name: frame}):

@@ -22,6 +22,7 @@ from random_predicates import leaves, predicate
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
 from pushdown_spark.expressions.byte_patterns.facts import facts_of
@@ -32,7 +33,7 @@ from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.formats.text.text_options import TextOptions, text_options, unsafe_option
+from pushdown_spark.formats.text.text_options import TextOptions, check_options, text_options
 from pushdown_spark.relations.listing import Compression, Split
 
 
@@ -119,7 +120,11 @@ class Case:
     @property
     def unsafe(self) -> str | None:
         """Return why byte search rejects the options or the schema."""
-        return unsafe_option(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
+        try:
+            check_options(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
+        except UnsupportedError as problem:
+            return str(problem)
+        return None
 
     def native(self, spark: SparkSession, path: Path) -> DataFrame:
         """Return Spark's own reader over the file."""

@@ -24,7 +24,7 @@ from session_settings import session_settings
 from test_orc import Case, Row, counted, evaluate_predicates, judge, predicates_over, shown
 from test_vector_filters import BATCHES, SEEDS
 
-from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node
@@ -32,7 +32,7 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
+from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome, sum_metrics
 from pushdown_spark.formats.avro.planner import arrow_schema, container_files
@@ -142,8 +142,10 @@ def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetr
     found = local_files(sorted(str(path) for path in directory.glob("*.avro")))
     files = container_files(found, any_extension=True)
     for file in files:
-        if refused := unsupported_reason(read_header(file.path, LOCAL).schema, query):
-            raise UnsafeInputError(f"{file.path}: {refused}")
+        try:
+            check_schema(read_header(file.path, LOCAL).schema, query)
+        except UnsupportedError as problem:
+            raise UnsafeInputError(f"{file.path}: {problem}") from problem
     tasks = pack(files, Packing(split, 1_000, 2))
     scan = AvroScanTask(tasks, query, lambda _, files: counts.extend(files.values()))
     numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})

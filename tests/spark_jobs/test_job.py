@@ -155,6 +155,16 @@ def test_ignored_output_reads_nothing(tmp_path: Path, job: dict[str, Any]) -> No
     assert visible(tmp_path / "out") == []
 
 
+def test_overwrite_that_would_delete_the_source_fails(tmp_path: Path, job: dict[str, Any]) -> None:
+    job["output"] = {"path": str(tmp_path), "format": "json", "mode": "overwrite"}
+    job["result_path"] = None
+    done = command_line("run", job, tmp_path)
+    assert done.returncode == 1
+    assert f"overwriting {tmp_path} would delete the source {tmp_path / 'in'}" in done.stderr
+    assert visible(tmp_path) == ["in", "spec.json"]
+    assert visible(tmp_path / "in") == ["a.json"]
+
+
 def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
     endless = "aggregate(transform(sequence(1, 90000), x -> size(filter(sequence(1, 90000), y -> y > x + id))), 0L, "
     job["query"]["where"] = f"t = 'y' AND {endless} (a, b) -> a + b) > 0"

@@ -30,6 +30,7 @@ from pushdown_spark.databases.string_comparison import (
     column_comparison,
     never_true,
 )
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import (
     And,
     BooleanConstant,
@@ -47,7 +48,6 @@ from pushdown_spark.expressions.bound import (
     Or,
     StringMatch,
 )
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import FLOATING, TEMPORAL, LogicalType, Value
 
 _MAX_EXACT_DOUBLE = 2**53 - 1

@@ -22,7 +22,7 @@ from pushdown_spark.databases.sql_builder import (
     negated,
 )
 from pushdown_spark.databases.sql_literals import number
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.types import TEMPORAL, LogicalType
 

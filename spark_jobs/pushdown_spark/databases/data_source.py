@@ -33,9 +33,9 @@ from pushdown_spark.databases.dialects import connect, describe_table
 from pushdown_spark.databases.partition_reader import PartitionReader
 from pushdown_spark.databases.partition_splits import (
     PartitionSplits,
+    indivisible_scan,
     plan_splits,
     single_partition,
-    single_partition_reason,
 )
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_query import row_query
@@ -139,10 +139,11 @@ class RemoteTableReader(DataSourceReader):
 
     def _splits(self) -> PartitionSplits:
         spec = self._spec
-        reason = "a consistent read needs one partition" if spec.consistent else None
-        reason = reason or single_partition_reason(self._table, spec)
-        if reason is not None:
-            return single_partition(reason)
+        if spec.consistent:
+            return single_partition("a consistent read needs one partition")
+        splits = indivisible_scan(self._table, spec)
+        if splits is not None:
+            return splits
         with closing(connect(self._address, ConnectionSettings.of(spec))) as client:
             return plan_splits(client, self._table, spec, self._statement(None), _PARALLELISM)
 

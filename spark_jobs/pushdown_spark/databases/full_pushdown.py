@@ -27,9 +27,8 @@ from pushdown_spark.databases.remote_query import (
 )
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.transport import QueryExecution
-from pushdown_spark.errors import LostConnectionError
+from pushdown_spark.errors import LostConnectionError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.scan.base import Scan
 
 _SUPPORTED_CLAUSES = frozenset({"expressions", "from_", "where", "group", "order", "limit"})

@@ -22,7 +22,7 @@ from pushdown_spark.databases.client import MYSQL_SESSION, Address, Client, mysq
 from pushdown_spark.databases.jdbc_columns import decode_sql, jdbc_table
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable, quoted
 from pushdown_spark.databases.sql_builder import to_sql
-from pushdown_spark.errors import BadSpecError, RemoteFailedError
+from pushdown_spark.errors import BadSpecError, RemoteFailedError, UnsupportedError
 from pushdown_spark.runtime.error_classification import root_message
 from pushdown_spark.runtime.jvm_gateway import java_class
 
@@ -69,13 +69,12 @@ class JdbcTransport:
         """The table with the columns that JDBC can read, and the SELECT expressions that it needs."""
         return jdbc_table(self.table)
 
-    def unsupported_reason(self, columns: Sequence[str]) -> str | None:
-        """Return why a column cannot be read over JDBC, None if all can."""
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise UnsupportedError if a column cannot be read over JDBC."""
         for name in columns:
             column = self.table.column(name, case_sensitive=True)
             if column is not None and self.selected.column(name, case_sensitive=True) is None:
-                return f"column {name} ({column.remote_type}) can only be read as Arrow"
-        return None
+                raise UnsupportedError(f"column {name} ({column.remote_type}) can only be read as Arrow")
 
     def statement(self, select: exp.Select) -> str:
         """Return the statement with generated column names, because Spark does not escape quotes in names."""
@@ -113,24 +112,40 @@ class JdbcTransport:
         )
 
 
-def jdbc_transport(
-    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
-) -> JdbcTransport | str:
-    """Return the JDBC transport, or the reason why it is not available.
+@dataclass(frozen=True)
+class TransportChoice:
+    """The transport of a scan: JDBC, or Arrow if `jdbc` is None.
 
-    The reason is empty if the user does not expect JDBC. Raises BadSpecError if the source requires JDBC.
+    `reason` is why the rows arrive as Arrow, empty if the user does not expect JDBC.
     """
+
+    jdbc: JdbcTransport | None = None
+    reason: str = ""
+
+
+ARROW = TransportChoice()
+"""Arrow, where the user does not expect JDBC."""
+
+
+def choose_transport(
+    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
+) -> TransportChoice:
+    """Return the transport of a source. Raises BadSpecError if the source requires JDBC and has no driver for it."""
     if spec.transport is Transport.ARROW:
-        return ""
+        return ARROW
     driver = next((name for name in DRIVERS.get(table.dialect, ()) if has_class(spark, name)), None)
-    reason = _missing_driver(table.dialect) if driver is None else _unsupported_reason(spark, driver, address)
+    try:
+        if driver is None:
+            raise UnsupportedError(_missing_driver(table.dialect))
+        _check_driver(spark, driver, address)
+    except UnsupportedError as problem:
+        if spec.transport is Transport.JDBC:
+            raise BadSpecError(f"transport: 'jdbc' is not possible: {problem}") from problem
+        # Without a driver, the user does not expect JDBC.
+        return TransportChoice(reason="" if driver is None else str(problem))
     if driver == _MYSQL_DRIVER and spec.transport is Transport.AUTO:
-        return reason or f"{driver} makes the server buffer the whole result"
-    if driver is not None and reason is None:
-        return _create(spark, client, address, spec, table, driver)
-    if spec.transport is Transport.JDBC:
-        raise BadSpecError(f"transport: 'jdbc' is not possible: {reason}")
-    return "" if driver is None else reason or ""
+        return TransportChoice(reason=f"{driver} makes the server buffer the whole result")
+    return TransportChoice(_create(spark, client, address, spec, table, driver))
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
@@ -150,16 +165,15 @@ def _missing_driver(dialect: Dialect) -> str:
     return f"Spark has no class {' or '.join(drivers)}; submit the job with the driver's jar or package"
 
 
-def _unsupported_reason(spark: SparkSession, driver: str, address: Address) -> str | None:
-    """Return why a driver cannot connect as the Arrow clients do, None if it can."""
+def _check_driver(spark: SparkSession, driver: str, address: Address) -> None:
+    """Raise UnsupportedError if a driver cannot connect as the Arrow clients do."""
     if not _PLAIN_NAME.fullmatch(address.host) or not _PLAIN_NAME.fullmatch(address.database):
-        return "the name of the host or of the database has characters with a meaning in JDBC URLs"
+        raise UnsupportedError("the name of the host or of the database has characters with a meaning in JDBC URLs")
     if address.cert_file and (driver != _POSTGRESQL_DRIVER or not has_class(spark, _PEM_KEY_CLASS)):
         hint = "; use version 42.7.9 or later" if driver == _POSTGRESQL_DRIVER else ""
-        return f"{driver} does not support the given client certificate files{hint}"
+        raise UnsupportedError(f"{driver} does not support the given client certificate files{hint}")
     if driver == _MYSQL_DRIVER and address.tls_mode not in _MYSQL_TLS:
-        return f"{driver} does not support the given file of CA certificates"
-    return None
+        raise UnsupportedError(f"{driver} does not support the given file of CA certificates")
 
 
 def _create(

@@ -57,16 +57,18 @@ def single_partition(reason: str) -> PartitionSplits:
     return PartitionSplits((None,), reason)
 
 
-def single_partition_reason(table: RemoteTable, spec: RemoteSourceSpec) -> str | None:
-    """Return why a scan has one partition whatever its size. None if the database's estimates decide."""
+def indivisible_scan(table: RemoteTable, spec: RemoteSourceSpec) -> PartitionSplits | None:
+    """Return the only partition of a scan that cannot have several. None if the database's estimates decide."""
     if spec.num_partitions == 1:
-        return "num_partitions=1"
+        return single_partition("num_partitions=1")
     if table.dialect is not Dialect.POSTGRES and spec.consistent:
-        return f"{table.dialect} has no snapshot that partitions can share (consistent=False allows several)"
+        return single_partition(
+            f"{table.dialect} has no snapshot that partitions can share (consistent=False allows several)"
+        )
     if table.dialect is not Dialect.POSTGRES and spec.partition_column is None:
-        return f"{table.dialect} needs a partition_column for several partitions"
+        return single_partition(f"{table.dialect} needs a partition_column for several partitions")
     if table.subquery is not None and spec.partition_column is None:
-        return "a query needs a partition_column for several partitions"
+        return single_partition("a query needs a partition_column for several partitions")
     return None
 
 

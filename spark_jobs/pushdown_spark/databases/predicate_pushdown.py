@@ -26,10 +26,11 @@ from pushdown_spark.databases.sql_builder import (
     to_sql,
 )
 from pushdown_spark.databases.sql_expressions import ExpressionWriter, no_equivalent
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery
-from pushdown_spark.expressions.pushdown import Pushdown, UnsupportedError
+from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 
 _MAX_DEPTH = 200
@@ -96,11 +97,9 @@ def push_predicate(conjuncts: Iterable[exp.Expr], table: RemoteTable, rules: Spa
 
 
 def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Pushdown[exp.Expr]:
-    reason = _unsupported_reason(node, rules)
-    if reason is not None:
-        return Pushdown.unsupported(node, reason)
     writer = _ConjunctWriter(table, rules)
     try:
+        _check_readable(node, rules)
         remote = writer.rows(node, Polarity.TRUE_ROWS)
         if len(to_sql(remote, table.dialect)) > _MAX_SQL.get(table.dialect, 16_000_000):
             raise UnsupportedError("the condition is longer than the database accepts")
@@ -113,14 +112,14 @@ def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Pushdown
     return Pushdown.exact(node, remote)
 
 
-def _unsupported_reason(node: exp.Expr, rules: SparkRules) -> str | None:
+def _check_readable(node: exp.Expr, rules: SparkRules) -> None:
+    """Raise UnsupportedError for a conjunct that the writer must not read."""
     if not rules.trusted:
-        return "Spark may read the text differently"
+        raise UnsupportedError("Spark may read the text differently")
     if has_subquery(node):
-        return "it has a subquery"
+        raise UnsupportedError("it has a subquery")
     if _depth(node) > _MAX_DEPTH:
-        return "it is nested too deeply"
-    return None
+        raise UnsupportedError("it is nested too deeply")
 
 
 def _depth(node: exp.Expr) -> int:

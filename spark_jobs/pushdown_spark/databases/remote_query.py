@@ -14,7 +14,7 @@ from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quoted
 from pushdown_spark.databases.sql_builder import all_of, call, table_reference, to_sql
 from pushdown_spark.databases.string_comparison import column_comparison
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 
 _MYSQL_SORTED_BYTES = 1024

@@ -15,19 +15,18 @@ from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceRepo
 from pushdown_spark.databases.client import Address, Client, ConnectionSettings, SupportsSnapshots
 from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
 from pushdown_spark.databases.dialects import connect
-from pushdown_spark.databases.jdbc import JdbcTransport
+from pushdown_spark.databases.jdbc import ARROW, TransportChoice
 from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
 from pushdown_spark.databases.partition_splits import (
     PartitionSplits,
+    indivisible_scan,
     plan_splits,
-    single_partition,
-    single_partition_reason,
 )
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_query import RemoteQuery, row_query
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.transport import QueryExecution
-from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError
+from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError, UnsupportedError
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import OnePiece
 
@@ -37,10 +36,7 @@ _MAX_SAMPLED_ROWS = 20_000
 
 @dataclass(frozen=True)
 class RemoteScanPlan:
-    """A planned scan: the columns of a table, and the predicate that its database evaluates.
-
-    `jdbc` is the JDBC transport, or the reason why it is not available (empty if the user does not expect it).
-    """
+    """A planned scan: the columns of a table, and the predicate that its database evaluates."""
 
     table: RemoteTable
     columns: tuple[str, ...]
@@ -50,18 +46,25 @@ class RemoteScanPlan:
     spec: RemoteSourceSpec
     address: Address
     notes: tuple[str, ...] = ()
-    jdbc: JdbcTransport | str = ""
+    transport: TransportChoice = ARROW
 
-    def transport(self, *, is_small: bool) -> JdbcTransport | str:
-        """Return the JDBC transport, or why the rows arrive as Arrow. Arrow is faster for small results."""
-        if isinstance(self.jdbc, str):
-            return self.jdbc
-        reason = self.jdbc.unsupported_reason(self.columns)
-        if self.spec.transport is Transport.JDBC:
-            if reason is not None:
-                raise BadSpecError(f"transport: 'jdbc' is not possible: {reason}; leave the column out")
-            return self.jdbc
-        return reason or ("it is faster for a small result" if is_small else self.jdbc)
+    def transport_for(self, *, is_small: bool) -> TransportChoice:
+        """Return the transport of the columns. Arrow is faster for small results.
+
+        Raises BadSpecError if the source requires JDBC, and a column can only be read as Arrow.
+        """
+        if self.transport.jdbc is None:
+            return self.transport
+        is_required = self.spec.transport is Transport.JDBC
+        try:
+            self.transport.jdbc.check_columns(self.columns)
+        except UnsupportedError as problem:
+            if is_required:
+                raise BadSpecError(f"transport: 'jdbc' is not possible: {problem}; leave the column out") from problem
+            return TransportChoice(reason=str(problem))
+        if is_small and not is_required:
+            return TransportChoice(reason="it is faster for a small result")
+        return self.transport
 
 
 class RemoteScan(Scan):
@@ -130,7 +133,7 @@ class RemoteScan(Scan):
     def _expects_few_rows(self, client: Client, statement: str) -> bool:
         """Return whether the database expects few rows. Splits that are planned on the way serve `frame`."""
         plan = self._plan
-        if plan.table.dialect is Dialect.POSTGRES and single_partition_reason(plan.table, plan.spec) is None:
+        if plan.table.dialect is Dialect.POSTGRES and indivisible_scan(plan.table, plan.spec) is None:
             splits = self._plan_splits(client)
             self._splits = None if splits.few else splits
             return splits.few
@@ -193,11 +196,9 @@ class RemoteScan(Scan):
         """Return the splits that `fetch_local` planned, or plan them."""
         plan = self._plan
         splits, self._splits = self._splits, None
+        splits = splits or indivisible_scan(plan.table, plan.spec)
         if splits is not None:
             return splits
-        reason = single_partition_reason(plan.table, plan.spec)
-        if reason is not None:
-            return single_partition(reason)
         with closing(self._connect()) as client:
             return self._plan_splits(client)
 
@@ -226,23 +227,23 @@ class RemoteScan(Scan):
     ) -> DataFrame:
         """Return the rows of the partitions with these conditions. All partitions read one snapshot if there is one."""
         snapshot = None if limit is not None else self._snapshot
-        transport = self._plan.transport(is_small=is_small)
-        if isinstance(transport, JdbcTransport):
-            queries = [self._write_query(transport.selected, limit, condition) for condition in conditions]
-            statements = tuple(transport.statement(query.select) for query in queries)
+        transport = self._plan.transport_for(is_small=is_small)
+        if (jdbc := transport.jdbc) is not None:
+            queries = [self._write_query(jdbc.selected, limit, condition) for condition in conditions]
+            statements = tuple(jdbc.statement(query.select) for query in queries)
             try:
-                frame = transport.frame(statements, self._plan.columns, snapshot)
+                frame = jdbc.frame(statements, self._plan.columns, snapshot)
                 return self._execution.jdbc_frame(frame, statements, f"{partitioning}; over Spark's JDBC source")
             except RemoteFailedError as problem:
                 # Drivers log in differently. Adding a driver's jar must not fail a job that worked without it.
                 if self._plan.spec.transport is Transport.JDBC:
                     raise
-                transport = str(problem)
+                transport = TransportChoice(reason=str(problem))
         queries = [
             self._query(limit) if condition is None else self._write_query(self._plan.table, limit, condition)
             for condition in conditions
         ]
-        partitioning = f"{partitioning}; as Arrow: {transport}" if transport else partitioning
+        partitioning = f"{partitioning}; as Arrow: {transport.reason}" if transport.reason else partitioning
         statements = tuple(query.sql for query in queries)
         return self._execution.frame(statements, self._schema, partitioning, few=few, snapshot=snapshot)
 

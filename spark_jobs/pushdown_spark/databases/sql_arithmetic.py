@@ -17,7 +17,7 @@ from pushdown_spark.databases.column_conditions import ColumnConditions
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_builder import any_of, binary, call, case_when, cast
 from pushdown_spark.databases.string_comparison import StringComparison
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 
 BITS: dict[t.DataType, int] = {t.ByteType(): 8, t.ShortType(): 16, t.IntegerType(): 32, t.LongType(): 64}
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}

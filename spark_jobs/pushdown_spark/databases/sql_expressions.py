@@ -25,8 +25,8 @@ from pushdown_spark.databases.sql_arithmetic import (
 )
 from pushdown_spark.databases.sql_builder import binary, call, cast, in_integers, in_list, negated
 from pushdown_spark.databases.string_comparison import StringComparison, string_comparison
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import column_path, shown
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import LogicalType
 
 WriteCondition = Callable[[exp.Expr], exp.Expr]

@@ -14,7 +14,7 @@ from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression
 from pushdown_spark.databases.sql_builder import binary, call, case_when, cast
 from pushdown_spark.databases.string_comparison import StringComparison
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
 
 if TYPE_CHECKING:

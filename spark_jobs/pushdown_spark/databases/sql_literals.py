@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_builder import call, cast
-from pushdown_spark.expressions.pushdown import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import MICROSECONDS_PER_DAY
 
 _PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")

@@ -12,8 +12,8 @@ from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, ColumnOperand, remote_type
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
 from pushdown_spark.databases.sql_builder import all_of, binary, call, cast, collated, in_list, is_null, negated
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Op, StringTest, Wildcard
-from pushdown_spark.expressions.pushdown import UnsupportedError
 
 _ESCAPE = "!"
 """The escape character of LIKE patterns. No database gives it a meaning of its own, unlike the backslash."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions import coercion
 from pushdown_spark.expressions.bound import (
     FLIPPED,
@@ -39,7 +40,7 @@ from pushdown_spark.expressions.conjuncts import column_path, has_subquery, show
 from pushdown_spark.expressions.constant_folding import prefetched
 from pushdown_spark.expressions.like import like
 from pushdown_spark.expressions.literals import Literal, LiteralReader
-from pushdown_spark.expressions.pushdown import Pushdown, UnsupportedError
+from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import (
     And,
     BooleanConstant,
@@ -33,7 +34,6 @@ from pushdown_spark.expressions.fixed_point import (
     single_precision,
 )
 from pushdown_spark.expressions.literals import INTEGER_DIGITS, MAX_PRECISION, Literal
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import FLOATING, NUMERIC, LogicalType, Value
 
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d{0,18}")

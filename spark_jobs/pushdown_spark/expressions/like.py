@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import (
     Column,
     Comparison,
@@ -16,7 +17,6 @@ from pushdown_spark.expressions.bound import (
     Wildcard,
     anything,
 )
-from pushdown_spark.expressions.pushdown import UnsupportedError
 
 _REPLACEMENT = "\ufffd"
 

@@ -11,9 +11,9 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 from sqlglot import exp
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import shown
 from pushdown_spark.expressions.constant_folding import is_constant, whole_number
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, TEMPORAL, LogicalType, Value
 

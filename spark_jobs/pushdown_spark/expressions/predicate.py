@@ -23,6 +23,10 @@ _ROW_CALL = re.compile(rf"\b(?:{'|'.join(_ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[
 
 UNPARSED = "sqlglot cannot parse the predicate, so only Spark evaluates it"
 """The reason for a predicate without a tree."""
+FILE_METADATA = "only Spark's own reader supports input_file_name() and _metadata"
+"""The reason for a predicate or query that reads file metadata."""
+EVERY_ROW = "the predicate calls a function that must see every row or depends on earlier rows"
+"""The reason for a predicate that needs every row, so that no conjunct may drop rows before the others."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,6 @@ from pushdown_spark.contract import ConjunctReport, Exactness
 Artifact = TypeVar("Artifact")
 
 
-class UnsupportedError(Exception):
-    """Raised inside a visitor for an expression that it cannot handle. The message is the reason."""
-
-
 @dataclass(frozen=True)
 class Pushdown(Generic[Artifact]):
     """The outcome for one conjunct.

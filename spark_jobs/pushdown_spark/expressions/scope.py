@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.expressions.names import name_key
-from pushdown_spark.expressions.pushdown import UnsupportedError
 from pushdown_spark.expressions.types import DECLARED_TYPE, LogicalType, Path
 
 Fold = Callable[[str], object]

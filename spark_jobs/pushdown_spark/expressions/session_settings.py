@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from pushdown_spark.errors import UnsupportedError
+
 
 @dataclass(frozen=True)
 class _Setting:
@@ -59,10 +61,18 @@ def hides_names(spark: SparkSession, sql: str) -> bool:
     return has_patterns or _HIDDEN.search(sql) is not None
 
 
-def misread(spark: SparkSession, where: str) -> str | None:
-    """Return why the session's settings give a predicate another meaning, None if they do not."""
+def check_meaning(spark: SparkSession, where: str) -> None:
+    """Raise UnsupportedError if the session's settings give a predicate another meaning than the parser does."""
     for item in _SETTINGS:
         value = setting(spark, item.key, item.expected).lower()
         if item.sign in where and value != item.expected:
-            return f"{item.key} is {value}: {item.otherwise}"
-    return None
+            raise UnsupportedError(f"{item.key} is {value}: {item.otherwise}")
+
+
+def has_plain_meaning(spark: SparkSession, where: str) -> bool:
+    """Return whether the session's settings give a predicate the meaning that the parser assumes."""
+    try:
+        check_meaning(spark, where)
+    except UnsupportedError:
+        return False
+    return True

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.errors import MissingPathError
+from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node, conjunction
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold, Scope
-from pushdown_spark.expressions.session_settings import is_case_sensitive, misread, setting
+from pushdown_spark.expressions.session_settings import check_meaning, is_case_sensitive, setting
 from pushdown_spark.relations.listing import InputFile, input_files
 from pushdown_spark.relations.partition_directories import in_directories
 from pushdown_spark.relations.request import ScanRequest
@@ -51,8 +51,10 @@ def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> li
     predicate = request.predicate
     if predicate is None:
         return []
-    if (reason := misread(spark, predicate.sql)) is not None:
-        return [Pushdown.unsupported(conjunct, reason) for conjunct in predicate.conjuncts]
+    try:
+        check_meaning(spark, predicate.sql)
+    except UnsupportedError as problem:
+        return [Pushdown.unsupported(conjunct, str(problem)) for conjunct in predicate.conjuncts]
     scope = scope_of(spark, request, fold)
     return [bind(conjunct, scope) for conjunct in predicate.conjuncts]
 
@@ -118,14 +120,13 @@ def _is_unknown(data_type: t.DataType) -> bool:
     return type(data_type) not in _ATOMS and not is_plain_string
 
 
-def unread_column(request: ScanRequest) -> str | None:
-    """Return why only Spark reads a required column, None if our reader reads all of them."""
+def check_columns(request: ScanRequest) -> None:
+    """Raise UnsupportedError if only Spark reads a required column."""
     for field in read_fields(request):
         if unknown := unknown_type(field.dataType):
-            return f"column {field.name} has type {unknown.simpleString()}, which only Spark reads"
+            raise UnsupportedError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
         if any("DEFAULT" in key for key in field.metadata):
-            return f"column {field.name} has a default for missing values"
-    return None
+            raise UnsupportedError(f"column {field.name} has a default for missing values")
 
 
 def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...]:

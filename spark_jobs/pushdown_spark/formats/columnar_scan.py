@@ -10,15 +10,15 @@ from typing import Generic, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceReport
+from pushdown_spark.contract import ConjunctReport, FileReport, SourceReport
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.predicate import UNPARSED
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
 from pushdown_spark.formats.scan_task import FileScanTask, Query
 from pushdown_spark.relations.listing import InputFile, Task, input_uris
-from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.incremental import TaskScan
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
@@ -154,26 +154,12 @@ def _file_report(path: str, metrics: FileMetrics) -> FileReport:
     return FileReport(path=path, bytes_read=metrics.bytes_read, rows_decoded=metrics.rows_decoded, units=metrics.units)
 
 
-def needs_spark(request: ScanRequest) -> str | None:
-    """Return why Spark's reader must take a scan, whatever its format, or None."""
-    source = request.source
-    if source.reader is ReaderChoice.SPARK:
-        return "asked for with reader='spark'"
-    if not source.filter_pushdown:
-        return "filter_pushdown=False"
-    if request.predicate is not None and request.predicate.tree is None:
-        return UNPARSED
-    return None
-
-
 def prepare_files(
     spark: SparkSession, request: ScanRequest, fold: Fold
-) -> tuple[list[Pushdown[Node]], tuple[InputFile, ...]] | Refusal:
-    """Bind the conjuncts and list the files of a scan, or return why Spark's reader must take it."""
+) -> tuple[list[Pushdown[Node]], tuple[InputFile, ...]]:
+    """Bind the conjuncts and list the files of a scan. Raises UnsupportedError if Spark's reader must take it."""
     conjuncts = bound_conjuncts(spark, request, fold)
     if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
-        return Refusal(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
+        raise UnsupportedError(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
     storage = storage_for(spark, input_uris(request.native), request.source.options)
-    if isinstance(storage, str):
-        return Refusal(storage)
     return conjuncts, listed_files(request, storage)

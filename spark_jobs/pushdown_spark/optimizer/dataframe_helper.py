@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.broadcast_hints import broadcast_hint, broadcast_threshold, max_broadcast_bytes
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
@@ -247,12 +247,11 @@ class _DataFrameJoins:
         """Return the order and hints of a chain, or None if it stays as it is."""
         started = time.perf_counter()
         before = heuristic_order(chain.chain)
-        reason = chain.obstacle(ansi=self._ansi) if self._options.reorder else "join_reorder is off"
-        reason = reason or (None if self._cross_joins else NO_CROSS_JOINS)
-        statistics = [] if reason else [self._item_statistics(chain, number) for number in range(len(chain.items))]
-        if reason or None in statistics:
+        try:
+            relations = self._chain_statistics(chain)
+        except UnsupportedError as problem:
             tree = tree_report(before.tree, chain.chain.items, None, ())
-            self._reports.append(JoinReport(before=tree, after=tree, reason=reason or "no statistics for a relation"))
+            self._reports.append(JoinReport(before=tree, after=tree, reason=str(problem)))
             return None
         # Spark would drop a hint inside of an item next to ours.
         has_hints = any("ResolvedHint" in str(item.toString()) for item in chain.items)
@@ -267,12 +266,24 @@ class _DataFrameJoins:
             self._threshold,
             processors=self._spark.sparkContext.defaultParallelism,
         )
-        relations = [relation for relation in statistics if relation is not None]
         equalities = ChainEqualities(chain.block, chain.chain, types)
         optimizer = JoinOrderOptimizer(chain.block, chain.chain, equalities, relations, settings)
         decision = optimizer.decide(before, started)
         self._reports.append(decision.report)
         return decision if decision.changes_query else None
+
+    def _chain_statistics(self, chain: CatalystChain) -> list[RelationStatistics]:
+        """Return the statistics of the items. Raises UnsupportedError if the chain must keep its order."""
+        if not self._options.reorder:
+            raise UnsupportedError("join_reorder is off")
+        chain.check(ansi=self._ansi)
+        if not self._cross_joins:
+            raise UnsupportedError(NO_CROSS_JOINS)
+        items = [self._item_statistics(chain, number) for number in range(len(chain.items))]
+        statistics = [item for item in items if item is not None]
+        if len(statistics) < len(items):
+            raise UnsupportedError("no statistics for a relation")
+        return statistics
 
     def _item_statistics(self, chain: CatalystChain, number: int) -> RelationStatistics | None:
         """Return the statistics of an item: those of the relation below its filters, with all conditions on it."""

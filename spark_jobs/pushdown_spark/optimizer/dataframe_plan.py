@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from py4j.java_gateway import JavaObject
 from sqlglot import exp
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import class_name
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
@@ -76,18 +77,17 @@ class CatalystChain:
         number = next(numbers, None)
         return self.expressions[self.chain.conjuncts.index(conjunct) if number is None else number]
 
-    def obstacle(self, *, ansi: bool) -> str | None:
-        """Return why the chain must keep its order, or None if it may be reordered."""
+    def check(self, *, ansi: bool) -> None:
+        """Raise UnsupportedError if the chain must keep its order."""
         if not all(expression.deterministic() for expression in self.expressions):
-            return NONDETERMINISTIC
+            raise UnsupportedError(NONDETERMINISTIC)
         over_several = [
             expression
             for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
             if len(conjunct.names) > 1
         ]
         if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in _nodes(each)):
-            return MAY_FAIL
-        return None
+            raise UnsupportedError(MAY_FAIL)
 
     def conditions_on(self, number: int) -> Iterator[JavaObject]:
         """Yield the conditions on one item alone."""

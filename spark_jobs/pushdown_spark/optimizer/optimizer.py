@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless
@@ -116,9 +117,10 @@ class QueryOptimizer:
             declared_names = ", ".join(sorted(self._sources))
             raise UnreadableQueryError(f"query: it reads none of the declared sources ({declared_names})")
         case_sensitive = is_case_sensitive(self._spark)
-        problem = _known_misreading(tree, case_sensitive=case_sensitive)
-        if problem is not None:
-            raise UnreadableQueryError(f"query: {problem}")
+        try:
+            _check_reading(tree, case_sensitive=case_sensitive)
+        except UnsupportedError as problem:
+            raise UnreadableQueryError(f"query: {problem}") from problem
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
         declared = {views[number]: self._declared(table) for number, table in tables.items()}
@@ -137,15 +139,14 @@ class QueryOptimizer:
         return source
 
 
-def _known_misreading(tree: exp.Expr, *, case_sensitive: bool) -> str | None:
-    """Return what sqlglot reads differently from Spark in a query, or None if no such difference is known."""
+def _check_reading(tree: exp.Expr, *, case_sensitive: bool) -> None:
+    """Raise UnsupportedError if sqlglot is known to read a query differently from Spark."""
     if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
-        return "a relation has the name OUTER"
+        raise UnsupportedError("a relation has the name OUTER")
     if any(node.args.get("symmetric") is not None for node in tree.find_all(exp.Between)):
-        return "BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark"
+        raise UnsupportedError("BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark")
     if case_sensitive:
         for table in tree.find_all(exp.Table):
             cte = referenced_cte(table)
             if cte is not None and cte.alias != table.name:
-                return "the names of a table and of a common table expression differ by case alone"
-    return None
+                raise UnsupportedError("the names of a table and of a common table expression differ by case alone")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -17,7 +16,6 @@ from pushdown_spark.planner import plan_scan
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relations
-from pushdown_spark.relations.request import spark_only
 from pushdown_spark.runtime.error_classification import typed_error
 
 
@@ -68,7 +66,6 @@ class PassthroughPlanner:
     def _scan(self, name: str, relation: Relation, source: AnySource, sql: str, reason: str) -> QueryScan:
         """Return a scan of all columns and rows of a source."""
         projection = relation.projection(None)
-        request = relation.request(projection, None)
-        request = replace(request, spark_only=request.spark_only or spark_only(sql))
+        request = relation.request(projection, None).of_query(sql)
         planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
         return QueryScan(source.name, name, planned, planned.scan)

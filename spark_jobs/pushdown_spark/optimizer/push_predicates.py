@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from pushdown_spark.expressions.session_settings import misread
+from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.optimizer.infer_predicates import IsExactEquality, infer_predicates, with_implied
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,
@@ -41,7 +41,8 @@ def push_predicates(context: QueryContext) -> None:
     No predicate is pushed if its text may mean something else to Spark than to sqlglot, or if names that differ by case
     alone are different columns.
     """
-    if not context.has_plain_literals or misread(context.spark, context.sql) is not None or context.case_sensitive:
+    has_plain_text = context.has_plain_literals and has_plain_meaning(context.spark, context.sql)
+    if not has_plain_text or context.case_sensitive:
         return
     for block in context.blocks():
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)

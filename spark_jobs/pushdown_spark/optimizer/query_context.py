@@ -28,7 +28,6 @@ from pushdown_spark.planner import PlannedScan, plan_scan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
-from pushdown_spark.relations.request import spark_only
 from pushdown_spark.scan.base import Scan
 
 _EXACT_TYPES = (
@@ -180,11 +179,10 @@ class QueryContext:
         predicate = self.predicates.get(reference.view)
         conjuncts = [*([predicate] if predicate else []), *(f"({semi_join.predicate})" for semi_join in semi_joins)]
         projection = relation.projection([quote_name(name) for name in required.columns])
-        request = relation.request(projection, " AND ".join(conjuncts) or None)
+        request = relation.request(projection, " AND ".join(conjuncts) or None).of_query(self.sql)
         metadata = tuple(sorted({*request.implicit, *required.metadata}))
         if metadata:
             request = replace(request, implicit=metadata, implicit_values=relation.implicit_values())
-        request = replace(request, spark_only=request.spark_only or spark_only(self.sql))
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
         return QueryScan(reference.key, reference.view, planned, planned.scan)

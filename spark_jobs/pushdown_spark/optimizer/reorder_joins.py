@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.broadcast_hints import broadcast_threshold, max_broadcast_bytes
 from pushdown_spark.optimizer.catalyst import Analyze
 from pushdown_spark.optimizer.infer_predicates import implied_predicates
@@ -42,7 +43,7 @@ from pushdown_spark.optimizer.logical_plan import (
     select_blocks,
 )
 from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext, remove_qualifier
-from pushdown_spark.optimizer.reorder_safety import TypeInfo, block_obstacle, rewrite_obstacle, session_obstacle
+from pushdown_spark.optimizer.reorder_safety import TypeInfo, check_block, check_rewrite, check_session
 from pushdown_spark.optimizer.semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery
@@ -123,16 +124,12 @@ class JoinReordering:
         and that the caller adds the hints in `OptimizedQuery.broadcast`. `uses_known_keys` requires that the statistics
         of a table describe exactly the rows of its files.
         """
+        self._spark = spark
         self._resolver = resolver
         self._table_statistics = table_statistics
 
         ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
         threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
-        self._session_obstacle = session_obstacle(
-            commas_bind_weaker=ansi and is_enabled(spark, "spark.sql.ansi.relationPrecedence"),
-            case_sensitive=is_case_sensitive(spark),
-            cross_joins=is_enabled(spark, "spark.sql.crossJoin.enabled", default=True),
-        )
         self._settings = ReorderSettings(
             options,
             lambda block, name, conditions: None,
@@ -165,10 +162,12 @@ class JoinReordering:
             return OptimizedQuery(query.sql, joins, broadcast)
         # Hints alone do not change which rows a condition is evaluated on.
         check_casts = settings.ansi and any(report.reordered for report in joins)
-        obstacle = self._session_obstacle or rewrite_obstacle(query, rewritten, analyze, check_casts=check_casts)
-        if obstacle is None:
-            return OptimizedQuery(rewritten, joins, broadcast)
-        return OptimizedQuery(query.sql, tuple(unchanged_report(report, obstacle) for report in joins))
+        try:
+            check_session(self._spark, ansi=settings.ansi)
+            check_rewrite(query, rewritten, analyze, check_casts=check_casts)
+        except UnsupportedError as problem:
+            return OptimizedQuery(query.sql, tuple(unchanged_report(report, str(problem)) for report in joins))
+        return OptimizedQuery(rewritten, joins, broadcast)
 
     def _with_statistics(self, blocks: list[SelectBlock]) -> ReorderSettings:
         """Return the settings with access to the statistics of the relations of these blocks."""
@@ -292,10 +291,12 @@ class _BlockChains:
         types = settings.types_of(block)
         before = heuristic_order(chain)
         equalities = ChainEqualities(block, chain, types)
-        reason = None if settings.options.reorder else "join_reorder is off"
-        reason = reason or block_obstacle(block, chain, types, ansi=settings.ansi)
-        if reason:
-            return self._keep_order(chain, before, before, reason)
+        try:
+            if not settings.options.reorder:
+                raise UnsupportedError("join_reorder is off")
+            check_block(block, chain, types, ansi=settings.ansi)
+        except UnsupportedError as problem:
+            return self._keep_order(chain, before, before, str(problem))
         without_redundant = equalities.remove_redundant(before)
         if settings.obstacle and not _must_reorder(before.tree, chain, settings):
             return self._keep_order(chain, before, without_redundant, settings.obstacle)

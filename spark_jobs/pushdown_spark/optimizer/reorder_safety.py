@@ -17,6 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, class_name, is_same_query, tree_lines
 from pushdown_spark.optimizer.logical_plan import JoinChain, SelectBlock, is_nondeterministic, merges_columns
 from pushdown_spark.optimizer.sql_dialect import is_typed_literal
@@ -66,52 +68,53 @@ class UnknownTypes:
         return False
 
 
-def session_obstacle(*, commas_bind_weaker: bool, case_sensitive: bool, cross_joins: bool) -> str | None:
-    """Return why no query of a session with these settings may be rewritten, or None if they may."""
-    if commas_bind_weaker:
-        return "commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)"
-    if not cross_joins:
-        return NO_CROSS_JOINS
-    return "names are case-sensitive (spark.sql.caseSensitive)" if case_sensitive else None
+def check_session(spark: SparkSession, *, ansi: bool) -> None:
+    """Raise UnsupportedError if no query of a session may be rewritten."""
+    if ansi and is_enabled(spark, "spark.sql.ansi.relationPrecedence"):
+        raise UnsupportedError("commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)")
+    if not is_enabled(spark, "spark.sql.crossJoin.enabled", default=True):
+        raise UnsupportedError(NO_CROSS_JOINS)
+    if is_case_sensitive(spark):
+        raise UnsupportedError("names are case-sensitive (spark.sql.caseSensitive)")
 
 
-def block_obstacle(block: SelectBlock, chain: JoinChain, types: TypeInfo, *, ansi: bool) -> str | None:
-    """Return why the joins of a SELECT must keep their order, or None if they may be reordered."""
+def check_block(block: SelectBlock, chain: JoinChain, types: TypeInfo, *, ansi: bool) -> None:
+    """Raise UnsupportedError if the joins of a SELECT must keep their order."""
     if any(isinstance(join, exp.Join) and (join.hint or join.args.get("match_condition")) for join in _joins(block)):
-        return "a join has a hint"
+        raise UnsupportedError("a join has a hint")
     if block.select.args.get("hint") is not None:
-        return "the query has its own hints"
+        raise UnsupportedError("the query has its own hints")
     if block.has_ambiguous_names:
-        return "an unqualified name in an ON clause could refer to another relation"
+        raise UnsupportedError("an unqualified name in an ON clause could refer to another relation")
     has_merged_columns = any(map(merges_columns, _joins(block)))
     for item in block.select.expressions:
         if isinstance(item, exp.Star) and (has_merged_columns or any(item.args.values())):
-            return "the columns of the star depend on USING, NATURAL or EXCEPT"
+            raise UnsupportedError("the columns of the star depend on USING, NATURAL or EXCEPT")
     if any(_is_argument(star, block.select) for star in block.select.find_all(exp.Star)):
-        return "a star is an argument, whose order of columns follows the joins"
+        raise UnsupportedError("a star is an argument, whose order of columns follows the joins")
     if any(is_nondeterministic(conjunct.node) for conjunct in chain.conjuncts):
-        return NONDETERMINISTIC
+        raise UnsupportedError(NONDETERMINISTIC)
     if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node, types) for conjunct in chain.conjuncts):
-        return MAY_FAIL
-    return None
+        raise UnsupportedError(MAY_FAIL)
 
 
-def rewrite_obstacle(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> str | None:
-    """Return why a rewritten query must not replace the original, or None if it may.
+def check_rewrite(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> None:
+    """Raise UnsupportedError if a rewritten query must not replace the original.
 
     `check_casts` also rejects implicit casts in conditions that may fail.
     """
     try:
         original = analyze(query.sql)
         if check_casts and casts_may_fail(original):
-            return "an implicit cast in a condition may fail on rows that the written order filters out first"
+            raise UnsupportedError(
+                "an implicit cast in a condition may fail on rows that the written order filters out first"
+            )
         if not is_same_query(original, analyze(query.rewritten)):
-            return "Spark does not parse the rewritten query as the same query"
+            raise UnsupportedError("Spark does not parse the rewritten query as the same query")
         if _output_columns(analyze(rewritten)) != _output_columns(original):
-            return OTHER_COLUMNS
+            raise UnsupportedError(OTHER_COLUMNS)
     except PySparkException as problem:
-        return f"Spark rejects the rewritten query: {str(problem).splitlines()[0]}"
-    return None
+        raise UnsupportedError(f"Spark rejects the rewritten query: {str(problem).splitlines()[0]}") from problem
 
 
 def _output_columns(frame: DataFrame) -> list[tuple[str, str]]:

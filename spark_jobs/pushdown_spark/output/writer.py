@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.existing_data import check_no_table, check_sources_survive
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
 from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
@@ -64,7 +65,7 @@ class FileOutput:
         An earlier attempt of the same run that is still writing can no longer commit.
 
         Raises OutputExistsError if the output exists and the mode forbids changing it, BadSpecError if it has other
-        partition columns or the job may not write next to it.
+        partition columns, is a table with a log of its own, or the job may not write next to it.
         """
         try:
             return self._prepare()
@@ -84,6 +85,7 @@ class FileOutput:
             exists = self._files.exists(self.paths.output)
             if self._mode is OutputMode.IGNORE and exists:
                 return False
+            check_no_table(self._files, self.paths.output)
             if self._keeps_partitions and exists:
                 self._check_partition_columns([self._spelling(name) for name in self._output.partition_by])
             self._files.write_text(self.paths.claim, "")
@@ -309,21 +311,25 @@ def open_output(
     output: OutputSpec,
     run_key: str,
     *,
+    sources: Iterable[str] = (),
     files: Files | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> FileOutput:
     """Return a new attempt of the run with this key to write an output.
 
-    `files` is the file system, by default that of the path. A commit of another run without a heartbeat for `patience`
-    seconds is undone.
+    `sources` are the paths that the job reads. `files` is the file system, by default that of the path. A commit of
+    another run without a heartbeat for `patience` seconds is undone.
 
-    Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
+    Raises BadSpecError for a path that cannot be an output, for an output whose replacement would delete a source, and
+    for an unknown mode of Spark's partition overwrite.
     """
     hadoop = HadoopFiles(spark)
     path = hadoop.qualified(output.path)
     parent, name = hadoop.split(path)
     if not name:
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
+    if _effective_mode(spark, output) is OutputMode.OVERWRITE:
+        check_sources_survive(hadoop, output, sources)
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
     return FileOutput(spark, output, paths, files, CommitLog(files, paths, f"run {run_key}", patience))

@@ -47,16 +47,16 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Wildcard:
+class Star:
     """All columns of the table."""
 
 
-Step = Member | Elements | Entry | Group | Wildcard
+Step = Member | Elements | Entry | Group | Star
 
 
 @dataclass(frozen=True)
 class ColumnPath:
-    """One entry of `columns`. The first step is a `Member` or the `Wildcard`.
+    """One entry of `columns`. The first step is a `Member` or the `Star`.
 
     `alias` is the name of the output, None for the name that Spark would give it.
     """
@@ -67,7 +67,7 @@ class ColumnPath:
     @property
     def is_wildcard(self) -> bool:
         """Whether the path selects all columns of the table."""
-        return isinstance(self.steps[0], Wildcard)
+        return isinstance(self.steps[0], Star)
 
     @property
     def head(self) -> str:
@@ -124,7 +124,7 @@ def render_steps(steps: Sequence[Step]) -> str:
                 text += f"[{','.join(map(_quoted_key, keys))}]"
             case Group(members):
                 text += f"({', '.join(map(str, members))})"
-            case Wildcard():
+            case Star():
                 text += "*"
     return text
 
@@ -180,7 +180,7 @@ class _Parser:
     def path(self, *, nested: bool) -> ColumnPath:
         self.skip_blanks()
         if not nested and self._take("*"):
-            return ColumnPath((Wildcard(),))
+            return ColumnPath((Star(),))
         steps: list[Step] = [Member(self._name())]
         while (step := self._next_step()) is not None:
             steps.append(step)

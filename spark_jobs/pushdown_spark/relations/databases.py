@@ -18,19 +18,19 @@ from pushdown_spark.databases.client import Address, ConnectionSettings, address
 from pushdown_spark.databases.database_statistics import table_statistics
 from pushdown_spark.databases.dialects import connect, describe_table
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
-from pushdown_spark.databases.jdbc import JdbcTransport, jdbc_transport
+from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
 from pushdown_spark.expressions.constant_folding import folding
-from pushdown_spark.expressions.predicate import UNPARSED, Predicate
-from pushdown_spark.expressions.session_settings import misread
+from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
+from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.base import Relation, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
-from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.scan.base import Scan
 
 
@@ -43,16 +43,15 @@ class DatabaseRelation(Relation):
         source: RemoteSource,
         address: Address,
         table: RemoteTable,
-        jdbc: JdbcTransport | str,
+        transport: TransportChoice,
     ) -> None:
-        """`jdbc` is the JDBC transport, or the reason why it is not available."""
         declaration = source.as_files
         super().__init__(spark, declaration.catalog)
         self.source = declaration
         self._remote = source
         self._address = address
         self._table = table
-        self._jdbc = jdbc
+        self._transport = transport
         self._pushed: tuple[Predicate, PushedPredicate] | None = None
         """The predicate of the last query, for `scan` after `full_pushdown`."""
         self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {_full_name(table)}", table.spark_schema)
@@ -64,8 +63,8 @@ class DatabaseRelation(Relation):
         address = address_of(source.connection)
         with closing(connect(address, ConnectionSettings.of(source.spec, few=True))) as client:
             table = describe_table(client, source.connection.kind, source.spec)
-            jdbc = jdbc_transport(spark, client, address, source.spec, table)
-        return cls(spark, source, address, table, jdbc)
+            transport = choose_transport(spark, client, address, source.spec, table)
+        return cls(spark, source, address, table, transport)
 
     @property
     def native(self) -> DataFrame:
@@ -122,8 +121,8 @@ class DatabaseRelation(Relation):
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
         is_exact = request.predicate is None or (bool(predicate.conjuncts) and predicate.is_exact)
         reports = predicate.reports or _unsupported_conjuncts(request)
-        spec, address = self._remote.spec, self._address
-        plan = RemoteScanPlan(self._table, columns, predicate, reports, is_exact, spec, address, notes, self._jdbc)
+        spec, address, transport = self._remote.spec, self._address, self._transport
+        plan = RemoteScanPlan(self._table, columns, predicate, reports, is_exact, spec, address, notes, transport)
         return RemoteScan(self._spark, plan)
 
     def full_pushdown(
@@ -147,10 +146,10 @@ class DatabaseRelation(Relation):
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
-        if predicate is None or not self._remote.spec.filter_pushdown or undivided(predicate):
+        if predicate is None or not self._remote.spec.filter_pushdown or predicate.needs_every_row:
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
-            is_trusted = misread(self._spark, predicate.sql) is None
+            is_trusted = has_plain_meaning(self._spark, predicate.sql)
             rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
             self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
         return self._pushed[1]
@@ -186,7 +185,7 @@ def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
     predicate = request.predicate
     if predicate is None:
         return ()
-    reason = undivided(predicate) or "no conjunct is pushed down"
+    reason = EVERY_ROW if predicate.needs_every_row else "no conjunct is pushed down"
     if predicate.tree is None:
         reason = UNPARSED
     return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
@@ -28,7 +28,7 @@ from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.json_schemas import NoSchemasError, json_schemas
+from pushdown_spark.relations.json_schemas import json_schemas
 from pushdown_spark.relations.listing import (
     Compression,
     InputFile,
@@ -62,23 +62,23 @@ def file_schemas(
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file with rows, without partition columns.
 
-    For JSON files, only the columns of `variants` if given. Raises NoSchemasError if options or the storage do not
+    For JSON files, only the columns of `variants` if given. Raises UnsupportedError if options or the storage do not
     allow an inference, and typed errors for damaged files.
     """
-    skip_reason = skips_broken_files(spark, source.options)
-    storage = storage_for(spark, input_uris(native), source.options)
     if source.format is SourceFormat.CSV:
-        lines = None if skip_reason or isinstance(storage, str) else _first_lines(source, input_files(native, storage))
-        return _infer_csv(spark, source, native) if lines is None else _csv_schemas(spark, source, lines, load)
-    if skip_reason:
-        raise NoSchemasError(skip_reason)
+        try:
+            lines = _first_lines(spark, source, native)
+        except UnsupportedError:
+            return _infer_csv(spark, source, native)
+        return _csv_schemas(spark, source, lines, load)
+    check_broken_files(spark, source.options)
     if source.format is SourceFormat.JSON:
         return json_schemas(spark, source, native, variants)
-    if isinstance(storage, str):
-        raise NoSchemasError(storage)
+    storage = storage_for(spark, input_uris(native), source.options)
     files = [file for file in input_files(native, storage) if file.size]
     if source.format is SourceFormat.AVRO:
-        files = _container_files(spark, source, files)
+        any_extension = avro_settings(spark, source.options).any_extension
+        files = [file for file in files if any_extension or file.uri.endswith(".avro")]
     readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
         SourceFormat.ORC: _orc_schema,
         SourceFormat.AVRO: partial(_avro_schema, {}),
@@ -126,20 +126,11 @@ def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> li
         return list(pool.map(read, files))
 
 
-def skips_broken_files(spark: SparkSession, options: Mapping[str, str]) -> str | None:
-    """Return why only Spark can read the files if damaged or missing files are to be skipped, None otherwise."""
+def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Raise UnsupportedError if damaged or missing files are to be skipped."""
     for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
         if options.get(key.rpartition(".")[2].lower(), setting(spark, key, "false")).lower() == "true":
-            return f"{key} is on, and only Spark's readers skip damaged files"
-    return None
-
-
-def _container_files(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> list[InputFile]:
-    """Return the listed files that Spark's Avro source reads. Raises NoSchemasError for unsupported options."""
-    settings = avro_settings(spark, source.options)
-    if isinstance(settings, str):
-        raise NoSchemasError(settings)
-    return [file for file in files if settings.any_extension or file.uri.endswith(".avro")]
+            raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
 
 
 def _orc_schema(file: InputFile) -> t.StructType:
@@ -227,11 +218,15 @@ class _Lines:
     lines: tuple[tuple[InputFile, str], ...]
 
 
-def _first_lines(source: Source, files: Sequence[InputFile]) -> _Lines | None:
-    """Return the first lines, None if only Spark can read them."""
+def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lines:
+    """Return the first lines. Raises UnsupportedError if only Spark can read them."""
+    check_broken_files(spark, source.options)
+    files = input_files(native, storage_for(spark, input_uris(native), source.options))
     syntax = _Csv.of(source)
-    if syntax is None or any(file.compression is None for file in files):
-        return None
+    if syntax is None:
+        raise UnsupportedError("only Spark knows the syntax of the lines")
+    if any(file.compression is None for file in files):
+        raise UnsupportedError("a file may have a compression that only Spark supports")
     lines = _map_files(lambda file: _first_line(file, syntax) if file.size else None, files)
     pairs = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
     return _Lines(syntax, tuple(pairs))

@@ -12,9 +12,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
-from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.projection.file_locations import location, max_depth, scan_root
@@ -29,10 +29,9 @@ from pushdown_spark.relations.csv_width import fields_needed
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_facts import listed_facts
 from pushdown_spark.relations.listing import decoded, file_columns, input_uris, partition_columns
-from pushdown_spark.relations.malformed_lines import left_for_counting
 from pushdown_spark.relations.parquet_schema import with_footers_schema
-from pushdown_spark.relations.request import ScanRequest, spark_only, undivided
-from pushdown_spark.relations.schema_discovery import TableSchema, discover_schema
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
@@ -50,7 +49,10 @@ class FileRelation(Relation):
         self._whole = whole
         self._schema_to_load: StructType | None = None
         self._native: DataFrame | None = None
-        self.table_schema = TableSchema(MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=True))
+        is_inferred = source.format not in TYPED_FORMATS
+        self.table_schema = TableSchema(
+            MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=is_inferred)
+        )
 
     @classmethod
     def open(cls, spark: SparkSession, source: Source) -> FileRelation:
@@ -145,17 +147,16 @@ class FileRelation(Relation):
 
     def _discover_schema(self) -> TableSchema:
         """Merge the schemas of the files, and load the DataFrame again if Spark inferred another schema."""
-        source = self.source
-        if (reason := self._spark_only()) is not None:
+        source, rules = self.source, self.table_schema.rules
+        try:
+            self._check_partition_columns()
+            table_schema = discover_schema(self._spark, source, self.native, lambda: self.uris, self._load_files, rules)
+        except UnsupportedError as problem:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
-                    f"{source.parameter('on_missing_column')}: 'error' is not possible: {reason}; use 'null'"
-                )
-            rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=True)
-            return TableSchema(rules, notes=(f"the columns of single files are unknown: {reason}",))
-        table_schema = discover_schema(
-            self._spark, source, self.native, lambda: self.uris, self._load_files, case_sensitive=self._case_sensitive
-        )
+                    f"{source.parameter('on_missing_column')}: 'error' is not possible: {problem}; use 'null'"
+                ) from problem
+            return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
         if table_schema.table is not None and table_schema.table != self.data_schema:
             self._schema_to_load = table_schema.table
             self._native = self.load()
@@ -219,6 +220,11 @@ class FileRelation(Relation):
             columns |= known
             catalog = self.source.catalog
             implicit |= set(catalog.references(tree, self.schema, case_sensitive=self._case_sensitive))
+        spark_only = None
+        try:
+            self._check_any_reader(predicate)
+        except UnsupportedError as problem:
+            spark_only = str(problem)
         data = self.data_schema
         pruned = self._prune_members(data, columns, known, projection, tree)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
@@ -232,16 +238,24 @@ class FileRelation(Relation):
             predicate,
             pruned,
             self.implicit_values() if implicit else None,
-            spark_only(where)
-            or undivided(predicate)
-            or self._spark_only()
-            or left_for_counting(self.source.max_malformed),
+            spark_only,
         )
 
-    def _spark_only(self) -> str | None:
-        """Return why only Spark's reader can read the files, None if any reader can."""
+    def _check_any_reader(self, predicate: Predicate | None) -> None:
+        """Raise UnsupportedError if only Spark's reader can scan the files for a predicate."""
+        if predicate is not None and predicate.reads_file_metadata:
+            raise UnsupportedError(FILE_METADATA)
+        if predicate is not None and predicate.needs_every_row:
+            raise UnsupportedError(EVERY_ROW)
+        self._check_partition_columns()
+        if self.source.max_malformed is not None:
+            raise UnsupportedError("max_malformed must parse every line to count malformed lines")
+
+    def _check_partition_columns(self) -> None:
+        """Raise UnsupportedError if a column of CSV files is a partition column too."""
         name = self._duplicate_partition_column
-        return None if name is None else f"the CSV files have column {name}, which is a partition column as well"
+        if name is not None:
+            raise UnsupportedError(f"the CSV files have column {name}, which is a partition column as well")
 
     @cached_property
     def _duplicate_partition_column(self) -> str | None:

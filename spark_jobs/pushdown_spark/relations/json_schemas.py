@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
@@ -27,20 +28,16 @@ _MAX_DIGITS = 18
 """Number of digits of integers that always fit 64 bits. Spark infers a decimal for more digits."""
 
 
-class NoSchemasError(Exception):
-    """The schemas of single files cannot be inferred. The message is the reason."""
-
-
 def json_schemas(
     spark: SparkSession, source: Source, native: DataFrame, variants: t.StructType | None
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file, or only the columns of `variants`, which `strings_as_variants` returns.
 
-    Records without keys and malformed records have no columns, but they are rows. Raises NoSchemasError if options or
+    Records without keys and malformed records have no columns, but they are rows. Raises UnsupportedError if options or
     records do not allow an inference.
     """
     if unsupported := [option for option in _UNSUPPORTED_OPTIONS if option in source.options]:
-        raise NoSchemasError(f"the option {unsupported[0]} does not allow an inference for one file")
+        raise UnsupportedError(f"the option {unsupported[0]} does not allow an inference for one file")
     options = {**source.options, "mode": "PERMISSIVE"}
     paths = [escaped(decoded(uri)) for uri in input_uris(native)]
     reader = spark.read.format("json").options(**options)
@@ -55,7 +52,7 @@ def json_schemas(
         by_file = records.select(f.expr(record).alias("record"), file).groupBy("file_path")
         rows = by_file.agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
     except PySparkException as problem:
-        raise NoSchemasError(f"Spark cannot infer the types of one file: {str(problem).splitlines()[0]}") from problem
+        raise UnsupportedError(f"Spark cannot infer the types of one file: {str(problem).splitlines()[0]}") from problem
     schemas = (FileSchema(location(decoded(row["file_path"])), _json_schema(row["schema"])) for row in rows)
     return tuple(sorted(schemas, key=lambda schema: schema.file))
 

@@ -51,8 +51,3 @@ def corrupt_column(spark: SparkSession, options: Mapping[str, str], schema: Stru
     """Return the column for the text of malformed lines: the source's own if its schema has one, else a new name."""
     name = options.get(CORRUPT_OPTION, spark.conf.get(_CORRUPT_SETTING, "_corrupt_record"))
     return name if name in schema.fieldNames() else _OWN_COLUMN
-
-
-def left_for_counting(max_malformed: int | None) -> str | None:
-    """Return why Spark's reader must parse every line, None if malformed lines are not counted."""
-    return None if max_malformed is None else "max_malformed must parse every line to count malformed lines"

@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.path_tree import same_name
@@ -67,16 +68,13 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
     if not names:
         return request
     fields = t.StructType([field for field in request.native.schema.fields if field.name in names])
-    converters = [_converter(field) for field in fields]
-    if unsupported := next((field for field, to_sql in zip(fields, converters, strict=True) if to_sql is None), None):
-        return replace(request, spark_only=f"partition columns of type {unsupported.dataType.simpleString()}")
     try:
-        values = _values(request, fields, [to_sql for to_sql in converters if to_sql])
+        values = _values(request, fields, [_converter(field) for field in fields])
+    except UnsupportedError as problem:
+        return replace(request, spark_only=str(problem))
     except (PySparkException, Py4JJavaError):
         # Spark's reader raises the error of the query.
-        values = "Spark cannot plan the query"
-    if isinstance(values, str):
-        return replace(request, spark_only=values)
+        return replace(request, spark_only="Spark cannot plan the query")
     return _without_pruning_conjuncts(request, fields, values, case_sensitive=case_sensitive)
 
 
@@ -98,21 +96,22 @@ def _is_spark_only(request: ScanRequest) -> bool:
     )
 
 
-def _values(
-    request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql]
-) -> dict[str, tuple[str, ...]] | str:
-    """Return the values of each directory that Spark would read, as SQL constants, or why they are unknown."""
+def _values(request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each directory that Spark would read, as SQL constants.
+
+    Raises UnsupportedError if they are unknown.
+    """
     frame = NativeScan(request, "").frame()
     pruned = frame if request.predicate is None else frame.where(request.predicate.sql)
     leaf = pruned._jdf.queryExecution().sparkPlan().collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):
-        return "Spark does not report which directories it reads"
+        raise UnsupportedError("Spark does not report which directories it reads")
     values: dict[str, tuple[str, ...]] = {}
     for directory, printed_values in _list_directories(leaf):
         if len(values) == _MAX_DIRECTORIES:
-            return f"rows come from more than {_MAX_DIRECTORIES:,} directories"
+            raise UnsupportedError(f"rows come from more than {_MAX_DIRECTORIES:,} directories")
         if len(printed_values) != len(converters):
-            return f"the values of directory {directory} are ambiguous"
+            raise UnsupportedError(f"the values of directory {directory} are ambiguous")
         values[directory] = tuple(
             f"CAST(NULL AS {sql_type(field.dataType)})" if printed is None else to_sql(printed)
             for field, to_sql, printed in zip(fields, converters, printed_values, strict=True)
@@ -199,13 +198,14 @@ def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]
             )
 
 
-def _converter(field: t.StructField) -> _ToSql | None:
-    """Return the converter of a column's values, None for types that Spark does not infer from directory names."""
-    kind, ddl = field.dataType, field.dataType.simpleString()
-    if field.metadata:
-        # A declared length: Spark pads the value.
-        return None
-    match kind:
+def _converter(field: t.StructField) -> _ToSql:
+    """Return the converter of a column's values.
+
+    Raises UnsupportedError for types that Spark does not infer from directory names, and for declared lengths, because
+    Spark pads their values.
+    """
+    ddl = field.dataType.simpleString()
+    match None if field.metadata else field.dataType:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType() | t.DecimalType() | t.DoubleType():
             return lambda text: f"CAST('{text}' AS {ddl})"
         case t.BooleanType():
@@ -217,4 +217,4 @@ def _converter(field: t.StructField) -> _ToSql | None:
         case t.StringType() if ddl == "string":
             return sql_text
         case _:
-            return None
+            raise UnsupportedError(f"partition columns of type {ddl}")

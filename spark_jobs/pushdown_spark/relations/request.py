@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import ConjunctReport, Exactness
-from pushdown_spark.expressions.predicate import Predicate, reads_file_metadata
+from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.predicate import FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.malformed_lines import MalformedLines
@@ -65,30 +66,25 @@ class ScanRequest:
             return self.pruned
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
+    def of_query(self, sql: str) -> ScanRequest:
+        """Return the request of a whole query, which only Spark's reader can serve if the query reads file metadata."""
+        if self.spark_only or not reads_file_metadata(sql):
+            return self
+        return replace(self, spark_only=FILE_METADATA)
 
-@dataclass(frozen=True)
-class Refusal:
-    """The reason why Spark's reader takes a scan instead of ours.
+    def check_allowed(self) -> None:
+        """Raise UnsupportedError if the user turned our readers off, or if only Spark can parse the predicate."""
+        if self.source.reader is ReaderChoice.SPARK:
+            raise UnsupportedError("asked for with reader='spark'")
+        if not self.source.filter_pushdown:
+            raise UnsupportedError("filter_pushdown=False")
+        if self.predicate is not None and self.predicate.tree is None:
+            raise UnsupportedError(UNPARSED)
 
-    `with_filter` is whether the lazy filter of Spark's ORC reader pays, None if that was not estimated.
-    """
-
-    reason: str
-    with_filter: bool | None = None
-
-
-def spark_only(sql: str | None) -> str | None:
-    """Return why only Spark's own reader can run a predicate or query, None if any reader can."""
-    if sql is None or not reads_file_metadata(sql):
-        return None
-    return "only Spark's own reader supports input_file_name() and _metadata"
-
-
-def undivided(predicate: Predicate | None) -> str | None:
-    """Return why no conjunct may drop rows before the others are evaluated, None if each may."""
-    if predicate is None or not predicate.needs_every_row:
-        return None
-    return "the predicate calls a function that must see every row or depends on earlier rows"
+    def check_any_reader(self) -> None:
+        """Raise UnsupportedError if only Spark's reader can scan the source."""
+        if self.spark_only is not None:
+            raise UnsupportedError(self.spark_only)
 
 
 def unsupported(conjunct: str, reason: str) -> ConjunctReport:

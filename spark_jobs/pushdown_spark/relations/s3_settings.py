@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
 from pushdown_spark.runtime.filesystem import HadoopSettings
 
@@ -140,10 +141,6 @@ _AWS_REGION = re.compile(r"^(?:s3[.-]|.*\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.(?:vpce\.
 _OTHER_REGION = re.compile(r"^(?:.+\.)?s3[.-]([a-z0-9-]+)\.")
 
 
-class _UntranslatableError(Exception):
-    """A setting that only Hadoop supports. The message names its key."""
-
-
 @dataclass(frozen=True, repr=False)
 class HadoopKeys:
     """Hadoop's settings for S3A, and the environment variables of the driver's JVM.
@@ -165,20 +162,20 @@ class HadoopKeys:
         entries |= {key: value for key, value in options.items() if key.startswith(("fs.s3", _CREDENTIAL_FILES))}
         return cls({key: value.strip() for key, value in entries.items()}, hadoop.environment)
 
-    def settings(self, scheme: str, bucket: str) -> S3Settings | str:
-        """Return the connection settings of a bucket, or the reason why they cannot be translated."""
+    def settings(self, scheme: str, bucket: str) -> S3Settings:
+        """Return the connection settings of a bucket. Raises UnsupportedError, which names the key, without them."""
         try:
             return self._translate(scheme, bucket)
-        except _UntranslatableError as problem:
-            return f"{scheme}://{bucket.rpartition('@')[2]}: {problem}"
+        except UnsupportedError as problem:
+            raise UnsupportedError(f"{scheme}://{bucket.rpartition('@')[2]}: {problem}") from None
 
     def _translate(self, scheme: str, bucket: str) -> S3Settings:
         if self.entries.get(f"fs.{scheme}.impl", "") != _S3A:
-            raise _UntranslatableError(f"fs.{scheme}.impl is not Hadoop's S3A")
+            raise UnsupportedError(f"fs.{scheme}.impl is not Hadoop's S3A")
         if "@" in bucket or bucket.endswith("--x-s3"):
-            raise _UntranslatableError("only Hadoop supports this kind of bucket name")
+            raise UnsupportedError("only Hadoop supports this kind of bucket name")
         if self.entries.get(_CREDENTIAL_FILES):
-            raise _UntranslatableError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
+            raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
         return _Translation(self._bucket_entries(bucket), self.environment).settings()
 
     def _bucket_entries(self, bucket: str) -> dict[str, str]:
@@ -221,7 +218,7 @@ class _Translation:
         if key in _TRANSLATED or value in _INERT_VALUES.get(key, ()):
             return
         if key in _INERT_VALUES or not key.startswith(_INERT_PREFIXES):
-            raise _UntranslatableError(f"{_PREFIX}{key} is set, and only Hadoop supports it")
+            raise UnsupportedError(f"{_PREFIX}{key} is set, and only Hadoop supports it")
 
     def _flag(self, key: str, default: bool) -> bool:
         """Return a boolean as Hadoop reads it: values other than true and false are the default."""
@@ -235,7 +232,7 @@ class _Translation:
         parts = urlsplit(endpoint if "://" in endpoint else f"{scheme}://{endpoint}")
         is_plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
         if not is_plain or parts.path.strip("/") or parts.query:
-            raise _UntranslatableError(f"{_PREFIX}endpoint is not a plain host with an optional port")
+            raise UnsupportedError(f"{_PREFIX}endpoint is not a plain host with an optional port")
         return parts.scheme, parts.netloc
 
     def _region(self, endpoint: str | None) -> str:
@@ -247,9 +244,7 @@ class _Translation:
             return match.group(1) if match else _FALLBACK_REGION
         match = _AWS_REGION.match(host)
         if match is None:
-            raise _UntranslatableError(
-                f"{_PREFIX}endpoint.region is not set, and only Hadoop looks up a bucket's region"
-            )
+            raise UnsupportedError(f"{_PREFIX}endpoint.region is not set, and only Hadoop looks up a bucket's region")
         return match.group(1)
 
     def _credentials(self) -> tuple[KeyPair | None, bool]:
@@ -262,7 +257,7 @@ class _Translation:
                 return None, True
             if keys := self._keys(name):
                 return keys, False
-        raise _UntranslatableError(
+        raise UnsupportedError(
             f"no provider of {_PREFIX}aws.credentials.provider has credentials; set {_PREFIX}access.key and secret.key"
         )
 
@@ -279,7 +274,7 @@ class _Translation:
                 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
             )
             return KeyPair(access, secret, token) if access and secret else None
-        raise _UntranslatableError(f"{_PREFIX}aws.credentials.provider names {provider}, which only Hadoop can use")
+        raise UnsupportedError(f"{_PREFIX}aws.credentials.provider names {provider}, which only Hadoop can use")
 
     def _proxy(self) -> Proxy | None:
         host = self.entries.get("proxy.host")
@@ -288,7 +283,7 @@ class _Translation:
         scheme = "https" if self._flag("proxy.ssl.enabled", False) else "http"
         port = self.entries.get("proxy.port", "443" if scheme == "https" else "80")
         if not port.isdecimal():
-            raise _UntranslatableError(f"{_PREFIX}proxy.port is not a number")
+            raise UnsupportedError(f"{_PREFIX}proxy.port is not a number")
         user, password = self.entries.get("proxy.username", ""), self.entries.get("proxy.password", "")
         return Proxy(scheme, host, int(port), user, password)
 

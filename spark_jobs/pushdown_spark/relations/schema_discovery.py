@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
-from pushdown_spark.errors import BadSpecError, SchemaConflictError
+from pushdown_spark.errors import SchemaConflictError, UnsupportedError
 from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_schemas import file_schemas
-from pushdown_spark.relations.json_schemas import NoSchemasError, strings_as_variants
+from pushdown_spark.relations.json_schemas import strings_as_variants
 from pushdown_spark.relations.listing import partition_columns
 
-_TYPED = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
+TYPED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files have the types of their columns."""
 _AVRO_SCHEMA_OPTIONS = frozenset(
     {
@@ -42,7 +42,7 @@ class ReadSchemas(Protocol):
     """Returns the columns of each file. For JSON files, `strings` limits them to some columns."""
 
     def __call__(self, strings: t.StructType | None = None) -> tuple[FileSchema, ...]:
-        """Raises NoSchemasError if the columns of single files cannot be determined."""
+        """Raises UnsupportedError if the columns of single files cannot be determined."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class TableSchema:
         if not files and self.read_schemas is not None:
             try:
                 files = self.read_schemas()
-            except NoSchemasError:
+            except UnsupportedError:
                 return None
         locations = (file.file for file in files if key in map(self.rules.key, file.schema.fieldNames()))
         return min(locations, default=None)
@@ -89,15 +89,13 @@ def discover_schema(
     native: DataFrame,
     uris: Callable[[], Sequence[str]],
     load: Callable[[Sequence[str]], DataFrame],
-    *,
-    case_sensitive: bool,
+    rules: MergeRules,
 ) -> TableSchema:
     """Read the columns of the files if they matter, and merge them.
 
-    Raises SchemaConflictError for types that the source's setting does not merge, and BadSpecError if missing columns
-    are errors but cannot be determined.
+    Raises SchemaConflictError for types that the source's setting does not merge, and UnsupportedError if the columns
+    of single files cannot be determined.
     """
-    rules = MergeRules(source.on_schema_conflict, case_sensitive, is_inferred=source.format not in _TYPED)
     if not _needs_file_schemas(source, uris):
         return TableSchema(rules)
     partitions = set(partition_columns(native))
@@ -105,20 +103,11 @@ def discover_schema(
     read_schemas = partial(
         _data_schemas, partial(file_schemas, spark, source, native, load), source.format, partitions, rules
     )
-    try:
-        if _only_checks_conflicts(source):
-            corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
-            return _check_conflicts(source, data, corrupt, rules, read_schemas)
-        files = read_schemas()
-    except NoSchemasError as problem:
-        if source.on_missing_column is OnMissingColumn.ERROR:
-            raise BadSpecError(
-                f"{source.parameter('on_missing_column')}: 'error' is not possible: {problem}; use 'null'"
-            ) from problem
-        return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
-    if not files:
-        return TableSchema(rules)
-    return _merge(source, files, data, rules)
+    if _only_checks_conflicts(source):
+        corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
+        return _check_conflicts(source, data, corrupt, rules, read_schemas)
+    files = read_schemas()
+    return _merge(source, files, data, rules) if files else TableSchema(rules)
 
 
 def _needs_file_schemas(source: Source, uris: Callable[[], Sequence[str]]) -> bool:

@@ -9,7 +9,7 @@ from io import FileIO
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError
+from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsupportedError
 from pushdown_spark.relations.object_store import AHEAD, ObjectFile, S3Bucket, S3Settings
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ LOCAL = Storage()
 """Storage for local files only."""
 
 
-def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str] | None = None) -> Storage | str:
-    """Return the storage of files that Spark listed, or the reason why only Hadoop can open them.
+def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str] | None = None) -> Storage:
+    """Return the storage of files that Spark listed. Raises UnsupportedError if only Hadoop can open them.
 
     `uris` are as in `DataFrame.inputFiles`. The `options` of the source override Hadoop's settings, as in Spark. The
     reason names the key and never a secret.
@@ -108,25 +108,17 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
     if not locations:
         return LOCAL
     for scheme, netloc in sorted(locations):
+        if scheme in ("hdfs", "viewfs"):
+            raise UnsupportedError(
+                f"{scheme}://{netloc}: Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it"
+            )
         if scheme not in S3_SCHEMES:
-            return _foreign(scheme, netloc)
+            raise UnsupportedError(f"{scheme}://{netloc}: only Hadoop can read this file system")
     # Imported here, because workers do not need it.
     from pushdown_spark.relations.s3_settings import HadoopKeys
 
     keys = HadoopKeys.of(spark, options or {})
-    buckets: dict[str, S3Settings] = {}
-    for scheme, bucket in sorted(locations):
-        settings = keys.settings(scheme, bucket)
-        if isinstance(settings, str):
-            return settings
-        buckets[bucket] = settings
-    return Storage(buckets)
-
-
-def _foreign(scheme: str, netloc: str) -> str:
-    if scheme in ("hdfs", "viewfs"):
-        return f"{scheme}://{netloc}: Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it"
-    return f"{scheme}://{netloc}: only Hadoop can read this file system"
+    return Storage({bucket: keys.settings(scheme, bucket) for scheme, bucket in sorted(locations)})
 
 
 def _bucket_and_key(path: str) -> tuple[str, str]:

@@ -41,11 +41,11 @@ class LoadModules:
 
 
 @contextmanager
-def unexpected_errors_as_unsafe_input() -> Iterator[None]:
-    """Raise UnsafeInputError for exceptions that are not a PushdownError, so that Spark's reader takes the scan."""
+def unexpected_errors_as_unsafe_input(expected: type[Exception] = PushdownError) -> Iterator[None]:
+    """Raise UnsafeInputError for all exceptions but PushdownError and `expected`, so that Spark's reader takes over."""
     try:
         yield
-    except PushdownError:
+    except (PushdownError, expected):
         raise
     except Exception as problem:
         line = " ".join(str(problem).split())[:_MAX_MESSAGE]

@@ -23,7 +23,7 @@ from pushdown_spark.databases.remote_query import (
     aggregate_query,
     row_query,
 )
-from pushdown_spark.expressions.literals import UnsupportedError
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

@@ -26,7 +26,7 @@ from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
 from pushdown_spark.databases.client import ConnectionSettings, address_of
 from pushdown_spark.databases.dialects import connect, describe_table
-from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, has_class, jdbc_transport
+from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport, has_class
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan
@@ -281,10 +281,10 @@ class TestOverJdbc:
         spec = RemoteSourceSpec(table="many", transport=transport)
         client = connect(address, ConnectionSettings())
         table = describe_table(client, DatabaseKind.POSTGRESQL, spec)
-        jdbc = jdbc_transport(spark, client, replace(address, password="hush-2"), spec, table)
+        choice = choose_transport(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
         everything = PushedPredicate(table.dialect, ())
-        scan = RemoteScan(spark, RemoteScanPlan(table, ("k",), everything, (), True, spec, address, jdbc=jdbc))
+        scan = RemoteScan(spark, RemoteScanPlan(table, ("k",), everything, (), True, spec, address, transport=choice))
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()

@@ -11,7 +11,7 @@ from pushdown_spark.projection.paths import (
     Entry,
     Group,
     Member,
-    Wildcard,
+    Star,
     parse_path,
     parse_paths,
 )
@@ -30,7 +30,7 @@ def path(*steps: object) -> ColumnPath:
         ("arr[2]", path(Member("arr"), Elements((2,)))),
         ("arr[3, 1,3]", path(Member("arr"), Elements((1, 3)))),
         ("arr[0][1].x", path(Member("arr"), Elements((0,)), Elements((1,)), Member("x"))),
-        ("*", path(Wildcard())),
+        ("*", path(Star())),
         ("a(b)", path(Member("a"), Group((path(Member("b")),)))),
         (
             "a( b , c(d), b)",

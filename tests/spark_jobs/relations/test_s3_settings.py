@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
 from pushdown_spark.relations.s3_settings import HadoopKeys
-from pushdown_spark.relations.storage import LOCAL, Storage, storage_for
+from pushdown_spark.relations.storage import LOCAL, storage_for
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 PROVIDER = "fs.s3a.aws.credentials.provider"
@@ -15,16 +16,10 @@ KEYS = {"fs.s3a.access.key": "AK", "fs.s3a.secret.key": "hush", "fs.s3a.endpoint
 IN_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "EK", "AWS_SECRET_ACCESS_KEY": "hush-hush", "AWS_SESSION_TOKEN": "ET"}
 
 
-def translated(
+def settings(
     entries: dict[str, str], scheme: str = "s3a", bucket: str = "b", environment: dict[str, str] | None = None
-) -> S3Settings | str:
+) -> S3Settings:
     return HadoopKeys({"fs.s3a.impl": S3A} | KEYS | entries, (environment or {}).get).settings(scheme, bucket)
-
-
-def settings(entries: dict[str, str], **how: str) -> S3Settings:
-    found = translated(entries, **how)  # type: ignore[arg-type]
-    assert isinstance(found, S3Settings), found
-    return found
 
 
 def test_the_default_endpoint_is_aws_over_https() -> None:
@@ -66,9 +61,8 @@ def test_the_region_is_taken_from_the_endpoint_or_hadoops_fallback(endpoint: str
 
 @pytest.mark.parametrize("endpoint", ["", "s3.amazonaws.com", "https://s3.amazonaws.com"])
 def test_the_region_is_required_for_endpoints_without_one(endpoint: str) -> None:
-    found = translated({"fs.s3a.endpoint.region": "", "fs.s3a.endpoint": endpoint})
-    assert isinstance(found, str)
-    assert "fs.s3a.endpoint.region" in found
+    with pytest.raises(UnsupportedError, match=r"fs\.s3a\.endpoint\.region"):
+        settings({"fs.s3a.endpoint.region": "", "fs.s3a.endpoint": endpoint})
 
 
 @pytest.mark.parametrize(
@@ -103,8 +97,7 @@ def test_the_region_is_required_for_endpoints_without_one(endpoint: str) -> None
 def test_the_first_provider_with_credentials_is_used(
     entries: dict[str, str], keys: KeyPair | None, ambient: bool
 ) -> None:
-    found = translated(entries, environment=IN_ENVIRONMENT)
-    assert isinstance(found, S3Settings)
+    found = settings(entries, environment=IN_ENVIRONMENT)
     assert (found.keys, found.ambient) == (keys, ambient)
 
 
@@ -149,9 +142,8 @@ def test_proxy_settings_are_translated(entries: dict[str, str], proxy: Proxy) ->
 @pytest.mark.parametrize("scheme", ["s3", "s3n"])
 def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(scheme: str) -> None:
     assert settings({f"fs.{scheme}.impl": S3A}, scheme=scheme) == settings({})
-    unmapped = translated({}, scheme)
-    assert isinstance(unmapped, str)
-    assert f"fs.{scheme}.impl" in unmapped
+    with pytest.raises(UnsupportedError, match=rf"fs\.{scheme}\.impl"):
+        settings({}, scheme)
 
 
 @pytest.mark.parametrize(
@@ -184,10 +176,10 @@ def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(scheme: str) -> N
     ],
 )
 def test_the_reason_names_an_unsupported_key_without_secrets(key: str, value: str) -> None:
-    found = translated({key: value, "fs.s3a.encryption.key": "hush"})
-    assert isinstance(found, str)
-    assert key.replace("bucket.b.", "") in found
-    assert "hush" not in found
+    with pytest.raises(UnsupportedError) as caught:
+        settings({key: value, "fs.s3a.encryption.key": "hush"})
+    assert key.replace("bucket.b.", "") in str(caught.value)
+    assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +200,8 @@ def test_settings_without_effect_on_reads_are_ignored(key: str, value: str) -> N
 
 def test_an_incomplete_key_pair_is_unsupported() -> None:
     simple = {PROVIDER: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider", "fs.s3a.access.key": ""}
-    found = translated(simple)
-    assert isinstance(found, str)
-    assert "fs.s3a.access.key" in found
+    with pytest.raises(UnsupportedError, match=r"fs\.s3a\.access\.key"):
+        settings(simple)
 
 
 def test_local_files_need_no_settings(spark: SparkSession) -> None:
@@ -221,9 +212,8 @@ def test_local_files_need_no_settings(spark: SparkSession) -> None:
     ("uri", "word"), [("hdfs://name/a", "libhdfs"), ("abfss://c@account/a", "only Hadoop"), ("gs://b/a", "only Hadoop")]
 )
 def test_other_file_systems_are_unsupported(spark: SparkSession, uri: str, word: str) -> None:
-    found = storage_for(spark, ["file:///a", uri])
-    assert isinstance(found, str)
-    assert word in found
+    with pytest.raises(UnsupportedError, match=word):
+        storage_for(spark, ["file:///a", uri])
 
 
 def test_session_and_source_options_override_the_context(spark: SparkSession) -> None:
@@ -239,7 +229,6 @@ def test_session_and_source_options_override_the_context(spark: SparkSession) ->
         spark.conf.unset("fs.s3a.bucket.mine.endpoint")
         for key in ("access.key", "secret.key", "endpoint"):
             hadoop.unset(f"fs.s3a.bucket.mine.{key}")
-    assert isinstance(found, Storage)
     settings = found._buckets["mine"]._settings
     assert settings == S3Settings("eu-south-2", "http", "session:1", keys=KeyPair("AK", "hush"))
     assert repr(found) == "Storage(mine)"

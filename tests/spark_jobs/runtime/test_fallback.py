@@ -31,14 +31,14 @@ TEXT = (
     "pushdown_spark.formats.text.scan.storage_for",
     "pushdown_spark.formats.text.scan.listed_files",
     "pushdown_spark.formats.text.scan.text_options",
-    "pushdown_spark.formats.text.scan.unsafe_settings",
+    "pushdown_spark.formats.text.scan.check_settings",
     "pushdown_spark.formats.text.scan.facts_of",
     "pushdown_spark.formats.text.scan.Searcher",
     "pushdown_spark.formats.text.scan.sample",
     "pushdown_spark.formats.text.scan.TextScan.__init__",
     "pushdown_spark.formats.text.scan.with_constants",
 )
-COLUMNAR = ("pushdown_spark.formats.columnar.bind", "pushdown_spark.formats.columnar.misread")
+COLUMNAR = ("pushdown_spark.formats.columnar.bind", "pushdown_spark.formats.columnar.check_meaning")
 STEPS = {
     "json": (
         *EVERY,
@@ -67,7 +67,7 @@ STEPS = {
         "pushdown_spark.formats.avro.planner.avro_settings",
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.avro.planner.read_header",
-        "pushdown_spark.formats.avro.planner.unsupported_reason",
+        "pushdown_spark.formats.avro.planner.check_schema",
         "pushdown_spark.formats.avro.planner.search_label",
         "pushdown_spark.formats.columnar_scan.with_constants",
     ),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pushdown_spark.errors import PushdownError
+from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
@@ -212,10 +212,9 @@ class Decoder:
         return compile_bytecode(self._writer, self._reader, fields, self._names, whole=whole)
 
 
-def unsupported_reason(schema: str, query: AvroQuery) -> str | None:
-    """Return why files with a writer's schema cannot be read here, or None."""
+def check_schema(schema: str, query: AvroQuery) -> None:
+    """Raise UnsupportedError if files with a writer's schema cannot be read here."""
     try:
         Decoder(schema, query)
     except PushdownError as problem:
-        return str(problem)
-    return None
+        raise UnsupportedError(str(problem)) from problem

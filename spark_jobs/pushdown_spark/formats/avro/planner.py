@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import ReaderChoice
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -19,14 +20,14 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
-from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
+from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
 from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import combined, has_map, is_exact, read_fields, unread_column
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
+from pushdown_spark.formats.columnar import check_columns, combined, has_map, is_exact, read_fields
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
-from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
 
 
@@ -44,34 +45,32 @@ class AvroPlan(ColumnarPlan[AvroQuery]):
     """A planned Avro scan."""
 
 
-def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan | Refusal:
-    """Choose the reader of an Avro source. Reads the first file's header and, under `auto`, a sample of blocks."""
-    settings = _refusal(request) or avro_settings(spark, request.source.options)
-    if isinstance(settings, str):
-        return Refusal(settings)
-    prepared = prepare_files(spark, request, fold)
-    if isinstance(prepared, Refusal):
-        return prepared
-    conjuncts, listed = prepared
+def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan:
+    """Plan a scan by our Avro reader. Reads the first file's header and, under `auto`, a sample of blocks.
+
+    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
+    """
+    _check_request(request)
+    settings = avro_settings(spark, request.source.options)
+    conjuncts, listed = prepare_files(spark, request, fold)
     files = container_files(listed, any_extension=settings.any_extension)
     if not any(file.size for file in files):
-        return Refusal("there is nothing to read")
-    return _choose_reader(
-        spark, request.source, files, _query(spark, request, settings, combined(conjuncts)), conjuncts
-    )
+        raise UnsupportedError("there is nothing to read")
+    return _plan_files(spark, request.source, files, _query(spark, request, settings, combined(conjuncts)), conjuncts)
 
 
-def _refusal(request: ScanRequest) -> str | None:
-    if reason := needs_spark(request):
-        return reason
+def _check_request(request: ScanRequest) -> None:
+    """Raise UnsupportedError if Spark's reader must take the scan."""
+    request.check_allowed()
     for field in read_fields(request):
         if DECLARED_TYPE in field.metadata:
-            return f"column {field.name} is declared with a length, which only Spark's reader checks"
+            raise UnsupportedError(f"column {field.name} is declared with a length, which only Spark's reader checks")
         if has_map(field.dataType):
-            return (
+            raise UnsupportedError(
                 f"column {field.name} has a map, whose entries only Spark's reader returns in the order of their hashes"
             )
-    return request.spark_only or unread_column(request)
+    request.check_any_reader()
+    check_columns(request)
 
 
 def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
@@ -100,17 +99,17 @@ def _query(
     )
 
 
-def _choose_reader(
+def _plan_files(
     spark: SparkSession,
     source: Source,
     files: tuple[InputFile, ...],
     query: AvroQuery,
     conjuncts: Sequence[Pushdown[Node]],
-) -> AvroPlan | Refusal:
+) -> AvroPlan:
+    """Return the plan for these files. Raises UnsupportedError if Spark's reader must take the scan, or is faster."""
     first = next(file for file in files if file.size)
     header = read_header(first.path, first.storage)
-    if reason := unsupported_reason(header.schema, query):
-        return Refusal(reason)
+    check_schema(header.schema, query)
     plan = AvroPlan(
         files,
         query,
@@ -122,7 +121,7 @@ def _choose_reader(
         return plan
     choice = estimate(files, query, spark.sparkContext.defaultParallelism, startup_cost(spark, source))
     if not choice.is_ours:
-        return Refusal(choice.reason)
+        raise UnsupportedError(choice.reason)
     return replace(plan, query=replace(query, block_search=choice.search), reason=choice.reason)
 
 

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.runtime.error_classification import classify
 
 SHORT_NAME = "avro"
@@ -78,21 +78,23 @@ class AvroSettings:
     any_extension: bool
 
 
-def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettings | str:
-    """Return the settings of a source, or why only Spark's reader can follow them. Options have lower-case names.
+def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettings:
+    """Return the settings of a source, given options with lower-case names.
+
+    Raises UnsupportedError if only Spark's reader can follow them.
 
     The option `mode` is ignored, because Spark's reader of files ignores it: a damaged block fails in every mode.
     """
     for key in _SKIPPED_FILES:
         option = key.rpartition(".")[2].lower()
         if _is_true(options.get(option, spark.conf.get(key, "false") or "false")):
-            return f"{key} is on, and only Spark's readers skip broken files"
+            raise UnsupportedError(f"{key} is on, and only Spark's readers skip broken files")
     for option, reason in _SPARK_ONLY_OPTIONS.items():
         if option in options:
-            return reason
+            raise UnsupportedError(reason)
     for option, reason in _SPARK_ONLY_SWITCHES.items():
         if _is_true(options.get(option, "false")):
-            return reason
+            raise UnsupportedError(reason)
     return AvroSettings(
         options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", _any_extension(spark, options)
     )

@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import decoded, input_files, input_uris
-from pushdown_spark.relations.request import ScanRequest, undivided, unsupported
+from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
@@ -69,9 +70,11 @@ class NativeScan(Scan):
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK:
             return None
-        if reason := undivided(predicate):
-            return reason
-        if source.format not in _ROW_BY_ROW or predicate is None or predicate.tree is None or self._spares_failures():
+        if predicate is None:
+            return None
+        if predicate.needs_every_row:
+            return EVERY_ROW
+        if source.format not in _ROW_BY_ROW or predicate.tree is None or self._spares_failures():
             return None
         if sum(1 for _ in predicate.tree.find_all(exp.Literal)) < _MANY_CONSTANTS:
             return None

@@ -1,4 +1,4 @@
-"""Compression chunks, in which ORC stores its streams and metadata.
+"""CompressionKind chunks, in which ORC stores its streams and metadata.
 
 A chunk has a header of three bytes, and content. The header has the length of the content and a bit that marks
 uncompressed content.
@@ -22,7 +22,7 @@ _ZSTD_BLOCK = 1 << 17
 """Bytes that Zstandard decompresses at a time. To get fewer, the rest of a chunk need not be decompressed."""
 
 
-class Compression(IntEnum):
+class CompressionKind(IntEnum):
     """Supported kinds of compression, by their number in files."""
 
     NONE = 0
@@ -36,12 +36,12 @@ class Compression(IntEnum):
 class Codec:
     """The compression of a file. `block_size` is the largest number of decompressed bytes of a chunk."""
 
-    compression: Compression
+    compression: CompressionKind
     block_size: int
 
     def decompress(self, data: bytes) -> bytes:
         """Decompress a sequence of chunks. Raises ValueError for damaged or truncated chunks."""
-        if self.compression is Compression.NONE:
+        if self.compression is CompressionKind.NONE:
             return data
         return b"".join(self.chunk(data, start, stop) for start, stop in spans(data))
 
@@ -51,7 +51,7 @@ class Codec:
         if data[start] & 1:
             return stored if at_most is None else stored[:at_most]
         try:
-            if self.compression is Compression.ZSTD and at_most is not None and at_most <= _ZSTD_BLOCK:
+            if self.compression is CompressionKind.ZSTD and at_most is not None and at_most <= _ZSTD_BLOCK:
                 with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
                     return bytes(stream.read(at_most))
             return self._decompress_content(stored)[:at_most]
@@ -60,7 +60,7 @@ class Codec:
 
     def _decompress_content(self, stored: bytes) -> bytes:
         """Decompress the content of a chunk. A damaged chunk never yields more than a block."""
-        if self.compression is Compression.ZLIB:
+        if self.compression is CompressionKind.ZLIB:
             inflater = zlib.decompressobj(-zlib.MAX_WBITS)
             data = inflater.decompress(stored, self.block_size)
             if not inflater.eof and (inflater.unconsumed_tail or len(data) < self.block_size):
@@ -72,7 +72,7 @@ class Codec:
 
     def store_uncompressed(self, data: bytes) -> bytes:
         """Return the bytes as uncompressed chunks, for a file that is read once from memory."""
-        if self.compression is Compression.NONE:
+        if self.compression is CompressionKind.NONE:
             return data
         size = min(self.block_size, (1 << 23) - 1)
         pieces = (data[start : start + size] for start in range(0, len(data), size))
@@ -84,10 +84,10 @@ def _lz4(stored: bytes, room: bytearray) -> int:
     return int(cramjam.lz4.decompress_block_into(stored, room, output_len=len(room)))
 
 
-_DECOMPRESSORS: dict[Compression, Callable[[bytes, bytearray], int]] = {
-    Compression.SNAPPY: cramjam.snappy.decompress_raw_into,
-    Compression.LZ4: _lz4,
-    Compression.ZSTD: cramjam.zstd.decompress_into,
+_DECOMPRESSORS: dict[CompressionKind, Callable[[bytes, bytearray], int]] = {
+    CompressionKind.SNAPPY: cramjam.snappy.decompress_raw_into,
+    CompressionKind.LZ4: _lz4,
+    CompressionKind.ZSTD: cramjam.zstd.decompress_into,
 }
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError, UnsafeInputError
 from pushdown_spark.expressions.types import DECLARED_TYPE
-from pushdown_spark.formats.orc.compression import LARGEST_BLOCK, Codec, Compression
+from pushdown_spark.formats.orc.compression import LARGEST_BLOCK, Codec, CompressionKind
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (
     ColumnStatistics,
@@ -140,11 +140,11 @@ def _codec(script: PostScript) -> Codec:
     number, size = script.compression, script.compression_block_size or 1 << 18
     if number in _ONLY_JAVA:
         raise UnsafeInputError(f"it is compressed by {_ONLY_JAVA[number]}; read it with reader='spark'")
-    if number not in set(Compression):
+    if number not in set(CompressionKind):
         raise ValueError(f"its compression (number {number}) is unknown")
     if size > LARGEST_BLOCK:
         raise ValueError(f"its blocks are of {size} bytes, more than chunks can have")
-    return Codec(Compression(number), size)
+    return Codec(CompressionKind(number), size)
 
 
 def _check(footer: Footer, limit: int) -> None:

@@ -12,27 +12,26 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, ReaderChoice
-from pushdown_spark.errors import PushdownError
+from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.columnar import (
+    check_columns,
     combined,
     count_leaves,
     first_type,
     has_map,
     is_exact,
     read_fields,
-    unread_column,
 )
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_schemas import skips_broken_files
-from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.file_schemas import check_broken_files
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.worker_startup import startup_cost
 
@@ -52,16 +51,26 @@ class OrcPlan(ColumnarPlan[OrcQuery]):
     """A planned ORC scan."""
 
 
-def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | Refusal:
-    """Choose the reader of an ORC source. Under `auto`, reads a sample of row groups of the filter columns."""
+@dataclass(frozen=True)
+class NativeOrcPlan:
+    """A scan by Spark's own ORC reader, because it is estimated to be the fastest.
+
+    `filters_lazily` is whether its lazy filter pays.
+    """
+
+    reason: str
+    filters_lazily: bool
+
+
+def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | NativeOrcPlan:
+    """Choose the reader of an ORC source. Under `auto`, reads a sample of row groups of the filter columns.
+
+    Raises UnsupportedError if our reader cannot read the source as Spark's reader does.
+    """
     source = request.source
     _refuse_use_selected(spark, request)
-    if reason := _refusal(spark, request):
-        return Refusal(reason)
-    prepared = prepare_files(spark, request, fold)
-    if isinstance(prepared, Refusal):
-        return prepared
-    conjuncts, files = prepared
+    _check_request(spark, request)
+    conjuncts, files = prepare_files(spark, request, fold)
     query = _query(spark, request, combined(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
     exact = is_exact(conjuncts)
@@ -72,12 +81,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     choice = estimate(files, query, startup_cost(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if choice.reader is OrcReader.LAZY:
         return OrcPlan(files, query, choice.reason, reports, exact)
-    return Refusal(choice.reason, with_filter=choice.reader is OrcReader.SPARK_WITH_FILTER)
-
-
-def filter_switch(source: Source, refused: Refusal) -> bool | None:
-    """Return the value of `SARG_TO_FILTER` for Spark's reader: the source's, or True if it pays, or None."""
-    return source.orc.sarg_to_filter if source.orc.sarg_to_filter is not None else refused.with_filter or None
+    return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER)
 
 
 def _lists_null(predicate: exp.Expr | None) -> bool:
@@ -97,22 +101,20 @@ def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
         )
 
 
-def _refusal(spark: SparkSession, request: ScanRequest) -> str | None:
-    if reason := needs_spark(request):
-        return reason
+def _check_request(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError if Spark's reader must take the scan."""
+    request.check_allowed()
     if request.predicate is None and request.source.reader is ReaderChoice.AUTO:
-        return "no predicate to push"
-    return (
-        request.spark_only
-        or unread_column(request)
-        or _unsafe_setting(spark, request)
-        or _sorted_map(spark, request)
-        or _unpadded(spark, request)
-    )
+        raise UnsupportedError("no predicate to push")
+    request.check_any_reader()
+    check_columns(request)
+    _check_settings(spark, request)
+    _check_maps(spark, request)
+    _check_padding(spark, request)
 
 
-def _sorted_map(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Return why Spark must read a column with a map, or None.
+def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError if Spark sorts the entries of a map.
 
     Spark's vectorized reader returns the entries of a map as they are stored, and so does ours. Its row-based reader
     sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
@@ -120,34 +122,33 @@ def _sorted_map(spark: SparkSession, request: ScanRequest) -> str | None:
     """
     column = next((field.name for field in read_fields(request) if has_map(field.dataType)), None)
     if column is None:
-        return None
+        return
     is_vectorized = all(is_enabled(spark, key, default=True) for key in _VECTORIZED)
     columns = sum(count_leaves(field.dataType) for field in request.schema.fields if field.name in request.columns)
-    if is_vectorized and columns <= int(setting(spark, "spark.sql.codegen.maxFields", "100")):
-        return None
-    return f"column {column} has a map, whose entries Spark's row-based ORC reader sorts by key"
+    if not is_vectorized or columns > int(setting(spark, "spark.sql.codegen.maxFields", "100")):
+        raise UnsupportedError(f"column {column} has a map, whose entries Spark's row-based ORC reader sorts by key")
 
 
-def _unpadded(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Return why Spark must read a column of char(n), or None."""
+def _check_padding(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError for a column of char(n) that Spark does not pad."""
     pads = is_enabled(spark, "spark.sql.readSideCharPadding", default=True)
     if pads and not is_enabled(spark, "spark.sql.legacy.charVarcharAsString"):
-        return None
-    column = next((field.name for field in read_fields(request) if is_char(field)), None)
-    return None if column is None else f"column {column} is a char(n), which Spark is not to pad in this session"
+        return
+    for field in read_fields(request):
+        if is_char(field):
+            raise UnsupportedError(f"column {field.name} is a char(n), which Spark is not to pad in this session")
 
 
-def _unsafe_setting(spark: SparkSession, request: ScanRequest) -> str | None:
+def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError for a setting that only Spark's reader follows."""
     options = request.source.options
-    if reason := skips_broken_files(spark, options):
-        return reason
+    check_broken_files(spark, options)
     if setting(spark, "spark.sql.orc.impl", "native") != "native":
-        return "spark.sql.orc.impl is not native"
+        raise UnsupportedError("spark.sql.orc.impl is not native")
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
         if hadoop.get(key) is not None or key in options:
-            return f"{key} is set, and only Spark's reader knows it"
-    return None
+            raise UnsupportedError(f"{key} is set, and only Spark's reader knows it")
 
 
 def has_times(data_type: t.DataType) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.compression import Compression, spans
+from pushdown_spark.formats.orc.compression import CompressionKind, spans
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.length_guard import check_lengths
 from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes, type_with_children
@@ -94,7 +94,7 @@ def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange)
 def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
     """Return the content of a slice, which begins with the first value of its first row group."""
     codec, entry = stripe.tail.codec, part.entry
-    if codec.compression is Compression.NONE:
+    if codec.compression is CompressionKind.NONE:
         return seek_values(stored, part.coding, entry.start)
     aligned = entry.byte == 0 and entry.start == SeekPosition()
     if aligned and part.next_entry is None:

@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.compression import Compression
+from pushdown_spark.formats.orc.compression import CompressionKind
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRange
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (
@@ -267,7 +267,7 @@ class Stripe:
         if index is None:
             raise ValueError(f"column {column} has no row index")
         streams = {location.kind for location in self.data_streams(column)}
-        compressed = self.tail.codec.compression is not Compression.NONE
+        compressed = self.tail.codec.compression is not CompressionKind.NONE
         indexes = {}
         position = 0
         for kind, coding in self.codings(column, present=StreamKind.PRESENT in streams):

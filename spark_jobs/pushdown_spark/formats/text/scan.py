@@ -16,13 +16,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, FileReport, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import TRUE, Column, conjunction
 from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
 from pushdown_spark.expressions.byte_patterns.facts import AllOf, InRange, facts_of
 from pushdown_spark.expressions.byte_patterns.json import json_patterns
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
-from pushdown_spark.expressions.predicate import UNPARSED
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled
@@ -35,13 +35,13 @@ from pushdown_spark.formats.text.text_options import (
     TextOptions,
     ambiguous_csv,
     ambiguous_json,
+    check_options,
     text_options,
-    unsafe_option,
 )
-from pushdown_spark.formats.text.text_settings import unsafe_settings, uses_current_date_rules
+from pushdown_spark.formats.text.text_settings import check_settings, uses_current_date_rules
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile, Task, input_uris
-from pushdown_spark.relations.request import Refusal, ScanRequest
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.base import IncrementalScan, Scan
@@ -96,22 +96,25 @@ class TextPlan:
     conjuncts: tuple[ConjunctReport, ...]
 
 
-def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | Refusal:
-    """Plan a byte-search scan, or return why it is unsound or too expensive. Reads a sample of the files."""
-    if reason := _unsupported_reason(spark, request):
-        return Refusal(reason)
-    storage = storage_for(spark, input_uris(request.native), request.source.options)
-    files = () if isinstance(storage, str) else listed_files(request, storage)
-    if request.source.reader is ReaderChoice.AUTO and files and (reason := _too_small(spark, request.source, files)):
-        return Refusal(reason)
+def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan:
+    """Plan a byte-search scan. Reads a sample of the files.
+
+    Raises UnsupportedError if byte search is unsound or too expensive.
+    """
+    _check_request(spark, request)
+    try:
+        storage = storage_for(spark, input_uris(request.native), request.source.options)
+    except UnsupportedError:
+        # If there are no patterns either, that is the reason to report.
+        _patterns(spark, request, fold, _text_options(spark, request))
+        raise
+    files = listed_files(request, storage)
+    if request.source.reader is ReaderChoice.AUTO and files:
+        _check_size(spark, request.source, files)
     options = _text_options(spark, request)
     patterns = _patterns(spark, request, fold, options)
-    if not patterns.candidates:
-        return Refusal("no conjunct implies bytes that a line must contain")
-    if isinstance(storage, str):
-        return Refusal(storage)
     if unsupported := next((file.path for file in files if file.compression is None), None):
-        return Refusal(f"{unsupported} may have a compression that only Spark supports")
+        raise UnsupportedError(f"{unsupported} may have a compression that only Spark supports")
     if request.source.format is SourceFormat.JSON:
         ambiguous = ambiguous_json(_parsed_schema(request))
     else:
@@ -119,26 +122,19 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     return _choose_pattern(spark, request, files, patterns, ambiguous, options)
 
 
-def _unsupported_reason(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Return why Spark's reader must take the scan, or None."""
+def _check_request(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError if Spark's reader must take the scan."""
     source = request.source
-    if source.reader is ReaderChoice.SPARK:
-        return "asked for with reader='spark'"
-    if source.format not in (SourceFormat.JSON, SourceFormat.CSV):
-        return f"format {source.format} is read by Spark only"
-    if not source.filter_pushdown:
-        return "filter_pushdown=False"
+    if source.format not in (SourceFormat.JSON, SourceFormat.CSV) and source.reader is not ReaderChoice.SPARK:
+        raise UnsupportedError(f"format {source.format} is read by Spark only")
+    request.check_allowed()
     if request.predicate is None:
-        return "no predicate to push"
-    if request.predicate.tree is None:
-        return UNPARSED
-    if source.schema is None and request.source.format is SourceFormat.JSON and not request.schema.fields:
-        return "the files have no columns"
-    return (
-        request.spark_only
-        or unsafe_settings(spark, request)
-        or unsafe_option(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
-    )
+        raise UnsupportedError("no predicate to push")
+    if source.schema is None and source.format is SourceFormat.JSON and not request.schema.fields:
+        raise UnsupportedError("the files have no columns")
+    request.check_any_reader()
+    check_settings(spark, request)
+    check_options(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
 
 
 def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
@@ -163,6 +159,14 @@ class _Patterns:
 
 
 def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> _Patterns:
+    """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
+    patterns = _encode_predicate(spark, request, fold, options)
+    if not patterns.candidates:
+        raise UnsupportedError("no conjunct implies bytes that a line must contain")
+    return patterns
+
+
+def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> _Patterns:
     assert request.predicate is not None
     scope = scope_of(spark, request, fold)
     bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
@@ -219,8 +223,11 @@ def _choose_pattern(
     patterns: _Patterns,
     ambiguous_pattern: BytePattern,
     options: TextOptions,
-) -> TextPlan | Refusal:
-    """Return a plan with the pattern that matches the fewest sampled lines, or why it would cost too much."""
+) -> TextPlan:
+    """Return a plan with the pattern that matches the fewest sampled lines.
+
+    Raises UnsupportedError if it would cost too much.
+    """
     searchers = [Searcher(pattern) for pattern in patterns.candidates]
     ambiguous = Searcher(ambiguous_pattern)
     sampled = sample(files, searchers, ambiguous, options.lines)
@@ -234,23 +241,22 @@ def _choose_pattern(
     stored = sum(file.size for file in files)
     reason = f"about {share:.2%} of the lines can match (sample of {sampled.lines:,} lines)"
     if request.source.reader is ReaderChoice.AUTO and not _pays(spark, request.source, stored, sampled, share):
-        return Refusal(f"{_too_expensive(request.source, stored)}: {reason}")
+        raise UnsupportedError(f"{_too_expensive(request.source, stored)}: {reason}")
     if request.source.reader is ReaderChoice.PUSHDOWN:
         reason = f"asked for with reader='pushdown'; {reason}"
     return TextPlan(files, required, ambiguous, options, reason, conjunct_reports)
 
 
-def _too_small(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> str | None:
-    """Return why byte search costs too much for any predicate, or None.
+def _check_size(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> None:
+    """Raise UnsupportedError if byte search costs too much for any predicate.
 
     This uses only the sizes of the files. Compressed files may have any size after decompression.
     """
     stored = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
-        return None
-    if _COSTS[source.format].fixed + startup_cost(spark, source) < _MAX_COST_RATIO * _spark_seconds(source, stored):
-        return None
-    return f"{_too_expensive(source, stored)}, whatever can match"
+        return
+    if _COSTS[source.format].fixed + startup_cost(spark, source) >= _MAX_COST_RATIO * _spark_seconds(source, stored):
+        raise UnsupportedError(f"{_too_expensive(source, stored)}, whatever can match")
 
 
 def _too_expensive(source: Source, stored: int) -> str:

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 )
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
 from pushdown_spark.formats.text.line_filter import LineSyntax
@@ -75,69 +76,71 @@ class TextOptions:
     plain_timestamps: bool
 
 
-def unsafe_option(
+def check_options(
     source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, skips_fields: bool = False
-) -> str | None:
-    """Return why byte search is unsound with these options, None if it is sound. Keys are in lower case.
+) -> None:
+    """Raise UnsupportedError if byte search is unsound with these options. Keys are in lower case.
 
     With `skips_fields`, Spark's CSV parser skips fields that the query does not need.
     """
     supported = _JSON if source_format is SourceFormat.JSON else _CSV
     unsupported = sorted(key for key in options if key not in supported)
     if unsupported:
-        return f"option {unsupported[0]} may change how Spark parses a line, or make it reject one"
-    for check in (_unsafe_common, _unsafe_csv if source_format is SourceFormat.CSV else _unsafe_json):
-        if reason := check(options, schema):
-            return reason
+        raise UnsupportedError(f"option {unsupported[0]} may change how Spark parses a line, or make it reject one")
+    _check_common(options, schema)
+    if source_format is SourceFormat.CSV:
+        _check_csv(options)
+    else:
+        _check_json(options, schema)
     if skips_fields and len(_sep(options)) > 1:
-        return f"sep {_sep(options)!r} is recognized by a different rule in fields that Spark skips"
-    return None
+        raise UnsupportedError(f"sep {_sep(options)!r} is recognized by a different rule in fields that Spark skips")
 
 
-def _unsafe_common(options: Mapping[str, str], schema: StructType) -> str | None:
+def _check_common(options: Mapping[str, str], schema: StructType) -> None:
     mode = options.get("mode", "PERMISSIVE").upper()
     if mode != "PERMISSIVE":
-        return f"mode={mode} must parse every line"
+        raise UnsupportedError(f"mode={mode} must parse every line")
     if _is_true(options, "multiline"):
-        return "with multiLine, records are not lines"
+        raise UnsupportedError("with multiLine, records are not lines")
     encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
     if encoding not in _UTF8:
-        return f"encoding {encoding} is not UTF-8"
+        raise UnsupportedError(f"encoding {encoding} is not UTF-8")
     if options.get("linesep", "\n") != "\n":
-        return f"lineSep {options['linesep']!r} is not a newline"
+        raise UnsupportedError(f"lineSep {options['linesep']!r} is not a newline")
     corrupt = options.get("columnnameofcorruptrecord", "_corrupt_record")
     if corrupt in schema.fieldNames():
-        return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
+        raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
     if any(_has_bounded_string(field.dataType) for field in schema.fields):
-        return "char and varchar columns are padded or checked when they are read"
-    return None
+        raise UnsupportedError("char and varchar columns are padded or checked when they are read")
 
 
-def _unsafe_json(options: Mapping[str, str], schema: StructType) -> str | None:
+def _check_json(options: Mapping[str, str], schema: StructType) -> None:
     if {"encoding", "charset"} & options.keys():
-        return "with a declared encoding, Spark rewrites numbers and objects in string columns before it compares them"
+        raise UnsupportedError(
+            "with a declared encoding, Spark rewrites numbers and objects in string columns before it compares them"
+        )
     for field in schema.fields:
         if _has_string_in_nested_collections(field.dataType):
-            return f"column {field.name} has strings in nested arrays or maps, which Spark keeps as written"
-    return None
+            raise UnsupportedError(
+                f"column {field.name} has strings in nested arrays or maps, which Spark keeps as written"
+            )
 
 
-def _unsafe_csv(options: Mapping[str, str], schema: StructType) -> str | None:
+def _check_csv(options: Mapping[str, str]) -> None:
     sep, quote, escape = _sep(options), options.get("quote", '"'), options.get("escape", "\\")
     for name, value in (("sep", sep), ("quote", quote), ("escape", escape)):
         if not value or not value.isascii() or any(c.isalnum() or c in "\n\r\\+." for c in value if value != "\\"):
-            return f"{name} {value!r} may occur inside a value"
+            raise UnsupportedError(f"{name} {value!r} may occur inside a value")
     if len(quote) > 1 or len(escape) > 1 or sep == "\\":
-        return "quote and escape must be single characters"
+        raise UnsupportedError("quote and escape must be single characters")
     if options.get("enforceschema", "true").lower() != "true":
-        return "with enforceSchema=false, Spark checks the header of every file"
-    return None
+        raise UnsupportedError("with enforceSchema=false, Spark checks the header of every file")
 
 
 def text_options(
     source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, legacy_dates: bool, today: date
 ) -> TextOptions:
-    """Return the options for lines that are parsed with a schema. `unsafe_option` must have accepted them.
+    """Return the options for lines that are parsed with a schema. `check_options` must have accepted them.
 
     With `legacy_dates`, Spark parses dates by the rules of Spark 2.
     """

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pushdown_spark.expressions.session_settings import misread, setting
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.session_settings import check_meaning, setting
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -33,23 +34,21 @@ _HADOOP = {
 """Hadoop settings that must not be set."""
 
 
-def unsafe_settings(spark: SparkSession, request: ScanRequest) -> str | None:
-    """Return why the session's settings rule out byte search, None if they do not."""
+def check_settings(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError if the session's settings rule out byte search."""
     for checked in _SETTINGS:
         value = setting(spark, checked.key, checked.safe).lower()
         if value != checked.safe:
-            return f"{checked.key} is {value}: {checked.effect}"
+            raise UnsupportedError(f"{checked.key} is {value}: {checked.effect}")
     predicate = request.predicate
-    if (reason := misread(spark, "" if predicate is None else predicate.sql)) is not None:
-        return reason
+    check_meaning(spark, "" if predicate is None else predicate.sql)
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     for key, effect in _HADOOP.items():
         if hadoop.get(key):
-            return f"{key} is {hadoop.get(key)}: {effect}"
+            raise UnsupportedError(f"{key} is {hadoop.get(key)}: {effect}")
     corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
     if corrupt in request.schema.fieldNames():
-        return f"column {corrupt} keeps corrupt lines, so every line must be parsed"
-    return None
+        raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
 
 
 def uses_current_date_rules(spark: SparkSession) -> bool:

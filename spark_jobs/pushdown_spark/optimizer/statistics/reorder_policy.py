@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pushdown_spark.contract import JoinOptions, JoinReport, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 
 MAX_ANALYSIS_SHARE = 0.05
 """Share of the time of a query that collecting statistics may take."""
@@ -57,18 +58,13 @@ class AnalysisCosts:
         self.cached += (_CACHED_SECONDS - self.cached) * _DECAY
 
 
-def analysis_obstacle(analysis_seconds: float, query_seconds: float) -> str | None:
-    """Return why collecting statistics does not pay, or None if it does.
-
-    >>> analysis_obstacle(0.5, 2.0)
-    'collecting statistics would take about 0.50 s, more than 5% of the estimated 2.0 s of the query'
-    """
-    if analysis_seconds <= MAX_ANALYSIS_SHARE * query_seconds:
-        return None
-    return (
-        f"collecting statistics would take about {analysis_seconds:.2f} s, more than {MAX_ANALYSIS_SHARE:.0%} of the "
-        f"estimated {query_seconds:.1f} s of the query"
-    )
+def check_analysis_time(analysis_seconds: float, query_seconds: float) -> None:
+    """Raise UnsupportedError if collecting statistics does not pay."""
+    if analysis_seconds > MAX_ANALYSIS_SHARE * query_seconds:
+        raise UnsupportedError(
+            f"collecting statistics would take about {analysis_seconds:.2f} s, more than {MAX_ANALYSIS_SHARE:.0%} of "
+            f"the estimated {query_seconds:.1f} s of the query"
+        )
 
 
 def estimated_query_seconds(sizes: Iterable[tuple[SourceFormat, int]], processors: int) -> float:
@@ -102,21 +98,27 @@ class ReorderPolicy:
         self._relations = len(references)
         # A source that is referenced twice is sampled once.
         self._new = sum(not source.is_sampled for source in {each.name: each for each in references}.values())
-        self.obstacle = self._obstacle(options, references, processors) if options.reorder else None
+        self.obstacle: str | None = None
+        """Why no statistics are collected, None if they are."""
+        try:
+            self._check_statistics(options, references, processors)
+        except UnsupportedError as problem:
+            self.obstacle = str(problem)
         self._started = time.perf_counter()
 
-    def _obstacle(self, options: JoinOptions, references: Sequence[SourceSize], processors: int) -> str | None:
-        """Return why no statistics are collected, or None if they are, as in the case of an unknown size."""
-        if any(source.bytes is None for source in references):
-            return None
+    def _check_statistics(self, options: JoinOptions, references: Sequence[SourceSize], processors: int) -> None:
+        """Raise UnsupportedError if collecting statistics does not pay. It pays if a size is unknown."""
+        if not options.reorder or any(source.bytes is None for source in references):
+            return
         if options.min_bytes is not None:
             total = sum(source.bytes or 0 for source in references)
-            is_enough = total >= options.min_bytes
-            return None if is_enough else f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes"
+            if total < options.min_bytes:
+                raise UnsupportedError(f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes")
+            return
         sizes = [(source.format, source.bytes or 0) for source in references]
         seconds = estimated_query_seconds([(kind, size) for kind, size in sizes if kind is not None], processors)
         analysis = self._costs.expected_seconds(self._relations, self._new)
-        return analysis_obstacle(analysis, seconds + self._costs.warmup)
+        check_analysis_time(analysis, seconds + self._costs.warmup)
 
     def learn(self, joins: Sequence[JoinReport]) -> None:
         """Record the time since the decision, provided that join orders were compared."""

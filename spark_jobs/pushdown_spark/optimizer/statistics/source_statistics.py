@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
@@ -170,9 +171,12 @@ class SourceStatistics:
         if not isinstance(source, Source):
             return None
         if source.name not in self._files:
-            storage = storage_for(self._spark, readable.uris, source.options)
-            files = None if isinstance(storage, str) else input_files(readable.native, storage, readable.uris)
-            self._files[source.name] = files
+            try:
+                storage = storage_for(self._spark, readable.uris, source.options)
+            except UnsupportedError:
+                self._files[source.name] = None
+            else:
+                self._files[source.name] = input_files(readable.native, storage, readable.uris)
         return self._files[source.name]
 
     def _sampled_statistics(

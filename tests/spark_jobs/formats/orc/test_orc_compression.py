@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from orc_samples import CODECS, written
 
-from pushdown_spark.formats.orc.compression import HEADER, Codec, Compression, spans
+from pushdown_spark.formats.orc.compression import HEADER, Codec, CompressionKind, spans
 
 BLOCK = 4096
 TEXT = b"".join(b"row %d;" % number for number in range(400))
-COMPRESSED = [compression for compression in Compression if compression is not Compression.NONE]
+COMPRESSED = [compression for compression in CompressionKind if compression is not CompressionKind.NONE]
 
 
 def deflated(data: bytes) -> bytes:
@@ -22,19 +22,19 @@ def deflated(data: bytes) -> bytes:
     return maker.compress(data) + maker.flush()
 
 
-def stored(compression: Compression, data: bytes) -> bytes:
+def stored(compression: CompressionKind, data: bytes) -> bytes:
     packers = {
-        Compression.ZLIB: deflated,
-        Compression.SNAPPY: lambda raw: bytes(cramjam.snappy.compress_raw(raw)),
-        Compression.LZ4: lambda raw: bytes(cramjam.lz4.compress_block(raw, store_size=False)),
-        Compression.ZSTD: lambda raw: bytes(cramjam.zstd.compress(raw)),
+        CompressionKind.ZLIB: deflated,
+        CompressionKind.SNAPPY: lambda raw: bytes(cramjam.snappy.compress_raw(raw)),
+        CompressionKind.LZ4: lambda raw: bytes(cramjam.lz4.compress_block(raw, store_size=False)),
+        CompressionKind.ZSTD: lambda raw: bytes(cramjam.zstd.compress(raw)),
     }
     content = packers[compression](data)
     return (len(content) << 1).to_bytes(HEADER, "little") + content
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_chunks_are_decompressed(compression: Compression) -> None:
+def test_chunks_are_decompressed(compression: CompressionKind) -> None:
     codec = Codec(compression, BLOCK)
     plain = (5 << 1 | 1).to_bytes(HEADER, "little") + b"plain"
     data = stored(compression, TEXT[:3000]) + plain + stored(compression, TEXT[:100])
@@ -43,7 +43,7 @@ def test_chunks_are_decompressed(compression: Compression) -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_chunks_of_any_content_are_decompressed(compression: Compression) -> None:
+def test_chunks_of_any_content_are_decompressed(compression: CompressionKind) -> None:
     """They include LZ4 blocks that begin with bytes like their own length."""
     rng = random.Random(1)
     codec = Codec(compression, 1 << 18)
@@ -56,21 +56,21 @@ def test_chunks_of_any_content_are_decompressed(compression: Compression) -> Non
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize("most", [0, 1, 999, 3000, 5000])
-def test_the_beginning_of_a_chunk_is_decompressed_alone(compression: Compression, most: int) -> None:
+def test_the_beginning_of_a_chunk_is_decompressed_alone(compression: CompressionKind, most: int) -> None:
     data = stored(compression, TEXT[:3000])
     assert Codec(compression, BLOCK).chunk(data, 0, len(data), most)[:most] == TEXT[: min(most, 3000)]
 
 
-@pytest.mark.parametrize("compression", Compression)
-def test_stored_chunks_are_read_back(compression: Compression) -> None:
+@pytest.mark.parametrize("compression", CompressionKind)
+def test_stored_chunks_are_read_back(compression: CompressionKind) -> None:
     codec = Codec(compression, 100)
     packed = codec.store_uncompressed(TEXT)
     assert codec.decompress(packed) == TEXT
-    assert (packed == TEXT) is (compression is Compression.NONE)
+    assert (packed == TEXT) is (compression is CompressionKind.NONE)
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_a_chunk_larger_than_a_block_is_rejected(compression: Compression) -> None:
+def test_a_chunk_larger_than_a_block_is_rejected(compression: CompressionKind) -> None:
     bomb = stored(compression, bytes(1_000_000))
     with pytest.raises(ValueError, match="chunk"):
         Codec(compression, BLOCK).decompress(bomb)
@@ -79,7 +79,7 @@ def test_a_chunk_larger_than_a_block_is_rejected(compression: Compression) -> No
 @pytest.mark.parametrize("data", [b"\x01", b"\x01\x00", b"\x0b\x00\x00abcd", b"\x0a\x00\x00"])
 def test_truncated_chunks_are_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match="truncated"):
-        Codec(Compression.ZLIB, BLOCK).decompress(data)
+        Codec(CompressionKind.ZLIB, BLOCK).decompress(data)
 
 
 def test_truncated_deflate_data_is_rejected() -> None:
@@ -87,11 +87,11 @@ def test_truncated_deflate_data_is_rejected() -> None:
     for length in range(1, len(whole) - 1, 50):
         data = (length << 1).to_bytes(HEADER, "little") + whole[:length]
         with pytest.raises(ValueError, match="chunk"):
-            Codec(Compression.ZLIB, BLOCK).decompress(data)
+            Codec(CompressionKind.ZLIB, BLOCK).decompress(data)
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
-def test_damage_only_raises_value_errors(compression: Compression) -> None:
+def test_damage_only_raises_value_errors(compression: CompressionKind) -> None:
     rng = random.Random(5)
     data = stored(compression, TEXT[:3000])
     codec = Codec(compression, BLOCK)
