@@ -1,6 +1,7 @@
-"""The interface of database clients, and the settings that they and the JDBC transport take.
+"""Database clients by kind of database, their interface, and the settings that they and the JDBC transport take.
 
-Spark pickles the settings for its Python workers, so this module imports little and its classes hold plain values.
+A driver is imported when a database of its kind is used. Spark pickles the settings for its Python workers, so this
+module imports little and its classes hold plain values.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from pushdown_spark.errors import BadSpecError
+
 if TYPE_CHECKING:
-    from pushdown_spark.contract import RemoteConnection, RemoteSourceSpec
+    from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
+    from pushdown_spark.databases.remote_table import RemoteTable
 
 Row = tuple[object, ...]
 _POSTGRESQL_OPTIONS = (
@@ -140,3 +144,42 @@ def postgresql_options(user_options: str | None, statement_timeout: float | None
 def mysql_timeout(seconds: float, *, is_mariadb: bool) -> str:
     """Return the assignment that limits the duration of statements."""
     return f"max_statement_time = {seconds}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
+
+
+def connect(address: Address, settings: ConnectionSettings) -> Client:
+    """Open a connection. Raises RemoteRefusedError and LostConnectionError."""
+    if address.kind == "sqlite":
+        from pushdown_spark.databases.sqlite import SqliteClient
+
+        return SqliteClient(address, settings)
+    if address.kind == "postgresql":
+        from pushdown_spark.databases.postgresql import PostgresqlClient
+
+        return PostgresqlClient(address, settings)
+    from pushdown_spark.databases.mysql import MysqlClient
+
+    return MysqlClient(address, settings)
+
+
+def describe_table(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec) -> RemoteTable:
+    """Return the columns of a source. Raises RemoteRefusedError if the user can see no such table."""
+    if spec.query is not None and ";" in spec.query.rstrip().rstrip(";"):
+        raise BadSpecError("query: give one statement without a semicolon inside")
+    query = None if spec.query is None else spec.query.rstrip().rstrip(";")
+    if kind == "sqlite":
+        from pushdown_spark.databases.sqlite_catalog import sqlite_table
+
+        return sqlite_table(client, spec.table, query)
+    if kind == "postgresql":
+        from pushdown_spark.databases.postgresql import PostgresqlClient
+        from pushdown_spark.databases.postgresql_catalog import postgresql_table
+
+        assert isinstance(client, PostgresqlClient)
+        return postgresql_table(client, spec.table, query, spec.wide_numbers)
+    from pushdown_spark.databases.mysql import MysqlClient
+    from pushdown_spark.databases.mysql_catalog import mysql_table
+
+    assert isinstance(client, MysqlClient)
+    return mysql_table(
+        client, spec.table, query, wide_numbers=spec.wide_numbers, zero_dates_as_null=spec.zero_dates_as_null
+    )

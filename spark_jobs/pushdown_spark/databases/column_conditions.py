@@ -9,19 +9,23 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_operands import ColumnOperand, column_operand, null_test_operand
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.sql_builder import (
     all_of,
     any_of,
     binary,
+    bytes_literal,
     cast,
+    date_literal,
+    double,
     in_integers,
     in_list,
     is_null,
     is_true,
     negated,
+    number,
+    timestamp_literal,
 )
 from pushdown_spark.databases.string_comparison import (
     OPERATORS,
@@ -189,10 +193,10 @@ class ColumnConditions:
         below, above = _TRUNCATION_BOUNDS[op]
         parts = []
         if below is not None:
-            parts.append(binary(exp.GT, operand.column.reference, literals.number(min(map(int, values)) + below)))
+            parts.append(binary(exp.GT, operand.column.reference, number(min(map(int, values)) + below)))
         if above is None:
             return parts[0]
-        parts.append(binary(exp.LT, operand.column.reference, literals.number(max(map(int, values)) + above)))
+        parts.append(binary(exp.LT, operand.column.reference, number(max(map(int, values)) + above)))
         return any_of([all_of(parts), binary(exp.GTE, operand.column.reference, exp.Literal.string(""))])
 
     def _check_equality(self, operand: ColumnOperand, op: Op, values: Sequence[Value]) -> None:
@@ -235,20 +239,20 @@ class ColumnConditions:
         """Return a constant of the column's type."""
         match operand.kind:
             case LogicalType.DECIMAL if self.dialect is Dialect.SQLITE:
-                return literals.double(float(value), self.dialect)
+                return double(float(value), self.dialect)
             case LogicalType.INTEGER | LogicalType.DECIMAL:
                 assert isinstance(value, int | Decimal)
-                return literals.number(value)
+                return number(value)
             case LogicalType.FLOAT | LogicalType.DOUBLE:
-                tree = literals.double(float(value), self.dialect)
+                tree = double(float(value), self.dialect)
                 is_single = operand.kind is LogicalType.FLOAT and self.dialect is Dialect.POSTGRES
                 return cast(tree, "REAL", self.dialect) if is_single else tree
             case LogicalType.BINARY:
                 assert isinstance(value, bytes)
-                return literals.binary(value, self.dialect)
+                return bytes_literal(value, self.dialect)
             case LogicalType.DATE:
-                return literals.date_literal(int(value), self.dialect)
-        return literals.timestamp_literal(int(value), self.dialect, zoned=operand.kind is LogicalType.TIMESTAMP)
+                return date_literal(int(value), self.dialect)
+        return timestamp_literal(int(value), self.dialect, zoned=operand.kind is LogicalType.TIMESTAMP)
 
 
 def with_polarity(test: ColumnTest, polarity: Polarity) -> exp.Expr:

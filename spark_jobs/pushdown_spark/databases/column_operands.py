@@ -20,8 +20,8 @@ from pushdown_spark.databases.sql_builder import (
     in_list,
     is_null,
     negated,
+    number,
 )
-from pushdown_spark.databases.sql_literals import number
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.types import TEMPORAL, LogicalType

@@ -28,8 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
-from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
 from pushdown_spark.databases.partition_reader import PartitionReader
 from pushdown_spark.databases.partition_splits import (
     PartitionSplits,

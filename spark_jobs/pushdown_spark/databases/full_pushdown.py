@@ -13,9 +13,8 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
-from pushdown_spark.databases.client import Address, ConnectionSettings
+from pushdown_spark.databases.client import Address, ConnectionSettings, connect
 from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS
-from pushdown_spark.databases.dialects import connect
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_query import (
     Aggregate,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.databases.arrow_conversion import spark_batch
-from pushdown_spark.databases.client import Address, ConnectionSettings
-from pushdown_spark.databases.dialects import connect
+from pushdown_spark.databases.client import Address, ConnectionSettings, connect
 from pushdown_spark.errors import LostConnectionError, PushdownError
 from pushdown_spark.runtime.worker import freeze_imports
 

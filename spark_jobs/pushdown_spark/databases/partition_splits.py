@@ -16,8 +16,7 @@ from pushdown_spark.contract import RemoteSourceSpec
 from pushdown_spark.databases.client import Client
 from pushdown_spark.databases.database_statistics import is_small_result, key_extent, postgresql_estimate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.sql_builder import any_of, is_null, table_reference, to_sql
-from pushdown_spark.databases.sql_literals import number
+from pushdown_spark.databases.sql_builder import any_of, is_null, number, table_reference, to_sql
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 
 _MIN_PARTITIONED_BYTES = 32 << 20

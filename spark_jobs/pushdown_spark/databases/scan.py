@@ -12,9 +12,8 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
-from pushdown_spark.databases.client import Address, Client, ConnectionSettings, SupportsSnapshots
+from pushdown_spark.databases.client import Address, Client, ConnectionSettings, SupportsSnapshots, connect
 from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
-from pushdown_spark.databases.dialects import connect
 from pushdown_spark.databases.jdbc import ARROW, TransportChoice
 from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
 from pushdown_spark.databases.partition_splits import (

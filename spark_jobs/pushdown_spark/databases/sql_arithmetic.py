@@ -12,10 +12,9 @@ from decimal import Decimal
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_conditions import ColumnConditions
 from pushdown_spark.databases.remote_table import Dialect
-from pushdown_spark.databases.sql_builder import any_of, binary, call, case_when, cast
+from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS, any_of, binary, call, case_when, cast, number
 from pushdown_spark.databases.string_comparison import StringComparison
 from pushdown_spark.errors import UnsupportedError
 
@@ -87,7 +86,7 @@ class TypedExpression:
 def integer_literal(value: int) -> TypedExpression:
     """Return an integer constant: an int, or a bigint if it does not fit an int."""
     kind = t.IntegerType() if IntegerRange(value, value).within(type_range(t.IntegerType())) else t.LongType()
-    return TypedExpression(literals.number(value), kind, IntegerRange(value, value), is_literal=True)
+    return TypedExpression(number(value), kind, IntegerRange(value, value), is_literal=True)
 
 
 def wider_type(*values: TypedExpression) -> t.DataType:
@@ -147,8 +146,8 @@ class ArithmeticWriter:
 
     def _guard_outside(self, tree: exp.Expr, possible: IntegerRange, allowed: IntegerRange) -> None:
         """Add a guard for the rows where an integer is outside a range."""
-        below = [binary(exp.LT, tree, literals.number(allowed.low))] if possible.low < allowed.low else []
-        above = [binary(exp.GT, tree, literals.number(allowed.high))] if possible.high > allowed.high else []
+        below = [binary(exp.LT, tree, number(allowed.low))] if possible.low < allowed.low else []
+        above = [binary(exp.GT, tree, number(allowed.high))] if possible.high > allowed.high else []
         self._guard(any_of([*below, *above]))
 
     def _may_clamp(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
@@ -180,7 +179,7 @@ class ArithmeticWriter:
         """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in guarded rows too."""
         if self._dialect is Dialect.SQLITE:
             return replace(value, range=allowed)
-        low, high = literals.number(allowed.low), literals.number(allowed.high)
+        low, high = number(allowed.low), number(allowed.high)
         tree = case_when(exp.Between(this=value.tree, low=low, high=high), value.tree)
         return replace(value, tree=tree, range=allowed)
 
@@ -194,7 +193,7 @@ class ArithmeticWriter:
         else:
             scale = max(one.scale, two.scale)
             precision = max(one.precision - one.scale, two.precision - two.scale) + scale + 1
-        if precision > literals.MAX_DECIMAL_DIGITS or scale > _MAX_SCALE:
+        if precision > MAX_DECIMAL_DIGITS or scale > _MAX_SCALE:
             raise UnsupportedError("Spark rounds decimals of more than 38 digits")
         sides = [self._as_decimal(value) for value in (left, right)]
         return TypedExpression(binary(operator, sides[0], sides[1]), t.DecimalType(precision, scale))

@@ -10,7 +10,6 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.databases import sql_functions as functions
-from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_conditions import ColumnConditions
 from pushdown_spark.databases.column_operands import remote_type
 from pushdown_spark.databases.remote_table import Dialect
@@ -23,7 +22,7 @@ from pushdown_spark.databases.sql_arithmetic import (
     type_range,
     wider_type,
 )
-from pushdown_spark.databases.sql_builder import binary, call, cast, in_integers, in_list, negated
+from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS, binary, call, cast, in_integers, in_list, negated
 from pushdown_spark.databases.string_comparison import StringComparison, string_comparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import column_path, shown
@@ -98,7 +97,7 @@ class ExpressionWriter:
             raise no_equivalent(node)
         scale = len(digits[2])
         integer_digits = len(digits[0].lstrip("0"))
-        if integer_digits + scale > literals.MAX_DECIMAL_DIGITS:
+        if integer_digits + scale > MAX_DECIMAL_DIGITS:
             raise no_equivalent(node)
         spark_type = t.DecimalType(max(integer_digits + scale, 1), scale)
         return TypedExpression(exp.Literal.number(node.name), spark_type, is_literal=True)
@@ -322,7 +321,7 @@ def _comparable(left: TypedExpression, right: TypedExpression) -> bool:
         return False
     one, two = decimal_type(left), decimal_type(right)
     integer_digits = max(one.precision - one.scale, two.precision - two.scale)
-    return integer_digits + max(one.scale, two.scale) <= literals.MAX_DECIMAL_DIGITS
+    return integer_digits + max(one.scale, two.scale) <= MAX_DECIMAL_DIGITS
 
 
 def _may_fold(node: exp.Expr, value: TypedExpression, other: TypedExpression) -> bool:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression
-from pushdown_spark.databases.sql_builder import binary, call, case_when, cast
+from pushdown_spark.databases.sql_builder import binary, call, case_when, cast, date_literal, number
 from pushdown_spark.databases.string_comparison import StringComparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
@@ -124,14 +123,14 @@ def _substring(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
     if isinstance(node, exp.Right):
         size = _constant(node.expression, writer, 1)
         if writer.dialect is Dialect.SQLITE:
-            return writer.string(call("SUBSTR", characters, literals.number(-size)))
-        return writer.string(call("RIGHT", characters, literals.number(size)))
+            return writer.string(call("SUBSTR", characters, number(-size)))
+        return writer.string(call("RIGHT", characters, number(size)))
     if isinstance(node, exp.Left):
         bounds = [1, _constant(node.expression, writer, 1)]
     else:
         bounds = [_constant(node.args.get("start"), writer, 1)]
         bounds += [_constant(node.args["length"], writer, 0)] if node.args.get("length") is not None else []
-    return writer.string(call("SUBSTR", characters, *map(literals.number, bounds)))
+    return writer.string(call("SUBSTR", characters, *map(number, bounds)))
 
 
 def _position(node: exp.StrPosition, writer: ExpressionWriter) -> TypedExpression:
@@ -190,15 +189,15 @@ def _postgresql_part(name: str, tree: exp.Expr) -> exp.Expr:
     if name != "YEAR":
         return call("FLOOR", part) if name == "SECOND" else part
     # PostgreSQL has no year 0. The year before 1 is -1, in Spark it is 0.
-    is_negative = binary(exp.LT, part, literals.number(0))
-    return binary(exp.Add, part, case_when(is_negative, literals.number(1), literals.number(0)))
+    is_negative = binary(exp.LT, part, number(0))
+    return binary(exp.Add, part, case_when(is_negative, number(1), number(0)))
 
 
 def _sqlite_part(name: str, tree: exp.Expr) -> exp.Expr:
     if name == "QUARTER":
-        months = binary(exp.Add, _sqlite_part("MONTH", tree), literals.number(2))
-        return exp.Div(this=exp.Paren(this=months), expression=literals.number(3), typed=True)
-    digits = call("SUBSTR", tree, *map(literals.number, _SQLITE_POSITIONS[name]))
+        months = binary(exp.Add, _sqlite_part("MONTH", tree), number(2))
+        return exp.Div(this=exp.Paren(this=months), expression=number(3), typed=True)
+    digits = call("SUBSTR", tree, *map(number, _SQLITE_POSITIONS[name]))
     return cast(digits, "INTEGER", Dialect.SQLITE)
 
 
@@ -209,7 +208,7 @@ def date_of(value: TypedExpression, dialect: Dialect) -> TypedExpression:
     if not isinstance(value.type, t.TimestampNTZType):
         raise UnsupportedError(f"the date of a {value.type.simpleString()} is not sent")
     if dialect is Dialect.SQLITE:
-        return TypedExpression(call("SUBSTR", value.tree, literals.number(1), literals.number(10)), t.DateType())
+        return TypedExpression(call("SUBSTR", value.tree, number(1), number(10)), t.DateType())
     is_postgresql = dialect is Dialect.POSTGRES
     return TypedExpression(
         cast(value.tree, "DATE", dialect) if is_postgresql else call("DATE", value.tree), t.DateType()
@@ -226,4 +225,4 @@ def date_constant(node: exp.Expr, dialect: Dialect) -> TypedExpression | None:
         days = date.fromisoformat(node.this.name).toordinal() - EPOCH_ORDINAL
     except ValueError:
         return None
-    return TypedExpression(literals.date_literal(days, dialect), t.DateType(), is_literal=True)
+    return TypedExpression(date_literal(days, dialect), t.DateType(), is_literal=True)

@@ -8,10 +8,22 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, ColumnOperand, remote_type
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
-from pushdown_spark.databases.sql_builder import all_of, binary, call, cast, collated, in_list, is_null, negated
+from pushdown_spark.databases.sql_builder import (
+    all_of,
+    binary,
+    bytes_literal,
+    call,
+    cast,
+    check_text,
+    collated,
+    in_list,
+    is_null,
+    negated,
+    number,
+    text_literal,
+)
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Op, StringTest, Wildcard
 
@@ -72,14 +84,14 @@ class StringComparison:
 
     def literal(self, text: str) -> exp.Expr:
         """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
-        literals.check_text(text)
-        return literals.binary(text.encode(), self.dialect) if self.as_bytes else self.text(text)
+        check_text(text)
+        return bytes_literal(text.encode(), self.dialect) if self.as_bytes else self.text(text)
 
     def text(self, text: str) -> exp.Expr:
         """Return a string constant. Raises UnsupportedError if it cannot be sent."""
         if self.dialect is Dialect.POSTGRES and not self._can_encode(text):
             raise UnsupportedError("the encoding of the database may lack characters of the string")
-        return literals.text(text, self.dialect)
+        return text_literal(text, self.dialect)
 
     def _can_encode(self, text: str) -> bool:
         return all(ord(character) <= self.last_code_point for character in text)
@@ -118,7 +130,7 @@ class StringComparison:
 
     def holds(self, how: StringTest, text: str) -> ColumnTest:
         """Return whether the string starts with, ends with or contains a text."""
-        literals.check_text(text)
+        check_text(text)
         if self.dialect is Dialect.SQLITE:
             return ColumnTest(self._sqlite_holds(how, text), None, self.like_only_true_reason)
         wildcards = {StringTest.PREFIX: ("", "%"), StringTest.SUFFIX: ("%", ""), StringTest.CONTAINS: ("%", "%")}[how]
@@ -147,15 +159,15 @@ class StringComparison:
     def _sqlite_holds(self, how: StringTest, text: str) -> exp.Expr:
         """Return the condition in SQLite. It uses comparisons and bytes, because string functions stop at a NUL."""
         if how is StringTest.CONTAINS:
-            return binary(exp.GT, call("INSTR", self.equal, self.text(text)), literals.number(0))
+            return binary(exp.GT, call("INSTR", self.equal, self.text(text)), number(0))
         ordered = self.in_order
         if how is StringTest.PREFIX and (end := _prefix_end(text)) is not None:
             return all_of([binary(exp.GTE, ordered, self.text(text)), binary(exp.LT, ordered, self.text(end))])
         encoded = text.encode()
-        start = literals.number(-len(encoded) if how is StringTest.SUFFIX else 1)
+        start = number(-len(encoded) if how is StringTest.SUFFIX else 1)
         content = cast(self.characters, "BLOB", self.dialect)
-        substring = call("SUBSTR", content, start, literals.number(len(encoded)))
-        return binary(exp.EQ, substring, literals.binary(encoded, self.dialect))
+        substring = call("SUBSTR", content, start, number(len(encoded)))
+        return binary(exp.EQ, substring, bytes_literal(encoded, self.dialect))
 
 
 def _escaped(text: str) -> str:
@@ -249,7 +261,7 @@ def _sqlite_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | No
         value,
         equal,
         equal if is_utf8 else None,
-        stops_at_nul=binary(exp.GT, call("INSTR", content, exp.HexString(this="00")), literals.number(0)),
+        stops_at_nul=binary(exp.GT, call("INSTR", content, exp.HexString(this="00")), number(0)),
         like_only_true_reason="SQLite's LIKE ignores case; the rewritten predicate is sound only where it is true",
     )
 

@@ -14,9 +14,8 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceReport
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
 from pushdown_spark.databases.database_statistics import table_statistics
-from pushdown_spark.databases.dialects import connect, describe_table
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
 from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate

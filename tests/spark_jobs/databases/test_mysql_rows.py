@@ -11,7 +11,7 @@ import pyarrow.csv as csv
 import pymysql
 import pytest
 
-from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
+from pushdown_spark.databases.mysql import RowTooLongError, row_lines
 
 END = b"\x07\x00\x00\x05\xfe\x00\x00\x02\x00\x00\x00"
 LARGEST = 0xFFFFFF

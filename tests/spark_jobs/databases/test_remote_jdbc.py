@@ -24,8 +24,7 @@ from sqlglot import exp
 from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
 from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
-from pushdown_spark.databases.client import ConnectionSettings, address_of
-from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.client import ConnectionSettings, address_of, connect, describe_table
 from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport, has_class
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
