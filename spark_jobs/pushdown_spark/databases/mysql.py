@@ -181,7 +181,7 @@ def _csv_type(target: pa.DataType) -> pa.DataType:
 
 
 def row_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the strings of a result of one column as lines, about a megabyte at a time, the last without a line break.
+    """Yield the strings of a result of one column as lines, about a megabyte at a time.
 
     PyMySQL reads each row's packet with several calls and has no public method that reads many: a scan of two columns
     would take five times as long. A packet has this layout:
@@ -204,7 +204,8 @@ def row_lines(stream: BinaryIO) -> Iterator[bytes]:
         output += strings
         size += position
         if output and (ended or size >= _MIN_OUTPUT_BYTES):
-            yield b"\n".join(output)
+            # The last line ends too: a row of one NULL is an empty line.
+            yield b"\n".join([*output, b""])
             output, size = [], 0
 
 

@@ -25,6 +25,7 @@ _MAX_SCALE = 30
 _WIDE_TYPES = {Dialect.POSTGRES: "NUMERIC", Dialect.MYSQL: "DECIMAL(65,0)", Dialect.MARIADB: "DECIMAL(65,0)"}
 """Exact types for integers that need more than 64 bits."""
 _MAX_INTEGER = 10**60
+_MAX_SHIFT = 31
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class ArithmeticWriter:
         """Return `left operator right` for `+`, `-` and `*` with a decimal, if Spark's result is exact."""
         if self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite computes decimals as doubles")
-        one, two = decimal_type(left), decimal_type(right)
+        one, two = _decimal_type(left), _decimal_type(right)
         if operator is exp.Mul:
             precision, scale = one.precision + two.precision + 1, one.scale + two.scale
         else:
@@ -229,7 +230,7 @@ class ArithmeticWriter:
         if operator is exp.BitwiseXor and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite has no exclusive OR")
         kind = wider_type(left, right)
-        sides = (self.as_long(left), self.as_long(right))
+        sides = (self._as_long(left), self._as_long(right))
         return TypedExpression(self._signed(binary(operator, sides[0], sides[1])), kind, type_range(kind))
 
     def inverted(self, value: TypedExpression) -> TypedExpression:
@@ -237,10 +238,10 @@ class ArithmeticWriter:
         self._require_no_overflow(value)
         if self._dialect.is_mysql:
             raise UnsupportedError("MySQL inverts the bits of unsigned numbers")
-        inverted = exp.BitwiseNot(this=exp.Paren(this=self.as_long(value)))
+        inverted = exp.BitwiseNot(this=exp.Paren(this=self._as_long(value)))
         return TypedExpression(inverted, value.type, type_range(value.type))
 
-    def as_long(self, value: TypedExpression) -> exp.Expr:
+    def _as_long(self, value: TypedExpression) -> exp.Expr:
         """Return an integer as a bigint, because PostgreSQL may have computed it as numeric."""
         return value.tree if value.is_literal else self._long(value)
 
@@ -251,6 +252,31 @@ class ArithmeticWriter:
     def _signed(self, tree: exp.Expr) -> exp.Expr:
         """Return the result of a bit operator as a signed integer. MySQL's are unsigned."""
         return cast(tree, "SIGNED", self._dialect) if self._dialect.is_mysql else tree
+
+    def shifted(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
+        """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow has a guard."""
+        by = right.range.low
+        if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
+            raise UnsupportedError("only shifts by small constants are sent")
+        if operator is exp.BitwiseLeftShift:
+            product = self.integers(exp.Mul, left, integer_literal(2**by))
+            return TypedExpression(product.tree, left.type, product.range)
+        if self._dialect.is_mysql or not left.range.within(type_range(left.type)):
+            raise UnsupportedError("MySQL shifts zeros into the sign bit")
+        tree = binary(exp.BitwiseRightShift, self._as_long(left), right.tree)
+        return TypedExpression(tree, left.type, type_range(left.type))
+
+    def negative(self, value: TypedExpression, *, is_literal: bool) -> TypedExpression:
+        """Return `-value`. In Spark, a minus before a number is part of the literal (`is_literal`)."""
+        if value.is_literal and value.is_integer:
+            negative = integer_literal(-value.range.low)
+            return negative if is_literal else replace(negative, type=value.type, is_literal=False)
+        if value.is_integer:
+            # The 0 has the type of the value. A literal 0 would make the result an int: -(-128) overflows a tinyint.
+            return self.integers(exp.Sub, replace(integer_literal(0), type=value.type), value)
+        if isinstance(value.type, t.DecimalType):
+            return TypedExpression(exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree))), value.type)
+        raise UnsupportedError(f"the negation of a {value.type.simpleString()} is not sent")
 
     def absolute(self, value: TypedExpression) -> TypedExpression:
         """Return `abs(value)` of an integer."""
@@ -294,7 +320,7 @@ def _safe_limit(operator: type[exp.Binary], value: TypedExpression, other: Typed
     return IntegerRange(-size, size)
 
 
-def decimal_type(value: TypedExpression) -> t.DecimalType:
+def _decimal_type(value: TypedExpression) -> t.DecimalType:
     """Return the type to which Spark casts a number in decimal arithmetic."""
     if isinstance(value.type, t.DecimalType):
         return value.type
@@ -303,3 +329,14 @@ def decimal_type(value: TypedExpression) -> t.DecimalType:
     if value.is_literal:
         return t.DecimalType(len(str(abs(value.range.low))), 0)
     return t.DecimalType(_DECIMAL_DIGITS[BITS[value.type]], 0)
+
+
+def are_comparable(left: TypedExpression, right: TypedExpression) -> bool:
+    """Return whether Spark compares two values without loss. Decimals need a common type with at most 38 digits."""
+    if left.type == right.type or (left.is_integer and right.is_integer):
+        return True
+    if not all(value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)):
+        return False
+    one, two = _decimal_type(left), _decimal_type(right)
+    integer_digits = max(one.precision - one.scale, two.precision - two.scale)
+    return integer_digits + max(one.scale, two.scale) <= MAX_DECIMAL_DIGITS

@@ -1,34 +1,49 @@
-"""Remote expressions for Spark's expressions: operators, conditional expressions, comparisons and casts."""
+"""Remote expressions for Spark's expressions: comparisons, operators, conditional expressions and casts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 
 from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.databases import sql_functions as functions
-from pushdown_spark.databases.column_conditions import ColumnConditions
+from pushdown_spark.databases.column_conditions import ColumnConditions, Polarity
 from pushdown_spark.databases.column_operands import remote_type
-from pushdown_spark.databases.remote_table import Dialect
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.sql_arithmetic import (
     ArithmeticWriter,
     IntegerRange,
     TypedExpression,
-    decimal_type,
+    are_comparable,
     integer_literal,
     type_range,
     wider_type,
 )
-from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS, binary, call, cast, in_integers, in_list, negated
+from pushdown_spark.databases.sql_builder import (
+    MAX_DECIMAL_DIGITS,
+    all_of,
+    any_of,
+    binary,
+    call,
+    cast,
+    in_integers,
+    in_list,
+    is_null,
+    is_true,
+    negated,
+)
 from pushdown_spark.databases.string_comparison import StringComparison, string_comparison
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.conjuncts import column_path, shown
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import LogicalType
 
-WriteCondition = Callable[[exp.Expr], exp.Expr]
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
 _BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
 _AMBIGUOUS_OPERATORS = (*_BITWISE, exp.DPipe, exp.BitwiseLeftShift, exp.BitwiseRightShift)
@@ -36,21 +51,101 @@ _AMBIGUOUS_OPERATORS = (*_BITWISE, exp.DPipe, exp.BitwiseLeftShift, exp.BitwiseR
 _ARITHMETIC_OPERATORS = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
 """Operators that bind tighter in both, except in operands of `||`, which has the precedence of `+` in Spark."""
 _INTEGER_CASTS = {"TINYINT": t.ByteType(), "SMALLINT": t.ShortType(), "INT": t.IntegerType(), "BIGINT": t.LongType()}
-_MAX_SHIFT = 31
 _BIGINT_DIGITS = 19
 """The number of digits of the largest bigint."""
 
 
 class ExpressionWriter:
-    """A writer of expressions over a table's columns. `condition` writes a boolean expression with its exact value."""
+    """A writer of expressions over a table's columns, and of conditions other than AND, OR and NOT at the top.
 
-    def __init__(self, conditions: ColumnConditions, condition: WriteCondition, *, case_sensitive: bool) -> None:
-        self.dialect = conditions.dialect
-        self.guard = conditions.guard
-        self._conditions = conditions
-        self._condition = condition
-        self._case_sensitive = case_sensitive
-        self._math = ArithmeticWriter(conditions)
+    `guards` has the conditions of rows to return to Spark.
+    """
+
+    def __init__(self, table: RemoteTable, scope: Scope) -> None:
+        self.dialect = table.dialect
+        self._conditions = ColumnConditions(table)
+        self.guard, self.guards = self._conditions.guard, self._conditions.guards
+        self._scope = scope
+        self._math = ArithmeticWriter(self._conditions)
+
+    def _condition(self, node: exp.Expr) -> exp.Expr:
+        """Return a boolean expression with its exact value, including NULL."""
+        node = node.unnest()
+        if isinstance(node, exp.Not):
+            return negated(self._condition(node.this))
+        if isinstance(node, exp.And | exp.Or):
+            join = all_of if isinstance(node, exp.And) else any_of
+            return join([self._condition(part) for part in node.flatten()])
+        return self.leaf(node, Polarity.VALUE)
+
+    def leaf(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:
+        """Return a leaf: as a test of a column if possible, otherwise as a comparison of expressions."""
+        if self.dialect is Dialect.SQLITE and isinstance(node, exp.Like) and "\\" in node.expression.name:
+            raise UnsupportedError("SQLite's LIKE has no default escape character, so Spark evaluates it")
+        bound = bind(node, self._scope)
+        if bound.artifact is not None and bound.is_exact:
+            return self._conditions.write(bound.artifact, polarity)
+        guards = list(self._conditions.guards)
+        try:
+            tree = self._test(node)
+        except UnsupportedError as problem:
+            self._conditions.guards[:] = guards
+            raise UnsupportedError(self._reason(node, bound, problem)) from problem
+        return negated(tree) if polarity is Polarity.FALSE_ROWS else tree
+
+    def _reason(self, node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
+        """Return why the leaf is unsupported. The binder's reason is better if it compares a column."""
+        subject = node.this.this if isinstance(node, exp.Escape) else node.this
+        compares_column = isinstance(subject, exp.Expr) and column_path(subject) is not None
+        return bound.reason if compares_column and bound.artifact is None and bound.reason else str(problem)
+
+    def _test(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, _COMPARISONS):
+            return self._compare(node)
+        match node:
+            case exp.Is():
+                return self._is_test(node)
+            case exp.Between():
+                return self._between(node)
+            case exp.In() if node.expressions and not node.args.get("query"):
+                return self._membership(node)
+            case exp.Case() | exp.If() | exp.Coalesce() if (value := self.value(node)).type == t.BooleanType():
+                return value.tree
+        raise _no_equivalent(node)
+
+    def _is_test(self, node: exp.Is) -> exp.Expr:
+        """Return IS NULL, IS TRUE or IS FALSE of an expression."""
+        subject, expected = node.this, node.expression
+        if isinstance(subject, exp.Predicate | exp.Not | exp.Connector):
+            raise UnsupportedError("IS follows a comparison without parentheses, which Spark may parse differently")
+        if isinstance(expected, exp.Null):
+            return is_null(self.value(subject).tree)
+        if not isinstance(expected, exp.Boolean):
+            raise _no_equivalent(node)
+        value = self._condition(subject)
+        return is_true(value if expected.this else negated(value))
+
+    def _between(self, node: exp.Between) -> exp.Expr:
+        low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+        high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+        return all_of([self._compare(low), self._compare(high)])
+
+    def _membership(self, node: exp.In) -> exp.Expr:
+        """Return `expression IN (items)`. Raises UnsupportedError for items of several types."""
+        items = [item for item in node.expressions if not isinstance(item.unnest(), exp.Null)]
+        has_null = len(items) < len(node.expressions)
+        if not items:
+            raise _no_equivalent(node)
+        subject = self.value(node.this)
+        if subject.is_integer and (numbers := _bigints(items)) is not None:
+            return in_integers(subject.tree, numbers, has_null=has_null)
+        values = [self.value(item) for item in items]
+        if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
+            raise UnsupportedError("items of other types are compared after a cast")
+        operands = [
+            value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)
+        ]
+        return in_list(operands[0], [*operands[1:], *([exp.Null()] if has_null else [])], self.dialect)
 
     def value(self, node: exp.Expr) -> TypedExpression:
         """Return the remote expression of a node. Raises UnsupportedError if there is none with Spark's value."""
@@ -63,11 +158,11 @@ class ExpressionWriter:
             return TypedExpression(self._condition(node), t.BooleanType())
         expression = self._operator(node) or self._conditional(node) or functions.function_call(node, self)
         if expression is None:
-            raise no_equivalent(node)
+            raise _no_equivalent(node)
         return expression
 
     def _column(self, node: exp.Expr) -> TypedExpression:
-        column = self._conditions.column(column_path(node) or (), case_sensitive=self._case_sensitive)
+        column = self._conditions.column(column_path(node) or (), case_sensitive=self._scope.case_sensitive)
         operand = self._conditions.column_operand(column)
         if operand.kind is LogicalType.INTEGER:
             value = TypedExpression(operand.value, column.spark_type, type_range(column.spark_type))
@@ -94,11 +189,11 @@ class ExpressionWriter:
         digits = node.name.partition(".")
         is_plain = digits[1] and (digits[0] + digits[2]).isdigit()
         if not is_plain or self.dialect is Dialect.SQLITE:
-            raise no_equivalent(node)
+            raise _no_equivalent(node)
         scale = len(digits[2])
         integer_digits = len(digits[0].lstrip("0"))
         if integer_digits + scale > MAX_DECIMAL_DIGITS:
-            raise no_equivalent(node)
+            raise _no_equivalent(node)
         spark_type = t.DecimalType(max(integer_digits + scale, 1), scale)
         return TypedExpression(exp.Literal.number(node.name), spark_type, is_literal=True)
 
@@ -121,7 +216,7 @@ class ExpressionWriter:
             return self._binary(node)
         if isinstance(node, exp.Neg | exp.Negative):
             is_literal = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
-            return self._negative(self.value(node.this), is_literal=is_literal)
+            return self._math.negative(self.value(node.this), is_literal=is_literal)
         if isinstance(node, exp.BitwiseNot):
             return self._math.inverted(self._integer(node.this))
         if isinstance(node, exp.Abs):
@@ -136,44 +231,21 @@ class ExpressionWriter:
         if type(node) in _ARITHMETIC and not (left.is_integer and right.is_integer):
             return self._math.decimals(type(node), left, right)
         if not (left.is_integer and right.is_integer):
-            raise no_equivalent(node)
+            raise _no_equivalent(node)
         if type(node) in _ARITHMETIC:
             return self._math.integers(type(node), left, right)
         if type(node) in _BITWISE:
             return self._math.bits(type(node), left, right)
         if isinstance(node, exp.Mod):
             return self._math.remainder(left, right)
-        return self._math.quotient(left, right) if isinstance(node, exp.IntDiv) else self._shifted(node, left, right)
-
-    def _shifted(self, node: exp.Binary, left: TypedExpression, right: TypedExpression) -> TypedExpression:
-        """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow has a guard."""
-        by = right.range.low
-        if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
-            raise no_equivalent(node)
-        if isinstance(node, exp.BitwiseLeftShift):
-            product = self._math.integers(exp.Mul, left, integer_literal(2**by))
-            return TypedExpression(product.tree, left.type, product.range)
-        if self.dialect.is_mysql or not left.range.within(type_range(left.type)):
-            raise UnsupportedError("MySQL shifts zeros into the sign bit")
-        tree = binary(exp.BitwiseRightShift, self._math.as_long(left), right.tree)
-        return TypedExpression(tree, left.type, type_range(left.type))
-
-    def _negative(self, value: TypedExpression, *, is_literal: bool) -> TypedExpression:
-        """Return `-value`. In Spark, a minus before a number is part of the literal (`is_literal`)."""
-        if value.is_literal and value.is_integer:
-            negative = integer_literal(-value.range.low)
-            return negative if is_literal else replace(negative, type=value.type, is_literal=False)
-        if value.is_integer:
-            # The 0 has the type of the value. A literal 0 would make the result an int: -(-128) overflows a tinyint.
-            return self._math.integers(exp.Sub, replace(integer_literal(0), type=value.type), value)
-        if isinstance(value.type, t.DecimalType):
-            return TypedExpression(exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree))), value.type)
-        raise UnsupportedError(f"the negation of a {value.type.simpleString()} is not sent")
+        if isinstance(node, exp.IntDiv):
+            return self._math.quotient(left, right)
+        return self._math.shifted(type(node), left, right)
 
     def _integer(self, node: exp.Expr) -> TypedExpression:
         value = self.value(node)
         if not value.is_integer:
-            raise no_equivalent(node)
+            raise _no_equivalent(node)
         return value
 
     def _conditional(self, node: exp.Expr) -> TypedExpression | None:
@@ -242,7 +314,7 @@ class ExpressionWriter:
         source = self.value(node.this)
         to = node.to.this.name if isinstance(node.to.this, exp.DataType.Type) else ""
         if node.args.get("safe") or node.args.get("format"):
-            raise no_equivalent(node)
+            raise _no_equivalent(node)
         if source.is_integer and to in _INTEGER_CASTS:
             return self._math.checked(source.tree, _INTEGER_CASTS[to], source.range)
         if source.is_integer and to in ("TEXT", "VARCHAR") and not node.to.expressions:
@@ -260,7 +332,7 @@ class ExpressionWriter:
         is_mysql = self.dialect.is_mysql
         return self.string(call("CONCAT", *trees) if is_mysql else reduce(partial(binary, exp.DPipe), trees))
 
-    def compare(self, node: exp.Binary) -> exp.Expr:
+    def _compare(self, node: exp.Binary) -> exp.Expr:
         """Return a comparison of two expressions of one type, with its exact value."""
         for side in (node.left, node.right):
             if isinstance(side, exp.Predicate | exp.Not | exp.Connector):
@@ -268,7 +340,7 @@ class ExpressionWriter:
         left, right = self.value(node.left), self.value(node.right)
         if _may_fold(node.left, left, right) or _may_fold(node.right, right, left):
             raise UnsupportedError("Spark folds the comparison to a constant, also for NULL")
-        if not _comparable(left, right):
+        if not are_comparable(left, right):
             names = (left.type.simpleString(), right.type.simpleString())
             raise UnsupportedError(f"{' and '.join(names)} are compared after a cast")
         operator = exp.NullSafeEQ if isinstance(node, exp.NullSafeNEQ) else type(node)
@@ -278,19 +350,6 @@ class ExpressionWriter:
             sides = (left.tree, right.tree)
         tree = binary(operator, *sides)
         return negated(tree) if isinstance(node, exp.NullSafeNEQ) else tree
-
-    def among(self, node: exp.Expr, items: Sequence[exp.Expr], *, has_null: bool) -> exp.Expr:
-        """Return `node IN (items)`. No item is NULL. With `has_null`, the list also has a NULL."""
-        subject = self.value(node)
-        if subject.is_integer and (numbers := _bigints(items)) is not None:
-            return in_integers(subject.tree, numbers, has_null=has_null)
-        values = [self.value(item) for item in items]
-        if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
-            raise UnsupportedError("items of other types are compared after a cast")
-        operands = [
-            value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)
-        ]
-        return in_list(operands[0], [*operands[1:], *([exp.Null()] if has_null else [])], self.dialect)
 
 
 def _bigints(items: Sequence[exp.Expr]) -> list[int] | None:
@@ -313,17 +372,6 @@ def _text_sides(
     return left.in_order, right.in_order
 
 
-def _comparable(left: TypedExpression, right: TypedExpression) -> bool:
-    """Return whether Spark compares two values without loss. Decimals need a common type with at most 38 digits."""
-    if left.type == right.type or (left.is_integer and right.is_integer):
-        return True
-    if not all(value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)):
-        return False
-    one, two = decimal_type(left), decimal_type(right)
-    integer_digits = max(one.precision - one.scale, two.precision - two.scale)
-    return integer_digits + max(one.scale, two.scale) <= MAX_DECIMAL_DIGITS
-
-
 def _may_fold(node: exp.Expr, value: TypedExpression, other: TypedExpression) -> bool:
     """Return whether a decimal literal that may exceed all bigints is compared with an integer. Spark may fold that."""
     node = node.unnest()
@@ -344,6 +392,6 @@ def _check_precedence(node: exp.Binary) -> None:
         raise UnsupportedError("the operators need parentheses, because Spark may group them differently")
 
 
-def no_equivalent(node: exp.Expr) -> UnsupportedError:
+def _no_equivalent(node: exp.Expr) -> UnsupportedError:
     """Return the error for an expression without a known equivalent."""
     return UnsupportedError(f"{shown(node)} has no known equivalent in the database")
