@@ -52,7 +52,7 @@ class DatabaseRelation(Relation):
         self._table = table
         self._transport = transport
         self._pushed: tuple[Predicate, PushedPredicate] | None = None
-        """The predicate of the last query, for `scan` after `full_pushdown`."""
+        """The predicate of the last query, which `scan` and `full_pushdown` push."""
         self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {_full_name(table)}", table.spark_schema)
         """A scan with the columns of the table, for Spark to analyze queries over."""
 
