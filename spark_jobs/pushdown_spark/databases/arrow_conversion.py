@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
@@ -32,24 +31,20 @@ _MAX_DECIMAL_DIGITS = 38
 class CsvRows:
     """A parser of rows that a database wrote as CSV. NULL is an empty field, and an empty string is two quotes.
 
-    `booleans` are the spellings of true and false. If `begins_empty` is set, each row starts with an unnamed field,
-    which is dropped.
+    `booleans` are the spellings of true and false.
     """
 
     columns: Sequence[pa.Field]
     booleans: tuple[str, str]
-    begins_empty: bool = False
 
     def batches(self, lines: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
         """Yield complete rows. Raises pyarrow's errors for values that do not fit the type of their column."""
         names = [field.name for field in self.columns]
-        prefix = [""] if self.begins_empty else []
         # All lines are one block, because a row must not be longer than a block.
-        read = csv.ReadOptions(column_names=[*prefix, *names], use_threads=False, block_size=len(lines))
+        read = csv.ReadOptions(column_names=names, use_threads=False, block_size=len(lines))
         parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
         true, false = self.booleans
         convert = csv.ConvertOptions(
-            include_columns=names,
             column_types={field.name: field.type for field in self.columns},
             null_values=[""],
             true_values=[true],
@@ -79,7 +74,8 @@ def _convert_column(array: pa.Array, field: pa.Field) -> pa.Array:
 def _convert(array: pa.Array, target: pa.DataType) -> pa.Array:
     source = array.type
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
-        return scaled_decimal(array, target)
+        # The integers are unscaled: the same bits are the decimal.
+        return array.cast(pa.int64()).cast(pa.decimal128(19, 0)).view(target)
     if pa.types.is_decimal(target) and _is_string(source):
         return _parse_decimals(array, target)
     if pa.types.is_boolean(target) and pa.types.is_integer(source):
@@ -93,16 +89,6 @@ def _convert(array: pa.Array, target: pa.DataType) -> pa.Array:
             array.validate(full=True)
         return array
     return array.cast(target, safe=not pa.types.is_floating(target))
-
-
-def scaled_decimal(array: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Return decimals of unscaled integers: the value fills the lower 64 bits, and its sign the upper 64 bits."""
-    values = array.cast(pa.int64()).fill_null(0).to_numpy()
-    words = np.empty((len(values), 2), dtype=np.int64)
-    words[:, 0] = values
-    words[:, 1] = values >> 63
-    nulls = array.is_valid().buffers()[1] if array.null_count else None
-    return pa.Array.from_buffers(target, len(values), [nulls, pa.py_buffer(words)])
 
 
 def _parse_decimals(array: pa.Array, target: pa.Decimal128Type) -> pa.Array:

@@ -1,20 +1,41 @@
-"""The interface of database clients, and the settings that they take.
+"""Database clients by kind of database, their interface, and the settings that they and the JDBC transport take.
 
-Spark pickles the settings for its Python workers, so this module imports little and its classes hold plain values.
+A driver is imported when a database of its kind is used. Spark pickles the settings for its Python workers, so this
+module imports little and its classes hold plain values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from pushdown_spark.errors import BadSpecError
+
 if TYPE_CHECKING:
-    from pushdown_spark.contract import RemoteConnection
+    from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
+    from pushdown_spark.databases.remote_table import RemoteTable
 
 Row = tuple[object, ...]
+_POSTGRESQL_OPTIONS = (
+    "-c standard_conforming_strings=on -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex "
+    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000 "
+    "-c default_transaction_read_only=on"
+)
+"""The server checks every 2 s whether the client is alive, so that the statements of killed tasks end."""
+_REMOVED_MODES = ("PAD_CHAR_TO_FULL_LENGTH", "EMPTY_STRING_IS_NULL", "ORACLE")
+"""SQL modes that change values. The other modes stay, because a user's query may depend on them."""
+
+
+def _without(sql_mode: str, removed: str) -> str:
+    return f"TRIM(',' FROM REPLACE(CONCAT(',', {sql_mode}, ','), ',{removed},', ','))"
+
+
+_SQL_MODE = reduce(_without, _REMOVED_MODES, "@@SESSION.sql_mode")
+MYSQL_SESSION = f"SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 600, SESSION sql_mode = {_SQL_MODE}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +84,11 @@ class ConnectionSettings:
     snapshot: str | None = None
     few: bool = False
 
+    @classmethod
+    def of(cls, spec: RemoteSourceSpec, *, snapshot: str | None = None, few: bool = False) -> ConnectionSettings:
+        """Return the settings of a source."""
+        return cls(spec.fetch_size, spec.statement_timeout, snapshot, few)
+
 
 class Client(Protocol):
     """An open connection. Its methods raise RemoteRefusedError or RemoteFailedError: one line, without secrets."""
@@ -104,4 +130,56 @@ def address_of(connection: RemoteConnection) -> Address:
         tls.key_file,
         connection.options,
         connection.connect_timeout,
+    )
+
+
+def postgresql_options(user_options: str | None, statement_timeout: float | None) -> str:
+    """Return the user's options and ours in the syntax of libpq. The timeout is in seconds."""
+    options = f"{user_options or ''} {_POSTGRESQL_OPTIONS}"
+    if statement_timeout is not None:
+        options += f" -c statement_timeout={max(1, round(statement_timeout * 1000))}"
+    return options.strip()
+
+
+def mysql_timeout(seconds: float, *, is_mariadb: bool) -> str:
+    """Return the assignment that limits the duration of statements."""
+    return f"max_statement_time = {seconds}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
+
+
+def connect(address: Address, settings: ConnectionSettings) -> Client:
+    """Open a connection. Raises RemoteRefusedError and LostConnectionError."""
+    if address.kind == "sqlite":
+        from pushdown_spark.databases.sqlite import SqliteClient
+
+        return SqliteClient(address, settings)
+    if address.kind == "postgresql":
+        from pushdown_spark.databases.postgresql import PostgresqlClient
+
+        return PostgresqlClient(address, settings)
+    from pushdown_spark.databases.mysql import MysqlClient
+
+    return MysqlClient(address, settings)
+
+
+def describe_table(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec) -> RemoteTable:
+    """Return the columns of a source. Raises RemoteRefusedError if the user can see no such table."""
+    if spec.query is not None and ";" in spec.query.rstrip().rstrip(";"):
+        raise BadSpecError("query: give one statement without a semicolon inside")
+    query = None if spec.query is None else spec.query.rstrip().rstrip(";")
+    if kind == "sqlite":
+        from pushdown_spark.databases.sqlite_catalog import sqlite_table
+
+        return sqlite_table(client, spec.table, query)
+    if kind == "postgresql":
+        from pushdown_spark.databases.postgresql import PostgresqlClient
+        from pushdown_spark.databases.postgresql_catalog import postgresql_table
+
+        assert isinstance(client, PostgresqlClient)
+        return postgresql_table(client, spec.table, query, spec.wide_numbers)
+    from pushdown_spark.databases.mysql import MysqlClient
+    from pushdown_spark.databases.mysql_catalog import mysql_table
+
+    assert isinstance(client, MysqlClient)
+    return mysql_table(
+        client, spec.table, query, wide_numbers=spec.wide_numbers, zero_dates_as_null=spec.zero_dates_as_null
     )

@@ -9,19 +9,23 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
-from pushdown_spark.databases.column_operands import ColumnOperand, column_operand, null_test_operand, remote_type
+from pushdown_spark.databases.column_operands import ColumnOperand, column_operand, null_test_operand
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.sql_builder import (
     all_of,
     any_of,
     binary,
+    bytes_literal,
     cast,
+    date_literal,
+    double,
     in_integers,
     in_list,
     is_null,
     is_true,
     negated,
+    number,
+    timestamp_literal,
 )
 from pushdown_spark.databases.string_comparison import (
     OPERATORS,
@@ -41,13 +45,14 @@ from pushdown_spark.expressions.bound import (
     IsNull,
     IsTrue,
     IsUnknown,
+    LikeMatch,
     Node,
     Not,
     Op,
     Or,
     StringMatch,
 )
-from pushdown_spark.expressions.types import FLOATING, LogicalType, Value
+from pushdown_spark.expressions.types import FLOATING, TEMPORAL, LogicalType, Value
 
 _MAX_EXACT_DOUBLE = 2**53 - 1
 _TRUNCATION_BOUNDS: dict[Op, tuple[int | None, int | None]] = {
@@ -85,13 +90,15 @@ class ColumnConditions:
         self.dialect = table.dialect
         self.guards: list[exp.Expr] = []
 
+    def guard(self, condition: exp.Expr | None) -> None:
+        """Return the rows where a condition is true to Spark."""
+        if condition is not None and condition not in self.guards:
+            self.guards.append(condition)
+
     def column_operand(self, column: RemoteColumn) -> ColumnOperand:
         """Return a column for comparisons, and collect its guard."""
-        return self._with_guard(column_operand(column, self.dialect))
-
-    def _with_guard(self, operand: ColumnOperand) -> ColumnOperand:
-        if operand.guard is not None and (guard := operand.guard()) not in self.guards:
-            self.guards.append(guard)
+        operand = column_operand(column, self.dialect)
+        self.guard(operand.guard)
         return operand
 
     def comparison(self, operand: ColumnOperand) -> StringComparison:
@@ -105,16 +112,16 @@ class ColumnConditions:
                 is_and = isinstance(node, And) is not (polarity is Polarity.FALSE_ROWS)
                 return (all_of if is_and else any_of)([self.write(part, polarity) for part in parts])
             case Not(part=part):
-                operand = self.write(part, polarity.opposite)
-                return negated(operand) if polarity is Polarity.VALUE else operand
+                inner = self.write(part, polarity.opposite)
+                return negated(inner) if polarity is Polarity.VALUE else inner
             case BooleanConstant(value=value):
                 return _constant(value, polarity)
             case IsTrue() | IsUnknown():
                 return self._null_safe_test(node, polarity)
             case IsNull(column=column):
-                test = ColumnTest(
-                    self._is_null(self._with_guard(null_test_operand(self._column(column), self.dialect)))
-                )
+                operand = null_test_operand(self.column(column.path), self.dialect)
+                self.guard(operand.guard)
+                test = ColumnTest(self._is_null(operand))
             case _:
                 test = self._leaf(node)
         return with_polarity(test, polarity)
@@ -122,8 +129,8 @@ class ColumnConditions:
     def _is_null(self, operand: ColumnOperand) -> exp.Expr:
         """Return `column IS NULL`. For PostgreSQL's composite types, IS NULL is also true if all members are NULL."""
         if self.dialect is Dialect.POSTGRES and operand.kind is LogicalType.OTHER:
-            return exp.NullSafeEQ(this=operand.value(), expression=exp.Null())
-        return is_null(operand.value())
+            return exp.NullSafeEQ(this=operand.value, expression=exp.Null())
+        return is_null(operand.value)
 
     def _null_safe_test(self, node: IsTrue | IsUnknown, polarity: Polarity) -> exp.Expr:
         """Return a test that is never NULL."""
@@ -133,37 +140,45 @@ class ColumnConditions:
         test = is_true(value) if isinstance(node, IsTrue) else is_null(value)
         return negated(test) if polarity is Polarity.FALSE_ROWS else test
 
-    def _column(self, column: Column) -> RemoteColumn:
-        remote_column = self.table.column(column.path[0], case_sensitive=True) if len(column.path) == 1 else None
-        if remote_column is None:
-            raise UnsupportedError(f"{'.'.join(column.path)} is not a column of the remote table")
-        return remote_column
+    def column(self, path: Sequence[str], *, case_sensitive: bool = True) -> RemoteColumn:
+        """Return the column of a path. Raises UnsupportedError if the table has no such column."""
+        column = self.table.column(path[0], case_sensitive) if len(path) == 1 else None
+        if column is None:
+            raise UnsupportedError(f"{'.'.join(path)} is not a column of the remote table")
+        return column
+
+    def _operand(self, column: Column) -> ColumnOperand:
+        return self.column_operand(self.column(column.path))
 
     def _leaf(self, node: Node) -> ColumnTest:
         match node:
             case Comparison(column=column, op=op, value=value):
-                return self._compare(self.column_operand(self._column(column)), op, value)
+                return self._compare(self._operand(column), op, value)
             case InList(column=column):
-                return self._one_of(self.column_operand(self._column(column)), node)
+                return self._one_of(self._operand(column), node)
             case StringMatch(column=column, test=how, text=text):
-                return self.comparison(self.column_operand(self._column(column))).holds(how, text)
+                return self.comparison(self._operand(column)).holds(how, text)
+            case LikeMatch(column=column, pieces=pieces):
+                comparison = self.comparison(self._operand(column))
+                # SQLite's GLOB stops at a NUL character.
+                self.guard(comparison.stops_at_nul)
+                return comparison.like(pieces)
             case ColumnComparison(op=op, left=left, right=right):
-                pair = (self.column_operand(self._column(left)), self.column_operand(self._column(right)))
-                return self._pair(op, *pair)
+                return self._pair(op, self._operand(left), self._operand(right))
         raise UnsupportedError("the database has no equivalent of the pattern")
 
     def _compare(self, operand: ColumnOperand, op: Op, value: Value) -> ColumnTest:
         if operand.kind is LogicalType.STRING:
             return self.comparison(operand).compare(op, str(value))
         if operand.kind is LogicalType.BOOLEAN:
-            return ColumnTest(operand.value() if value else negated(operand.value()))
+            return ColumnTest(operand.value if value else negated(operand.value))
         self._check_equality(operand, op, [value])
         if operand.kind in FLOATING and self.dialect is not Dialect.POSTGRES:
             outcome = _constant_outcome(op, float(value), has_infinity=self.dialect is Dialect.SQLITE)
             if outcome is not None:
-                return ColumnTest(negated(never_true(operand.value())) if outcome else never_true(operand.value()))
+                return ColumnTest(negated(never_true(operand.value)) if outcome else never_true(operand.value))
         hint = self._index_hint(operand, op, [value])
-        return ColumnTest(binary(OPERATORS[op], operand.value(), self._literal(operand, value)), index_hint=hint)
+        return ColumnTest(binary(OPERATORS[op], operand.value, self._literal(operand, value)), index_hint=hint)
 
     def _index_hint(self, operand: ColumnOperand, op: Op, values: Sequence[Value]) -> exp.Expr | None:
         """Return a condition that the test implies and that lets SQLite use an index. None if it is not needed.
@@ -178,17 +193,17 @@ class ColumnConditions:
         below, above = _TRUNCATION_BOUNDS[op]
         parts = []
         if below is not None:
-            parts.append(binary(exp.GT, operand.bare, literals.number(min(map(int, values)) + below)))
+            parts.append(binary(exp.GT, operand.column.reference, number(min(map(int, values)) + below)))
         if above is None:
             return parts[0]
-        parts.append(binary(exp.LT, operand.bare, literals.number(max(map(int, values)) + above)))
-        return any_of([all_of(parts), binary(exp.GTE, operand.bare, exp.Literal.string(""))])
+        parts.append(binary(exp.LT, operand.column.reference, number(max(map(int, values)) + above)))
+        return any_of([all_of(parts), binary(exp.GTE, operand.column.reference, exp.Literal.string(""))])
 
     def _check_equality(self, operand: ColumnOperand, op: Op, values: Sequence[Value]) -> None:
         """Raise UnsupportedError for equality with values that may have lost precision in the database."""
         if self.dialect is Dialect.POSTGRES or op is not Op.EQ:
             return
-        is_timestamp = operand.kind in (LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ)
+        is_timestamp = operand.kind in TEMPORAL - {LogicalType.DATE}
         if is_timestamp and any(int(value) % 1_000_000 for value in values):
             raise UnsupportedError("the database may have rounded fractions of seconds, so equality is not sent")
         if self.dialect is Dialect.SQLITE and operand.kind in FLOATING and any(math.isinf(float(v)) for v in values):
@@ -199,17 +214,16 @@ class ColumnConditions:
         values = [value for value in node.values if not self._is_impossible(operand, value)]
         has_nan = node.has_nan and self.dialect is Dialect.POSTGRES
         if not values and not has_nan and not node.has_null:
-            return ColumnTest(never_true(operand.value()))
+            return ColumnTest(never_true(operand.value))
         if operand.kind is LogicalType.STRING:
             return self.comparison(operand).one_of([str(value) for value in values], has_null=node.has_null)
         hint = self._index_hint(operand, Op.EQ, values) if values else None
         numbers = [value for value in values if isinstance(value, int)]
         if operand.kind is LogicalType.INTEGER and len(numbers) == len(values):
-            return ColumnTest(in_integers(operand.value(), numbers, has_null=node.has_null), index_hint=hint)
+            return ColumnTest(in_integers(operand.value, numbers, has_null=node.has_null), index_hint=hint)
         items = [self._literal(operand, value) for value in (*values, *([math.nan] if has_nan else []))]
-        return ColumnTest(
-            in_list(operand.value(), [*items, *([exp.Null()] if node.has_null else [])], self.dialect), index_hint=hint
-        )
+        items += [exp.Null()] if node.has_null else []
+        return ColumnTest(in_list(operand.value, items, self.dialect), index_hint=hint)
 
     def _is_impossible(self, operand: ColumnOperand, value: Value) -> bool:
         """Return whether no row can hold the value, because the database cannot represent it."""
@@ -219,31 +233,26 @@ class ColumnConditions:
     def _pair(self, op: Op, left: ColumnOperand, right: ColumnOperand) -> ColumnTest:
         if left.kind is LogicalType.STRING:
             return self.comparison(left).pair(op, self.comparison(right))
-        return ColumnTest(binary(OPERATORS[op], left.value(), right.value()))
+        return ColumnTest(binary(OPERATORS[op], left.value, right.value))
 
     def _literal(self, operand: ColumnOperand, value: Value) -> exp.Expr:
         """Return a constant of the column's type."""
         match operand.kind:
+            case LogicalType.DECIMAL if self.dialect is Dialect.SQLITE:
+                return double(float(value), self.dialect)
             case LogicalType.INTEGER | LogicalType.DECIMAL:
                 assert isinstance(value, int | Decimal)
-                if operand.kind is LogicalType.DECIMAL and self.dialect is Dialect.SQLITE:
-                    return literals.double(float(value), self.dialect)
-                return literals.number(value)
+                return number(value)
             case LogicalType.FLOAT | LogicalType.DOUBLE:
-                tree = literals.double(float(value), self.dialect)
+                tree = double(float(value), self.dialect)
                 is_single = operand.kind is LogicalType.FLOAT and self.dialect is Dialect.POSTGRES
                 return cast(tree, "REAL", self.dialect) if is_single else tree
             case LogicalType.BINARY:
                 assert isinstance(value, bytes)
-                return literals.binary(value, self.dialect)
-        return self._time(operand, int(value))
-
-    def _time(self, operand: ColumnOperand, value: int) -> exp.Expr:
-        if operand.kind is LogicalType.DATE:
-            return literals.date_literal(value, self.dialect)
-        if operand.kind in (LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ):
-            return literals.timestamp_literal(value, self.dialect, zoned=operand.kind is LogicalType.TIMESTAMP)
-        raise UnsupportedError(f"{operand.column.name} is of type {remote_type(operand.column).base}")
+                return bytes_literal(value, self.dialect)
+            case LogicalType.DATE:
+                return date_literal(int(value), self.dialect)
+        return timestamp_literal(int(value), self.dialect, zoned=operand.kind is LogicalType.TIMESTAMP)
 
 
 def with_polarity(test: ColumnTest, polarity: Polarity) -> exp.Expr:

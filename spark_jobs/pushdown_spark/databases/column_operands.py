@@ -3,102 +3,86 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases import sqlite_values
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
-from pushdown_spark.databases.sql_builder import binary, call, cast, quoted
-from pushdown_spark.databases.sql_literals import number
+from pushdown_spark.databases.sql_builder import (
+    all_of,
+    any_of,
+    binary,
+    call,
+    case_when,
+    cast,
+    collated,
+    in_list,
+    is_null,
+    negated,
+    number,
+)
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.expressions.scope import logical_type
+from pushdown_spark.expressions.types import TEMPORAL, LogicalType
 
 _TYPE_PARTS = re.compile(r"([a-z ]*[a-z\"])\s*(?:\(([\d, ]+)\))?(.*)", re.DOTALL)
-_SPARK_KINDS: dict[type[t.DataType], LogicalType] = {
-    t.BooleanType: LogicalType.BOOLEAN,
-    t.ByteType: LogicalType.INTEGER,
-    t.ShortType: LogicalType.INTEGER,
-    t.IntegerType: LogicalType.INTEGER,
-    t.LongType: LogicalType.INTEGER,
-    t.FloatType: LogicalType.FLOAT,
-    t.DoubleType: LogicalType.DOUBLE,
-    t.DecimalType: LogicalType.DECIMAL,
-    t.StringType: LogicalType.STRING,
-    t.BinaryType: LogicalType.BINARY,
-    t.DateType: LogicalType.DATE,
-    t.TimestampType: LogicalType.TIMESTAMP,
-    t.TimestampNTZType: LogicalType.TIMESTAMP_NTZ,
-}
 _POSTGRESQL_KINDS: dict[str, LogicalType] = {
     "boolean": LogicalType.BOOLEAN,
-    "smallint": LogicalType.INTEGER,
-    "integer": LogicalType.INTEGER,
-    "bigint": LogicalType.INTEGER,
+    **dict.fromkeys(("smallint", "integer", "bigint"), LogicalType.INTEGER),
     "real": LogicalType.FLOAT,
     "double precision": LogicalType.DOUBLE,
     "numeric": LogicalType.DECIMAL,
-    "text": LogicalType.STRING,
-    "character varying": LogicalType.STRING,
-    "character": LogicalType.STRING,
-    "citext": LogicalType.STRING,
-    "uuid": LogicalType.STRING,
+    **dict.fromkeys(("text", "character varying", "character", "citext", "uuid"), LogicalType.STRING),
     "bytea": LogicalType.BINARY,
     "date": LogicalType.DATE,
-    "timestamp": LogicalType.TIMESTAMP_NTZ,
-    "timestamp without time zone": LogicalType.TIMESTAMP_NTZ,
+    **dict.fromkeys(("timestamp", "timestamp without time zone"), LogicalType.TIMESTAMP_NTZ),
     "timestamp with time zone": LogicalType.TIMESTAMP,
 }
 _MYSQL_KINDS: dict[str, LogicalType] = {
-    "tinyint": LogicalType.INTEGER,
-    "smallint": LogicalType.INTEGER,
-    "mediumint": LogicalType.INTEGER,
-    "int": LogicalType.INTEGER,
-    "bigint": LogicalType.INTEGER,
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), LogicalType.INTEGER),
     "float": LogicalType.FLOAT,
     "double": LogicalType.DOUBLE,
     "decimal": LogicalType.DECIMAL,
-    "char": LogicalType.STRING,
-    "varchar": LogicalType.STRING,
-    "tinytext": LogicalType.STRING,
-    "text": LogicalType.STRING,
-    "mediumtext": LogicalType.STRING,
-    "longtext": LogicalType.STRING,
-    "enum": LogicalType.STRING,
-    "binary": LogicalType.BINARY,
-    "varbinary": LogicalType.BINARY,
-    "tinyblob": LogicalType.BINARY,
-    "blob": LogicalType.BINARY,
-    "mediumblob": LogicalType.BINARY,
-    "longblob": LogicalType.BINARY,
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum"), LogicalType.STRING),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), LogicalType.BINARY),
     "date": LogicalType.DATE,
     "datetime": LogicalType.TIMESTAMP_NTZ,
     "timestamp": LogicalType.TIMESTAMP,
 }
-UNICODE_CHARSETS = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 UNKNOWN_CHARSET = "unknown"
 """The character set of a query's columns, which MySQL does not report."""
+SQLITE_STORAGE = {
+    LogicalType.INTEGER: "INTEGER",
+    LogicalType.DOUBLE: "REAL",
+    LogicalType.STRING: "TEXT",
+    LogicalType.BINARY: "BLOB",
+}
+"""Storage classes by affinity, except NUMERIC affinity."""
+_SQLITE_AFFINITIES = (
+    ("int", LogicalType.INTEGER),
+    *((part, LogicalType.STRING) for part in ("char", "clob", "text")),
+    ("blob", LogicalType.BINARY),
+    *((part, LogicalType.DOUBLE) for part in ("real", "floa", "doub")),
+)
+"""SQLite's rules of type affinity, in its order. The first substring of a declared type that matches decides."""
+_SQLITE_EXACT_DIGITS = 15
+"""Decimals with up to this number of digits are exact as doubles."""
+_SQLITE_SECONDS_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(frozen=True)
 class ColumnOperand:
     """A column in comparisons.
 
-    `value` builds the expression of the value that Spark reads. `guard` builds the condition of rows where Spark may
-    read another value. Such rows must be returned to Spark. None if there are none.
+    `value` is the expression of the value that Spark reads. `guard` is the condition of rows where Spark may read
+    another value. Such rows must be returned to Spark. None if there are none.
     """
 
     column: RemoteColumn
     kind: LogicalType
-    value: Callable[[], exp.Expr]
-    guard: Callable[[], exp.Expr] | None = None
-
-    @property
-    def bare(self) -> exp.Expr:
-        """The column itself, which an index can serve."""
-        return exp.Column(this=quoted(self.column.name))
+    value: exp.Expr
+    guard: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -124,12 +108,13 @@ def remote_type(column: RemoteColumn) -> RemoteType:
 
 def column_operand(column: RemoteColumn, dialect: Dialect) -> ColumnOperand:
     """Return how a column is compared. Raises UnsupportedError if its values may differ from Spark's."""
-    kind = _spark_kind(column)
+    kind, declared = logical_type(column.spark_type), remote_type(column)
+    if kind is LogicalType.OTHER:
+        raise UnsupportedError(f"{column.name} is {column.spark_type.simpleString()}, which is not compared remotely")
     if dialect is Dialect.SQLITE:
-        stored = sqlite_values.sqlite_value(column, kind, remote_type(column).numbers)
-        return ColumnOperand(column, kind, stored.value, stored.guard)
+        return _sqlite_operand(column, kind, declared)
     value = _postgresql_value if dialect is Dialect.POSTGRES else _mysql_value
-    return ColumnOperand(column, kind, value(column, kind, remote_type(column)))
+    return ColumnOperand(column, kind, value(column, kind, declared))
 
 
 def null_test_operand(column: RemoteColumn, dialect: Dialect) -> ColumnOperand:
@@ -139,14 +124,7 @@ def null_test_operand(column: RemoteColumn, dialect: Dialect) -> ColumnOperand:
     except UnsupportedError:
         if dialect is Dialect.SQLITE or column.special_dates_are_null:
             raise
-        return ColumnOperand(column, LogicalType.OTHER, lambda: column.reference)
-
-
-def _spark_kind(column: RemoteColumn) -> LogicalType:
-    kind = _SPARK_KINDS.get(type(column.spark_type), LogicalType.OTHER)
-    if kind is LogicalType.OTHER or (kind is LogicalType.STRING and column.spark_type != t.StringType()):
-        raise UnsupportedError(f"{column.name} is {column.spark_type.simpleString()}, which is not compared remotely")
-    return kind
+        return ColumnOperand(column, LogicalType.OTHER, column.reference)
 
 
 def _mismatch(column: RemoteColumn) -> UnsupportedError:
@@ -156,63 +134,138 @@ def _mismatch(column: RemoteColumn) -> UnsupportedError:
     )
 
 
-def _postgresql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> Callable[[], exp.Expr]:
-    declared_kind = LogicalType.STRING if column.is_enum else _POSTGRESQL_KINDS.get(declared.base)
-    if declared_kind is not kind or declared.rest:
-        raise _mismatch(column)
-    if kind is LogicalType.DECIMAL:
-        _check_decimal(column, declared)
-    if kind is LogicalType.STRING:
-        return _postgresql_string(column, declared)
-    if kind in (LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ) and column.special_dates_are_null:
-        return lambda: exp.Case(ifs=[exp.If(this=call("ISFINITE", column.reference), true=column.reference)])
-    return lambda: column.reference
-
-
-def _check_decimal(column: RemoteColumn, declared: RemoteType) -> None:
-    """Raise UnsupportedError unless the types have the same digits. Rounded values compare differently."""
-    assert isinstance(column.spark_type, t.DecimalType)
-    precision, scale = (*declared.numbers, 0, 0)[:2]
-    if (precision, scale) != (column.spark_type.precision, column.spark_type.scale):
-        raise _mismatch(column)
-
-
-def _postgresql_string(column: RemoteColumn, declared: RemoteType) -> Callable[[], exp.Expr]:
-    if column.charset is not None and column.charset.upper() == "SQL_ASCII":
-        raise UnsupportedError(f"the database of {column.name} has no encoding (SQL_ASCII)")
-    if declared.base == "character":
-        length = (*declared.numbers, 1)[0]
-        return lambda: call("RPAD", cast(column.reference, "TEXT", Dialect.POSTGRES), number(length))
-    if column.is_enum or declared.base in ("uuid", "citext"):
-        return lambda: cast(column.reference, "TEXT", Dialect.POSTGRES)
-    return lambda: column.reference
-
-
-def _mysql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> Callable[[], exp.Expr]:
-    declared_kind = LogicalType.BOOLEAN if _is_boolean(column, declared) else _MYSQL_KINDS.get(declared.base)
-    is_unsigned_bigint = declared.base == "bigint" and "unsigned" in column.remote_type and kind is LogicalType.DECIMAL
-    if is_unsigned_bigint and column.spark_type == t.DecimalType(20, 0):
-        return lambda: column.reference
+def _check_kind(column: RemoteColumn, kind: LogicalType, declared: RemoteType, declared_kind: LogicalType) -> None:
+    """Raise UnsupportedError unless the types are of one kind, and decimals of the same digits."""
     if declared_kind is not kind:
         raise _mismatch(column)
-    if kind is LogicalType.DECIMAL:
-        _check_decimal(column, declared)
+    if isinstance(column.spark_type, t.DecimalType):
+        digits = (column.spark_type.precision, column.spark_type.scale)
+        # Rounded values compare differently.
+        if (*declared.numbers, 0, 0)[:2] != digits:
+            raise _mismatch(column)
+
+
+def _postgresql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> exp.Expr:
+    if declared.rest:
+        raise _mismatch(column)
+    by_name = _POSTGRESQL_KINDS.get(declared.base, LogicalType.OTHER)
+    _check_kind(column, kind, declared, LogicalType.STRING if column.is_enum else by_name)
+    if kind is LogicalType.STRING:
+        return _postgresql_string(column, declared)
+    if kind in TEMPORAL and column.special_dates_are_null:
+        return case_when(call("ISFINITE", column.reference), column.reference)
+    return column.reference
+
+
+def _postgresql_string(column: RemoteColumn, declared: RemoteType) -> exp.Expr:
+    if column.charset is not None and column.charset.upper() == "SQL_ASCII":
+        raise UnsupportedError(f"the database of {column.name} has no encoding (SQL_ASCII)")
+    text = cast(column.reference, "TEXT", Dialect.POSTGRES)
+    if declared.base == "character":
+        return call("RPAD", text, number((*declared.numbers, 1)[0]))
+    return text if column.is_enum or declared.base in ("uuid", "citext") else column.reference
+
+
+def _mysql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> exp.Expr:
+    is_unsigned_bigint = declared.base == "bigint" and "unsigned" in column.remote_type
+    if is_unsigned_bigint and column.spark_type == t.DecimalType(20, 0):
+        return column.reference
+    is_boolean = kind is LogicalType.BOOLEAN and declared.base in ("tinyint", "bit") and declared.numbers == (1,)
+    by_name = _MYSQL_KINDS.get(declared.base, LogicalType.OTHER)
+    _check_kind(column, kind, declared, LogicalType.BOOLEAN if is_boolean else by_name)
     if kind is LogicalType.FLOAT and column.rendering is None:
         raise UnsupportedError(f"{column.name} is a float, which MySQL sends with six digits")
     if kind is LogicalType.BOOLEAN:
-        return lambda: binary(exp.NEQ, column.reference, number(0))
-    if column.special_dates_are_null and kind in (LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ):
-        return lambda: null_if_zero_date(column.reference)
-    return lambda: column.reference
-
-
-def _is_boolean(column: RemoteColumn, declared: RemoteType) -> bool:
-    is_bool = isinstance(column.spark_type, t.BooleanType)
-    return is_bool and declared.base in ("tinyint", "bit") and declared.numbers == (1,)
+        return binary(exp.NEQ, column.reference, number(0))
+    if column.special_dates_are_null and kind in TEMPORAL:
+        return null_if_zero_date(column.reference)
+    return column.reference
 
 
 def null_if_zero_date(reference: exp.Expr) -> exp.Expr:
     """Return the column, NULL for dates of MySQL whose month or day is zero."""
-    month, day = call("MONTH", reference.copy()), call("DAYOFMONTH", reference.copy())
-    is_complete = binary(exp.And, binary(exp.GT, month, number(0)), binary(exp.GT, day, number(0)))
-    return exp.Case(ifs=[exp.If(this=is_complete, true=reference.copy())])
+    has_month = binary(exp.GT, call("MONTH", reference), number(0))
+    has_day = binary(exp.GT, call("DAYOFMONTH", reference), number(0))
+    return case_when(binary(exp.And, has_month, has_day), reference)
+
+
+def sqlite_affinity(declared: str) -> LogicalType | None:
+    """Return the kind to which SQLite converts values if possible. None for NUMERIC affinity."""
+    if not declared.strip():
+        return LogicalType.BINARY
+    return next((kind for part, kind in _SQLITE_AFFINITIES if part in declared.lower()), None)
+
+
+def _sqlite_operand(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> ColumnOperand:
+    """Return how a column of SQLite is compared, which may hold values of any type, whatever its declared type.
+
+    Raises UnsupportedError for types whose values SQLite does not preserve.
+    """
+    reference, affinity = column.reference, sqlite_affinity(column.remote_type)
+    is_full_width = kind is not LogicalType.INTEGER or column.spark_type == t.LongType()
+    if affinity is kind and kind in SQLITE_STORAGE and is_full_width:
+        value = reference if column.uniform else cast(reference, SQLITE_STORAGE[kind], Dialect.SQLITE)
+        return ColumnOperand(column, kind, value)
+    name = column.remote_type.lower()
+    if kind is LogicalType.BOOLEAN and "bool" in name:
+        is_true = binary(exp.NEQ, cast(reference, "INTEGER", Dialect.SQLITE), number(0))
+        return ColumnOperand(column, kind, is_true)
+    if kind is LogicalType.DECIMAL and affinity is None:
+        return ColumnOperand(column, kind, reference, _is_not_decimal(column, declared.numbers))
+    if kind is LogicalType.DATE and name.startswith("date") and "time" not in name:
+        return ColumnOperand(column, kind, reference, _is_not_date(reference))
+    if kind is LogicalType.TIMESTAMP_NTZ and ("datetime" in name or "timestamp" in name):
+        return ColumnOperand(column, kind, _sqlite_timestamp(reference), _is_not_timestamp(reference))
+    raise UnsupportedError(
+        f"{column.name} is {name or 'untyped'} in SQLite and {column.spark_type.simpleString()} in Spark"
+    )
+
+
+def _is_not_decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> exp.Expr:
+    """Return the condition of values that readers round. SQLite stores decimals as doubles."""
+    assert isinstance(column.spark_type, t.DecimalType)
+    precision, scale = column.spark_type.precision, column.spark_type.scale
+    has_digits = numbers == (precision, scale) or (numbers == (precision,) and scale == 0)
+    if precision > _SQLITE_EXACT_DIGITS or not has_digits:
+        raise UnsupportedError(f"{column.name} has more digits than SQLite preserves, or no declared number of digits")
+    number_classes = [exp.Literal.string(name) for name in ("integer", "real", "null")]
+    not_a_number = negated(in_list(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
+    rounded = binary(exp.NEQ, column.reference, call("ROUND", column.reference, number(scale)))
+    too_large = binary(exp.GTE, call("ABS", column.reference), number(10 ** (precision - scale)))
+    return any_of([not_a_number, rounded, too_large])
+
+
+def _is_not_date(reference: exp.Expr) -> exp.Expr:
+    """Return the condition of values that are neither NULL nor dates in SQLite's own format."""
+    is_date = binary(exp.NullSafeEQ, call("DATE", reference), collated(reference, "BINARY"))
+    return all_of([negated(is_null(reference)), negated(is_date)])
+
+
+def _sqlite_timestamp(reference: exp.Expr) -> exp.Expr:
+    """Return the timestamp with six fractional digits, so that strings compare as timestamps do."""
+    has_fraction = binary(exp.GT, call("LENGTH", reference), number(19))
+    digits = case_when(has_fraction, exp.Literal.string("000000"), exp.Literal.string(".000000"))
+    padded = binary(exp.DPipe, reference, exp.Paren(this=digits))
+    return call("SUBSTR", padded, number(1), number(26))
+
+
+def _is_not_timestamp(reference: exp.Expr) -> exp.Expr:
+    """Return the condition of values that are neither NULL nor `YYYY-MM-DD HH:MM:SS[.ffffff]`."""
+    start, rest = call("SUBSTR", reference, number(1), number(19)), call("SUBSTR", reference, number(20))
+    seconds = call("STRFTIME", exp.Literal.string(_SQLITE_SECONDS_FORMAT), start)
+    digits = call("SUBSTR", reference, number(21))
+    has_fraction = all_of(
+        [
+            exp.Glob(this=rest, expression=exp.Literal.string(".[0-9]*")),
+            negated(exp.Glob(this=digits, expression=exp.Literal.string("*[^0-9]*"))),
+            binary(exp.LTE, call("LENGTH", reference), number(26)),
+        ]
+    )
+    is_valid = all_of(
+        [
+            binary(exp.EQ, call("TYPEOF", reference), exp.Literal.string("text")),
+            binary(exp.NullSafeEQ, seconds, collated(start, "BINARY")),
+            any_of([binary(exp.EQ, rest, exp.Literal.string("")), has_fraction]),
+        ]
+    )
+    return all_of([negated(is_null(reference)), negated(is_valid)])

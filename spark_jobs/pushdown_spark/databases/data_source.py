@@ -28,9 +28,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
-from pushdown_spark.databases.dialects import connect, describe_table
-from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
+from pushdown_spark.databases.partition_reader import PartitionReader
 from pushdown_spark.databases.partition_splits import (
     PartitionSplits,
     indivisible_scan,
@@ -100,7 +99,7 @@ class PushdownRemoteSource(DataSource):
 
     def _table(self) -> RemoteTable:
         address, spec = self._address(), _spec(self.options)
-        with closing(connect(address, ConnectionSettings(statement_timeout=spec.statement_timeout))) as client:
+        with closing(connect(address, ConnectionSettings.of(spec))) as client:
             return describe_table(client, DatabaseKind(address.kind), spec)
 
     def _address(self) -> Address:
@@ -132,10 +131,9 @@ class RemoteTableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition."""
         assert isinstance(partition, _StatementPartition)
-        spec = self._spec
-        settings = ConnectionSettings(fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
-        fields = tuple(arrow_fields(self._schema, self._table))
-        reader = PartitionReader(self._address, (partition.statement,), fields, settings, _ignore_metrics)
+        settings, fields = ConnectionSettings.of(self._spec), tuple(arrow_fields(self._schema, self._table))
+        # Spark has no use for metrics of a Python data source.
+        reader = PartitionReader(self._address, (partition.statement,), fields, settings, lambda number, metrics: None)
         yield from reader(iter([pa.RecordBatch.from_pydict({"task": [0]})]))
 
     def _splits(self) -> PartitionSplits:
@@ -145,7 +143,7 @@ class RemoteTableReader(DataSourceReader):
         splits = indivisible_scan(self._table, spec)
         if splits is not None:
             return splits
-        with closing(connect(self._address, ConnectionSettings(statement_timeout=spec.statement_timeout))) as client:
+        with closing(connect(self._address, ConnectionSettings.of(spec))) as client:
             return plan_splits(client, self._table, spec, self._statement(None), _PARALLELISM)
 
     def _statement(self, bounds: exp.Expr | None) -> str:
@@ -229,7 +227,3 @@ def _exact(where: str, table: RemoteTable) -> PushedPredicate:
     reasons = [f"{conjunct.sql}: {conjunct.reason}" for conjunct in reports if conjunct.reason]
     reason = "; ".join(reasons) or "it does not parse"
     raise BadSpecError(f"option where: the database cannot evaluate {where!r}: {reason}; use .where(...) instead")
-
-
-def _ignore_metrics(number: int, metrics: PartitionMetrics) -> None:
-    """Ignore the metrics. Spark has no use for those of a Python data source."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from sqlglot import exp
+
 from pushdown_spark.databases.client import Client
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_query import row_query
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable, column_reference
 from pushdown_spark.databases.sql_builder import table_reference, to_sql
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
 from pushdown_spark.relations.base import ColumnStatistics, TableStatistics
@@ -81,6 +83,14 @@ def postgresql_estimate(client: Client, statement: str) -> tuple[int, int]:
     assert isinstance(plan, list)
     rows = int(plan[0]["Plan"]["Plan Rows"])
     return rows, rows * int(plan[0]["Plan"]["Plan Width"])
+
+
+def key_extent(client: Client, table: RemoteTable, key: str) -> tuple[str, str] | None:
+    """Return the smallest and the largest value of a column, None if all are NULL."""
+    ends = [aggregate(this=column_reference(key)) for aggregate in (exp.Min, exp.Max)]
+    select = exp.Select(expressions=ends).from_(table_reference(table), copy=False)
+    ((low, high),) = client.rows(to_sql(select, table.dialect))
+    return None if low is None or high is None else (str(low), str(high))
 
 
 def table_statistics(

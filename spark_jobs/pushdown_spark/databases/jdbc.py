@@ -1,11 +1,15 @@
-"""The transport of statements over Spark's JDBC source, if the jar of a driver is on Spark's class path."""
+"""The transport of statements over Spark's JDBC source, if the jar of a driver is on Spark's class path.
+
+Columns have the values that they have over Arrow. If Spark or a driver would deliver another value, the statement
+selects a string or a simpler number, and Spark converts it to the column's type.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -15,15 +19,15 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, Transport
-from pushdown_spark.databases.client import Address, Client
-from pushdown_spark.databases.jdbc_columns import JdbcColumn, decode_sql, jdbc_columns, jdbc_table
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout, postgresql_options
-from pushdown_spark.databases.sql_builder import quoted, to_sql
-from pushdown_spark.errors import BadSpecError, RemoteFailedError, UnsupportedError
+from pushdown_spark.databases.client import MYSQL_SESSION, Address, Client, mysql_timeout, postgresql_options
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quoted
+from pushdown_spark.databases.sql_builder import call, cast, to_sql
+from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
+from pushdown_spark.projection.paths import sql_text, sql_type
 from pushdown_spark.runtime.error_classification import root_message
 from pushdown_spark.runtime.jvm_gateway import java_class
 
@@ -48,6 +52,14 @@ _MARIADB_TLS = {"disable": "disable", "require": "trust", "verify-ca": "verify-c
 _ALLOW_KEY_RETRIEVAL = {"allowPublicKeyRetrieval": "true"}
 """PyMySQL allows this too: without TLS, MySQL 8 sends the public key that encrypts the password."""
 _MYSQL_TLS = {"disable": "DISABLED", "prefer": "PREFERRED", "require": "REQUIRED"}
+_LONG_DIGITS, _MAX_DECIMAL_DIGITS = 18, 38
+_DATE_LENGTH = 10
+_UNCONVERTED_MYSQL_TYPES = ("smallint", "mediumint", "int", "bigint", "double", "decimal")
+"""Types of MySQL and MariaDB that drivers and Spark read without a conversion, unless they are unsigned."""
+_MYSQL_STRING_TYPES = ("varchar", "text", "tinytext", "mediumtext", "longtext")
+_SENT_AS_TEXT = (t.DecimalType, t.DateType, t.TimestampNTZType, t.TimestampType)
+"""Types whose values arrive as strings that Spark parses and checks, unless the bare column is selected."""
+_MAX_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -67,26 +79,22 @@ class JdbcTransport:
 
     @cached_property
     def selected(self) -> RemoteTable:
-        """The table with the SELECT expressions that JDBC needs."""
-        return jdbc_table(self.table, self._columns)
-
-    @cached_property
-    def _columns(self) -> dict[str, JdbcColumn]:
-        return jdbc_columns(self.table)
+        """The table with the columns that JDBC can read, and the SELECT expressions that it needs."""
+        return _jdbc_table(self.table)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise UnsupportedError if a column cannot be read over JDBC."""
         for name in columns:
             column = self.table.column(name, case_sensitive=True)
-            if column is not None and name not in self._columns:
+            if column is not None and self.selected.column(name, case_sensitive=True) is None:
                 raise UnsupportedError(f"column {name} ({column.remote_type}) can only be read as Arrow")
 
     def statement(self, select: exp.Select) -> str:
         """Return the statement with generated column names, because Spark does not escape quotes in names."""
         renamed = select.copy()
         outputs = [node.this if isinstance(node, exp.Alias) else node for node in renamed.expressions]
-        names = self._generated_names(len(outputs))
-        renamed.set("expressions", [_alias(node, name) for node, name in zip(outputs, names, strict=True)])
+        aliases = [exp.Alias(this=node, alias=quoted(f"c{index}")) for index, node in enumerate(outputs)]
+        renamed.set("expressions", aliases)
         return to_sql(renamed, self.table.dialect)
 
     def frame(self, statements: Sequence[str], columns: Sequence[str], snapshot: str | None) -> DataFrame:
@@ -101,7 +109,9 @@ class JdbcTransport:
             raise RemoteFailedError(
                 f"{self.address.display_name}: Spark's JDBC source cannot open it: {text}"
             ) from None
-        return reduce(DataFrame.unionAll, frames).selectExpr(*self._outputs(columns)).toDF(*columns)
+        by_name = {column.name: column for column in self.selected.columns}
+        outputs = [_decode_sql(f"c{index}", by_name[name]) for index, name in enumerate(columns)]
+        return reduce(DataFrame.unionAll, frames).selectExpr(*outputs).toDF(*columns)
 
     def _relation(self, statement: str, snapshot: str | None) -> DataFrame:
         init_sql = self.init_sql
@@ -113,20 +123,6 @@ class JdbcTransport:
         return self.spark.read.jdbc(
             self.url, f"({statement}) airflow_pushdown", predicates=_ALL_ROWS, properties=properties
         )
-
-    def _outputs(self, columns: Sequence[str]) -> list[str]:
-        by_name = {column.name: column for column in self.table.columns}
-        return [
-            decode_sql(generated, by_name[name], self._columns[name])
-            for name, generated in zip(columns, self._generated_names(len(columns)), strict=True)
-        ]
-
-    def _generated_names(self, count: int) -> list[str]:
-        """Return names that are not columns of the table, so that names in ORDER BY keep their meaning."""
-        prefix = "c"
-        while any(column.name.lower().startswith(prefix) for column in self.table.columns):
-            prefix += "_"
-        return [f"{prefix}{index}" for index in range(count)]
 
 
 @dataclass(frozen=True)
@@ -277,5 +273,86 @@ def _is_encrypted(client: Client) -> bool:
     return any(row[1] for row in client.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))
 
 
-def _alias(node: exp.Expr, name: str) -> exp.Alias:
-    return exp.Alias(this=node, alias=quoted(name))
+def _jdbc_table(table: RemoteTable) -> RemoteTable:
+    """Return the table with the columns that JDBC can read, and their SELECT expressions for JDBC."""
+    if table.dialect is Dialect.POSTGRES:
+        readable = [column for column in table.columns if not isinstance(column.spark_type, t.ArrayType)]
+        columns = [replace(column, rendering=_from_postgresql(column)) for column in readable]
+    else:
+        columns = [replace(column, rendering=_from_mysql(column, table)) for column in table.columns]
+    return replace(table, columns=tuple(columns))
+
+
+def _decode_sql(generated_name: str, column: RemoteColumn) -> str:
+    """Return Spark's SQL for the value of a column of `_jdbc_table` that arrived under a generated name.
+
+    Building a Column would take ten calls to the JVM. The cast also removes the metadata of char(n) columns.
+    """
+    is_text = column.rendering is not None and isinstance(column.spark_type, _SENT_AS_TEXT)
+    value = _checked(generated_name, column) if is_text else generated_name
+    return f"CAST({value} AS {sql_type(column.spark_type)})"
+
+
+def _from_postgresql(column: RemoteColumn) -> exp.Expr | None:
+    reference, spark_type = column.reference, column.spark_type
+    if isinstance(spark_type, t.DecimalType):
+        is_short = column.remote_type.startswith("numeric(") and spark_type.precision <= _LONG_DIGITS
+        return None if is_short else _text(reference)
+    if isinstance(spark_type, t.DateType | t.TimestampNTZType):
+        return _text(reference)
+    if isinstance(spark_type, t.TimestampType):
+        return _text(exp.AtTimeZone(this=reference, zone=exp.Literal.string("UTC")))
+    return column.rendering
+
+
+def _text(node: exp.Expr) -> exp.Expr:
+    return cast(node, "text", Dialect.POSTGRES)
+
+
+def _from_mysql(column: RemoteColumn, table: RemoteTable) -> exp.Expr | None:
+    spark_type, base_type = column.spark_type, column.remote_type.partition("(")[0].partition(" ")[0]
+    selected = column.reference if column.rendering is None else column.rendering
+    if base_type in _UNCONVERTED_MYSQL_TYPES and "unsigned" not in column.remote_type:
+        is_wide = base_type == "decimal" and _digits(column) > _MAX_DECIMAL_DIGITS
+        return call("CONCAT", selected) if is_wide else column.rendering
+    if isinstance(spark_type, _SENT_AS_TEXT):
+        return call("CONCAT", selected)
+    if isinstance(spark_type, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
+        # Drivers would deliver tinyint(1) as a boolean and year as a date.
+        return cast(selected, "SIGNED", Dialect.MYSQL)
+    if isinstance(spark_type, t.StringType) and (base_type not in _MYSQL_STRING_TYPES or table.subquery is not None):
+        # Spark pads columns that a driver reports as CHAR. These include enums, and possibly the columns of a query.
+        return call("CONCAT", selected)
+    return column.rendering
+
+
+def _digits(column: RemoteColumn) -> int:
+    return int(column.remote_type.partition("(")[2].partition(",")[0] or 0)
+
+
+def _checked(text: str, column: RemoteColumn) -> str:
+    """Return SQL for the value of a string. It raises, naming the column, if the value does not fit the type."""
+    spark_type = column.spark_type
+    with_zone = f"concat({text}, 'Z')" if isinstance(spark_type, t.TimestampType) else text
+    value = f"CASE WHEN {_is_well_formed(text, spark_type)} THEN try_cast({with_zone} AS {sql_type(spark_type)}) END"
+    return f"coalesce({value}, CASE WHEN {text} IS NOT NULL THEN {_raise_conflict(text, column)} END)"
+
+
+def _is_well_formed(text: str, kind: t.DataType) -> str:
+    """Return the SQL condition under which Spark's cast reads a string correctly. It ignores text after a date."""
+    if isinstance(kind, t.DateType):
+        return f"length({text}) = {_DATE_LENGTH} AND {text} >= '0001'"
+    if isinstance(kind, t.TimestampNTZType | t.TimestampType):
+        return f"substring({text}, 5, 1) = '-' AND {text} >= '0001' AND NOT endswith({text}, 'C')"
+    return f"{text} IS NOT NULL"
+
+
+def _raise_conflict(text: str, column: RemoteColumn) -> str:
+    """Return SQL that raises SchemaConflictError in the format of Python workers, which the driver parses."""
+    name = f"{SchemaConflictError.__module__}.{SchemaConflictError.__name__}"
+    before = f"\n{name}: column {column.name} ({column.remote_type}) holds '"
+    after = (
+        f"', which Spark cannot represent as {column.spark_type.simpleString()}; leave the column out, or give a "
+        "`query` that converts it\n"
+    )
+    return f"raise_error(concat({sql_text(before)}, substring({text}, 1, {_MAX_SHOWN_CHARACTERS}), {sql_text(after)}))"

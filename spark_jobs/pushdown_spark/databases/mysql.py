@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pymysql
@@ -12,9 +13,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
-from pushdown_spark.databases.client import Address, ConnectionSettings, Row
-from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
-from pushdown_spark.databases.session_settings import MYSQL_SESSION, mysql_timeout
+from pushdown_spark.databases.client import MYSQL_SESSION, Address, ConnectionSettings, Row, mysql_timeout
 from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 
 _LOST = frozenset(
@@ -23,10 +22,24 @@ _LOST = frozenset(
 """Temporary errors: too many connections, shutdown, network, locks."""
 _TIMEOUTS = frozenset({1969, 3024})
 _TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
+_READ = 1 << 20
+_MIN_OUTPUT_BYTES = 1 << 20
+"""Bytes of lines to collect before they are parsed. A server that uses TLS sends 16 KB at a time."""
+_MAX_PAYLOAD = 0xFFFFFF
+"""A payload of this length continues in the next packet."""
+_HEADER = 4
+_NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES, _ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF
+_PREFIXES = {_TWO_BYTES: 3, _THREE_BYTES: 4, _EIGHT_BYTES: 9}
+"""Bytes before the string by the first byte of the payload. Strings of up to 250 bytes have one byte before them."""
+_END_SIZE = 9
+"""A payload that starts like an 8-byte length and is shorter than this ends the result."""
 
 
-@dataclass(frozen=True)
-class ResultColumn:
+class RowTooLongError(Exception):
+    """A row, as one string, exceeds the server's maximum packet size."""
+
+
+class ResultColumn(NamedTuple):
     """A column of a result. Type, flags and collation are codes of the protocol."""
 
     name: str
@@ -59,26 +72,22 @@ class MysqlClient:
             raise self._error(problem) from None
 
     def describe(self, query: str) -> list[ResultColumn]:
-        """Return the columns of a query as the server describes them."""
+        """Return the columns of a query as the server describes them. The driver's public description has no flags."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM ({query}\n) AS `described` LIMIT 0")  # noqa: S608 -- the user's own
                 fields = cursor._result.fields  # type: ignore[attr-defined]
         except (pymysql.Error, OSError) as problem:
             raise self._error(problem) from None
-        return [
-            ResultColumn(field.name, field.type_code, field.flags, field.length, field.scale, field.charsetnr)
-            for field in fields
-        ]
+        return [ResultColumn(f.name, f.type_code, f.flags, f.length, f.scale, f.charsetnr) for f in fields]
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query. Strings, dates and decimals arrive as strings, the rest in the requested types."""
-        rows = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("1", "0"), begins_empty=True)
+        rows = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("1", "0"))
         try:
             cursor = SSCursor(self._connection)
             cursor.execute(_as_csv(sql, columns))
-            # The rows are read from the driver's socket, because the driver reads row by row and has no public method
-            # that reads many. It must not look for more rows when the cursor closes.
+            # `row_lines` reads the driver's socket. The driver must not look for more rows when the cursor closes.
             cursor._result.unbuffered_active = False  # type: ignore[attr-defined]
             for lines in row_lines(self._connection._rfile):  # type: ignore[attr-defined]
                 yield from rows.batches(lines)
@@ -91,8 +100,9 @@ class MysqlClient:
             raise self._error(problem) from None
 
     def close(self) -> None:
-        """Close the socket at once, without waiting for what the server still sends."""
-        self._connection._force_close()  # type: ignore[attr-defined]
+        """Close the connection, without waiting for what the server still sends."""
+        with suppress(pymysql.Error):
+            self._connection.close()
 
     def _connect(self) -> Connection[SSCursor]:
         address = self._address
@@ -168,3 +178,84 @@ def _csv_type(target: pa.DataType) -> pa.DataType:
     is_number = pa.types.is_integer(target) or pa.types.is_floating(target)
     is_parsed = is_number or pa.types.is_boolean(target) or pa.types.is_binary(target)
     return target if is_parsed else pa.string()
+
+
+def row_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the strings of a result of one column as lines, about a megabyte at a time.
+
+    PyMySQL reads each row's packet with several calls and has no public method that reads many: a scan of two columns
+    would take five times as long. A packet has this layout:
+
+        3 bytes: length of the payload | 1 byte: sequence number | payload: length of the string, string
+
+    Raises the driver's exceptions for errors that the server sends, and OperationalError if the stream ends early.
+    """
+    pending = b""
+    output: list[bytes] = []
+    size = 0
+    ended = False
+    while not ended:
+        chunk = stream.read1(_READ)  # type: ignore[attr-defined]
+        if not chunk:
+            raise pymysql.err.OperationalError(2013, "Lost connection to the server while it sent rows")
+        data = pending + chunk if pending else chunk
+        strings, position, ended = _parse(data)
+        pending = data[position:]
+        output += strings
+        size += position
+        if output and (ended or size >= _MIN_OUTPUT_BYTES):
+            # The last line ends too: a row of one NULL is an empty line.
+            yield b"\n".join([*output, b""])
+            output, size = [], 0
+
+
+def _parse(data: bytes) -> tuple[list[bytes], int, bool]:
+    """Return the strings of the complete rows, the position after them, and whether the result has ended."""
+    strings: list[bytes] = []
+    position, end = 0, len(data)
+    while position + _HEADER <= end:
+        size = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        start = position + _HEADER
+        if start + size > end:
+            break
+        if size == _MAX_PAYLOAD:
+            payload, next_position = _join_payloads(data, position)
+            if next_position is None:
+                break
+            strings.append(payload[_PREFIXES[payload[0]] :])
+            position = next_position
+            continue
+        first = data[start]
+        position = start + size
+        if first < _NULL:
+            strings.append(data[start + 1 : position])
+        elif first in (_TWO_BYTES, _THREE_BYTES):
+            strings.append(data[start + _PREFIXES[first] : position])
+        else:
+            _check_end(first, data[start:position])
+            return strings, position, True
+    return strings, position, False
+
+
+def _join_payloads(data: bytes, position: int) -> tuple[bytes, int | None]:
+    """Return the payload of a row with several packets and the position after it, None if it is incomplete."""
+    parts = []
+    while position + _HEADER <= len(data):
+        size = int.from_bytes(data[position : position + 3], "little")
+        if position + _HEADER + size > len(data):
+            break
+        parts.append(data[position + _HEADER : position + _HEADER + size])
+        position += _HEADER + size
+        if size < _MAX_PAYLOAD:
+            return b"".join(parts), position
+    return b"", None
+
+
+def _check_end(first: int, payload: bytes) -> None:
+    """Raise unless the payload marks the end of the result."""
+    if first == _ERROR:
+        pymysql.err.raise_mysql_exception(payload)
+    if first == _NULL:
+        raise RowTooLongError
+    if first != _EIGHT_BYTES or len(payload) >= _END_SIZE:
+        raise pymysql.err.InternalError("the server sent a packet that is neither a row nor the end of the result")

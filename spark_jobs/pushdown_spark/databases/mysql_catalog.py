@@ -12,12 +12,11 @@ from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
 from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, null_if_zero_date
 from pushdown_spark.databases.mysql import MysqlClient, ResultColumn
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
-from pushdown_spark.databases.sql_builder import column_reference
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, column_reference, parse_table_name
 from pushdown_spark.errors import BadSpecError, RemoteRefusedError
 
 _COLUMNS = """
-SELECT column_name, lower(column_type), is_nullable = 'YES', character_set_name, collation_name
+SELECT column_name, lower(column_type), character_set_name, collation_name
 FROM information_schema.columns WHERE table_schema = coalesce(%s, database()) AND table_name = %s
 ORDER BY ordinal_position
 """
@@ -41,8 +40,6 @@ _SIMPLE_TYPES: dict[str, t.DataType] = {
     **dict.fromkeys(("binary", "varbinary", "blob", "tinyblob", "mediumblob", "longblob"), t.BinaryType()),
 }
 _GEOMETRY = ("geometry", "point", "linestring", "polygon", "multi", "geom")
-
-
 _TYPE_NAMES = {
     FIELD_TYPE.TINY: "tinyint",
     FIELD_TYPE.SHORT: "smallint",
@@ -85,10 +82,7 @@ def _query_columns(client: MysqlClient, query: str) -> list[Row]:
 
     The server reports the character set in which it sends strings, not the one in which it stores them.
     """
-    return [
-        (column.name, _declared_type(column), not column.flags & FLAG.NOT_NULL, UNKNOWN_CHARSET, None)
-        for column in client.describe(query)
-    ]
+    return [(column.name, _declared_type(column), UNKNOWN_CHARSET, None) for column in client.describe(query)]
 
 
 def _declared_type(column: ResultColumn) -> str:
@@ -106,7 +100,7 @@ def _declared_type(column: ResultColumn) -> str:
 
 
 def _column(row: Row, wide_numbers: WideNumbers, zero_dates_as_null: bool) -> RemoteColumn:
-    name, declared, _, charset, collation = row
+    name, declared, charset, collation = row
     remote_type = str(declared)
     reference = column_reference(str(name))
     spark_type, rendering = _spark_type(remote_type, reference, wide_numbers)
@@ -133,10 +127,8 @@ def _spark_type(remote_type: str, column: exp.Column, wide_numbers: WideNumbers)
         return _INTEGER_TYPES[word][unsigned], None
     if match := _DECIMAL.match(remote_type):
         precision, scale = int(match.group(1)), int(match.group(2))
-        if precision <= _MAX_DECIMAL_DIGITS:
-            return t.DecimalType(precision, scale), None
-        as_text = wide_numbers is WideNumbers.TEXT
-        return (t.StringType() if as_text else t.DecimalType(_MAX_DECIMAL_DIGITS, scale)), None
+        as_text = precision > _MAX_DECIMAL_DIGITS and wide_numbers is WideNumbers.TEXT
+        return (t.StringType() if as_text else t.DecimalType(min(precision, _MAX_DECIMAL_DIGITS), scale)), None
     if word in _SIMPLE_TYPES:
         return _SIMPLE_TYPES[word], None
     if word == "float":

@@ -12,15 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import groupby
 
 from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.databases.client import Client
+from pushdown_spark.databases.database_statistics import key_extent
 from pushdown_spark.databases.remote_query import RemoteQuery
-from pushdown_spark.databases.remote_table import RemoteTable
-from pushdown_spark.databases.sql_builder import all_of, column_reference, is_true, quoted, table_reference, to_sql
+from pushdown_spark.databases.remote_table import RemoteTable, column_reference, quoted
+from pushdown_spark.databases.sql_builder import all_of, is_true, table_reference, to_sql
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
 
 _INDEXES = """
@@ -50,14 +52,6 @@ class SelectivitySample:
     key: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Index:
-    """The name of an index and its columns."""
-
-    name: str
-    columns: tuple[str, ...]
-
-
 def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) -> SelectivitySample | None:
     """Estimate the rows that pass a condition. None if the table has no suitable index. Raises LostConnectionError."""
     names = sorted({column.name for column in condition.find_all(exp.Column)})
@@ -67,14 +61,14 @@ def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) 
     try:
         index_rows = client.rows(_INDEXES, table.schema, table.name)
         by_name = groupby(index_rows, key=lambda row: str(row[0]))
-        indexes = [_Index(name, tuple(str(row[1]) for row in rows)) for name, rows in by_name]
-        for index in indexes:
-            column = table.column(index.columns[0], case_sensitive=True)
+        indexes = {name: tuple(str(row[1]) for row in rows) for name, rows in by_name}
+        for index, (first, *_) in indexes.items():
+            column = table.column(first, case_sensitive=True)
             if column is not None and isinstance(column.spark_type, t.IntegralType):
-                share = _sample_share(client, table, index, names, condition)
+                share = _sample_share(client, table, index, first, names, condition)
                 table_rows, engine = float(str(index_rows[0][2] or 0)), str(index_rows[0][3])
-                is_clustered = indexes[0].name == "PRIMARY" and engine == "InnoDB"
-                key = indexes[0].columns if is_clustered else ()
+                # The index of the primary key is the first one.
+                key = indexes.get("PRIMARY", ()) if engine == "InnoDB" else ()
                 return None if share is None else SelectivitySample(share * table_rows, share, key)
     except (RemoteFailedError, RemoteRefusedError):
         # The estimate is optional: a user who may not read the catalog can still read the table.
@@ -83,18 +77,16 @@ def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) 
 
 
 def _sample_share(
-    client: Client, table: RemoteTable, index: _Index, names: Sequence[str], condition: exp.Expr
+    client: Client, table: RemoteTable, index: str, key: str, names: Sequence[str], condition: exp.Expr
 ) -> float | None:
-    """Return an upper estimate of the share of rows that pass."""
-    extent = _key_extent(client, table, index.columns[0])
+    """Return an upper estimate of the share of rows that pass. `key` is the first column of the index."""
+    extent = key_extent(client, table, key)
     if extent is None:
         return None
-    low, high = extent
+    low, high = map(int, extent)
     starts = sorted({low + (high - low) * position // _SAMPLE_POSITIONS for position in range(_SAMPLE_POSITIONS)})
-    parts = [_rows_from(table, index, start, names) for start in starts]
-    union: exp.Query = parts[0]
-    for part in parts[1:]:
-        union = exp.Union(this=union, expression=part, distinct=False)
+    parts = [_rows_from(table, index, key, start, names) for start in starts]
+    union = reduce(lambda left, right: exp.Union(this=left, expression=right, distinct=False), parts)
     rows = exp.Subquery(this=union, alias=exp.TableAlias(this=quoted(table.name)))
     counts = [exp.Count(this=exp.Star()), exp.Sum(this=is_true(condition.copy()))]
     ((row_count, match_count),) = client.rows(
@@ -105,23 +97,15 @@ def _sample_share(
     return upper_matches / sampled if sampled else None
 
 
-def _key_extent(client: Client, table: RemoteTable, key: str) -> tuple[int, int] | None:
-    """Return the smallest and the largest key, which the server reads from the ends of the index."""
-    ends = [aggregate(this=column_reference(key)) for aggregate in (exp.Min, exp.Max)]
-    select = exp.Select(expressions=ends).from_(table_reference(table), copy=False)
-    ((low, high),) = client.rows(to_sql(select, table.dialect))
-    return None if low is None or high is None else (int(str(low)), int(str(high)))
-
-
-def _rows_from(table: RemoteTable, index: _Index, start: int, names: Sequence[str]) -> exp.Subquery:
+def _rows_from(table: RemoteTable, index: str, key: str, start: int, names: Sequence[str]) -> exp.Query:
     """Return the query of some columns of the first rows from a key on, with a hint that forces the index."""
-    key = column_reference(index.columns[0])
     source = table_reference(table)
-    source.set("hints", [exp.IndexTableHint(this="FORCE", expressions=[quoted(index.name)])])
+    source.set("hints", [exp.IndexTableHint(this="FORCE", expressions=[quoted(index)])])
     selected: list[exp.Expr] = [column_reference(name) for name in names]
     rows = exp.Select(expressions=selected or [exp.Literal.number(1)]).from_(source, copy=False)
-    rows.where(exp.GTE(this=key, expression=exp.convert(start)), copy=False).order_by(key.copy(), copy=False)
-    return exp.Subquery(this=rows.limit(_ROWS_PER_POSITION, copy=False))
+    rows.where(exp.GTE(this=column_reference(key), expression=exp.convert(start)), copy=False)
+    rows.order_by(column_reference(key), copy=False).limit(_ROWS_PER_POSITION, copy=False)
+    return exp.Subquery(this=rows)
 
 
 def is_key_lookup_faster(share: float, columns: Sequence[str], key: Sequence[str], condition: exp.Expr) -> bool:

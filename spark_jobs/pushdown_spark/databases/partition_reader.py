@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
 
 import pyarrow as pa
 
 from pushdown_spark.databases.arrow_conversion import spark_batch
-from pushdown_spark.databases.client import Address, ConnectionSettings
-from pushdown_spark.databases.dialects import connect
+from pushdown_spark.databases.client import Address, ConnectionSettings, connect
 from pushdown_spark.errors import LostConnectionError, PushdownError
 from pushdown_spark.runtime.worker import freeze_imports
 
@@ -84,10 +82,6 @@ class PartitionReader:
             finally:
                 client.close()
         except PushdownError as problem:
-            _raise_without_cause(problem)
+            # The cause is the driver's own error, whose message may contain secrets.
+            raise problem from None
         self.report(number, PartitionMetrics(rows, size, retries))
-
-
-def _raise_without_cause(problem: PushdownError) -> NoReturn:
-    """Raise an error without its cause: the driver's own message may contain secrets."""
-    raise problem from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
@@ -14,9 +14,9 @@ from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec
 from pushdown_spark.databases.client import Client
-from pushdown_spark.databases.database_statistics import is_small_result, postgresql_estimate
+from pushdown_spark.databases.database_statistics import is_small_result, key_extent, postgresql_estimate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.sql_builder import any_of, is_null, table_reference, to_sql
+from pushdown_spark.databases.sql_builder import any_of, is_null, number, table_reference, to_sql
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 
 _MIN_PARTITIONED_BYTES = 32 << 20
@@ -26,8 +26,6 @@ _MIN_JDBC_BYTES = 64 << 20
 """Spark's JDBC source starts 0.1 s later and reads 10 % faster over 16 columns (measured)."""
 _CTID_RANGE_VERSION = 140_000
 """The first version of PostgreSQL that reads a range of pages without the other pages."""
-MAX_CSV_ROWS = 60_000
-"""Up to this number of rows, PostgreSQL copies CSV before ADBC has connected (measured with 16 columns)."""
 MAX_CONNECTIONS = 8
 """The largest default number of partitions, on any number of processors. A database has other clients too."""
 _TABLE_KINDS = ("r", "m")
@@ -38,14 +36,13 @@ _TABLE_KINDS = ("r", "m")
 class PartitionSplits:
     """The conditions of a scan's partitions, None for the whole table. `reason` explains them in the report.
 
-    The flags are estimates of the database: `few` if the driver fetches the rows faster than a task, `light` if the
-    rows are too few for a connection of ADBC, `small` if Arrow is faster than JDBC.
+    The flags are estimates of the database: `few` if the driver fetches the rows faster than a task, `small` if Arrow
+    is faster than JDBC.
     """
 
     conditions: tuple[exp.Expr | None, ...]
     reason: str
     few: bool = False
-    light: bool = False
     small: bool = False
 
     @property
@@ -86,8 +83,8 @@ def plan_splits(
         return _split_by_key(client, table, spec, spec.num_partitions or parallelism)
     rows, size = postgresql_estimate(client, statement)
     if spec.num_partitions is None and size < _MIN_PARTITIONED_BYTES:
-        few, light = is_small_result(rows, size), rows <= MAX_CSV_ROWS
-        return PartitionSplits((None,), "a small result is fastest in one partition", few, light, small=True)
+        reason = "a small result is fastest in one partition"
+        return PartitionSplits((None,), reason, few=is_small_result(rows, size), small=True)
     count = spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES))
     return replace(_split_by_pages(client, table, count), small=size < _MIN_JDBC_BYTES)
 
@@ -118,44 +115,37 @@ def _split_by_key(client: Client, table: RemoteTable, spec: RemoteSourceSpec, co
         raise UnknownColumnError(
             f"partition_column: the table has no column {spec.partition_column!r}; its columns are {names}"
         )
-    key = column.reference
+    literals: list[exp.Expr]
     if spec.lower_bound is not None and spec.upper_bound is not None:
         low = _key_number(spec.lower_bound, column, "lower_bound")
         high = _key_number(spec.upper_bound, column, "upper_bound")
+        literals = [_literal(bound, column) for bound in _equal_steps(low, high, count)]
         description = f"between {spec.lower_bound} and {spec.upper_bound}"
-        return _key_ranges(key, column, _equal_steps(low, high, count), description)
-    if table.dialect is Dialect.POSTGRES and table.subquery is None and (bounds := _histogram(client, table, column)):
-        chosen = [bounds[len(bounds) * index // count] for index in range(1, count)]
-        literals: list[exp.Expr] = [exp.Literal.string(text) for text in dict.fromkeys(chosen)]
-        reason = f"{len(literals) + 1} ranges of {column.name} by its histogram"
-        return PartitionSplits(_ranges(key, literals, nullable=True), reason)
-    extent = _key_extent(client, table, key, column)
-    if extent is None:
-        return single_partition(f"{column.name} has no values")
-    return _key_ranges(key, column, _equal_steps(*extent, count), "of equal width")
-
-
-def _key_ranges(key: exp.Expr, column: RemoteColumn, bounds: Sequence[Decimal], description: str) -> PartitionSplits:
-    literals = [_literal(bound, column) for bound in bounds]
-    reason = f"{len(bounds) + 1} ranges of {column.name} {description}"
-    return PartitionSplits(_ranges(key, literals, nullable=True), reason)
+    elif table.dialect is Dialect.POSTGRES and table.subquery is None and (bounds := _histogram(client, table, column)):
+        chosen = dict.fromkeys(bounds[len(bounds) * index // count] for index in range(1, count))
+        literals, description = [exp.Literal.string(text) for text in chosen], "by its histogram"
+    else:
+        extent = key_extent(client, table, column.name)
+        if extent is None:
+            return single_partition(f"{column.name} has no values")
+        low, high = (_key_number(text, column, "partition_column") for text in extent)
+        literals, description = [_literal(bound, column) for bound in _equal_steps(low, high, count)], "of equal width"
+    reason = f"{len(literals) + 1} ranges of {column.name} {description}"
+    return PartitionSplits(_ranges(column.reference, literals, nullable=True), reason)
 
 
 def _ranges(key: exp.Expr, bounds: Sequence[exp.Expr], *, nullable: bool) -> tuple[exp.Expr | None, ...]:
     """Return half-open ranges that cover all rows: the first has no start and all NULLs, the last no end."""
     if not bounds:
         return (None,)
-    first: exp.Expr = exp.LT(this=key.copy(), expression=bounds[0].copy())
+    first: exp.Expr = exp.LT(this=key, expression=bounds[0])
     if nullable:
-        first = any_of([first, is_null(key.copy())])
+        first = any_of([first, is_null(key)])
     between = [
-        exp.And(
-            this=exp.GTE(this=key.copy(), expression=low.copy()),
-            expression=exp.LT(this=key.copy(), expression=high.copy()),
-        )
+        exp.And(this=exp.GTE(this=key, expression=low), expression=exp.LT(this=key, expression=high))
         for low, high in pairwise(bounds)
     ]
-    return (first, *between, exp.GTE(this=key.copy(), expression=bounds[-1].copy()))
+    return (first, *between, exp.GTE(this=key, expression=bounds[-1]))
 
 
 def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list[str]:
@@ -173,17 +163,6 @@ def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list
             column.name,
         )
     ]
-
-
-def _key_extent(
-    client: Client, table: RemoteTable, key: exp.Expr, column: RemoteColumn
-) -> tuple[Decimal, Decimal] | None:
-    """Return the smallest and the largest key, None if all are NULL."""
-    select = exp.select(exp.Min(this=key.copy()), exp.Max(this=key.copy())).from_(table_reference(table))
-    ((low, high),) = client.rows(to_sql(select, table.dialect))
-    if low is None or high is None:
-        return None
-    return _key_number(str(low), column, "partition_column"), _key_number(str(high), column, "partition_column")
 
 
 def _key_number(text: str, column: RemoteColumn, parameter: str) -> Decimal:
@@ -214,7 +193,5 @@ def _equal_steps(low: Decimal, high: Decimal, count: int) -> list[Decimal]:
 
 def _literal(bound: Decimal, column: RemoteColumn) -> exp.Expr:
     if isinstance(column.spark_type, t.DateType):
-        day = date(1, 1, 1) + timedelta(days=int(bound) - 1)
-        return exp.Literal.string(day.isoformat())
-    number = exp.Literal.number(format(abs(bound), "f"))
-    return exp.Neg(this=number) if bound < 0 else number
+        return exp.Literal.string(date.fromordinal(int(bound)).isoformat())
+    return number(bound)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
-from itertools import islice
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
 import pyarrow as pa
 from adbc_driver_manager import Error
-from psycopg import capabilities
 from psycopg.conninfo import make_conninfo
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
-from pushdown_spark.databases.client import Address, ConnectionSettings, Row
-from pushdown_spark.databases.session_settings import postgresql_options
+from pushdown_spark.databases.client import Address, ConnectionSettings, Row, postgresql_options
 from pushdown_spark.errors import (
     LostConnectionError,
     PushdownError,
@@ -45,8 +40,6 @@ _BATCH_BYTES = 4 << 20
 _CSV_BYTES = 1 << 20
 LONG_DIGITS = 18
 """Decimals with up to this number of digits fit 64 bits. They are selected as unscaled integers."""
-_CHUNK_ROWS = 1_000
-"""Rows per chunk of libpq. Larger chunks make Python wait for the server instead of decoding rows."""
 _PREFIX = re.compile(
     r"^(?:[A-Z_]+: (?=\[|Failed))?(?:\[libpq\] )?(?:(?:Failed to|could not) [\w ]+: |Execution error \[\w+\]: )*"
 )
@@ -98,9 +91,9 @@ class PostgresqlClient:
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query: with ADBC, or with psycopg if few are expected, which connects sooner."""
-        read_few = self._copy_csv if all(_has_csv_form(field.type) for field in columns) else self._fetch_values
+        as_csv = self._settings.few and all(_has_csv_form(field.type) for field in columns)
         try:
-            yield from read_few(sql, columns) if self._settings.few else self._copy_binary(sql)
+            yield from self._copy_csv(sql, columns) if as_csv else self._copy_binary(sql)
         except (Error, psycopg.Error, OSError, pa.ArrowException) as problem:
             raise self._error(problem, getattr(problem, "sqlstate", None)) from None
 
@@ -128,29 +121,6 @@ class PostgresqlClient:
                     lines.clear()
         if lines:
             yield from rows.batches(bytes(lines))
-
-    def _fetch_values(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
-        """Yield rows that psycopg decodes as they arrive. A server-side cursor would disable parallel query."""
-        names = [field.name for field in columns]
-        size = self._settings.fetch_size
-        chunk = min(size, _CHUNK_ROWS) if capabilities.has_stream_chunked() else 1
-        with self._control_connection().cursor() as cursor:
-            streamed = cursor.stream(sql, binary=True, size=chunk)
-            with closing(cast("Generator[Row]", streamed)) as rows:
-                while block := self._next_rows(rows, size):
-                    yield pa.RecordBatch.from_arrays([pa.array(values) for values in zip(*block, strict=True)], names)
-
-    def _next_rows(self, rows: Generator[Row], size: int) -> list[Row]:
-        """Return up to `size` rows. Raises SchemaConflictError for dates that neither Python nor Spark can hold."""
-        try:
-            return list(islice(rows, size))
-        except psycopg.DataError as problem:
-            if problem.sqlstate is not None:
-                raise
-            raise SchemaConflictError(
-                f"{self._address.display_name}: {problem}; Spark's dates are finite and in the years 1 to 9999. Leave "
-                "the column out, or give a `query` that converts it"
-            ) from None
 
     def close(self) -> None:
         """Close the connections."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -11,8 +10,8 @@ from sqlglot import exp
 from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
 from pushdown_spark.databases.postgresql import LONG_DIGITS, PostgresqlClient
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
-from pushdown_spark.databases.sql_builder import cast, column_reference
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, column_reference, parse_table_name
+from pushdown_spark.databases.sql_builder import call, case_when, cast
 from pushdown_spark.errors import RemoteRefusedError
 
 _TYPE = """
@@ -25,7 +24,7 @@ JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetyp
 JOIN pg_catalog.pg_database d ON d.datname = current_database()
 """
 _COLUMNS = f"""
-SELECT a.attname, NOT a.attnotnull, c.collname, coalesce(c.collisdeterministic, true),
+SELECT a.attname, c.collname, coalesce(c.collisdeterministic, true),
 {_TYPE.format(modifier="a.atttypmod")}
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND c.collname <> 'default'
@@ -66,25 +65,20 @@ def postgresql_table(
         types = client.rows(
             _TYPES, [oid for _, oid, _ in result_columns], [modifier for _, _, modifier in result_columns]
         )
-        rows = [
-            (name, True, None, deterministic, *row) for (name, _, _), row in zip(result_columns, types, strict=True)
-        ]
-        return RemoteTable(Dialect.POSTGRES, "query", _columns(rows, wide_numbers), subquery=query)
+        rows = [(name, None, deterministic, *row) for (name, _, _), row in zip(result_columns, types, strict=True)]
+        columns = tuple(_column(row, wide_numbers) for row in rows)
+        return RemoteTable(Dialect.POSTGRES, "query", columns, subquery=query)
     parts = parse_table_name(table or "")
     name = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-    columns = _columns(client.rows(_COLUMNS, name), wide_numbers)
+    columns = tuple(_column(row, wide_numbers) for row in client.rows(_COLUMNS, name))
     if not columns and client.rows("SELECT to_regclass(%s)::oid", name) == [(None,)]:
         raise RemoteRefusedError(f"there is no table {table} in the database; check `table` and the search path")
     schema, catalog = (*reversed(parts[:-1]), None, None)[:2]
     return RemoteTable(Dialect.POSTGRES, parts[-1], columns, schema=schema, catalog=catalog)
 
 
-def _columns(rows: Sequence[Row], wide_numbers: WideNumbers) -> tuple[RemoteColumn, ...]:
-    return tuple(_column(row, wide_numbers) for row in rows)
-
-
 def _column(row: Row, wide_numbers: WideNumbers) -> RemoteColumn:
-    name, _, collation, deterministic, remote_type, is_enum, encoding = row
+    name, collation, deterministic, remote_type, is_enum, encoding = row
     reference = column_reference(str(name))
     spark_type, rendering = _spark_type(str(remote_type), reference, wide_numbers)
     return RemoteColumn(
@@ -107,44 +101,41 @@ def _spark_type(remote_type: str, column: exp.Column, wide_numbers: WideNumbers)
         return t.StringType(), None
     if remote_type.startswith("timestamp") and not remote_type.endswith("]"):
         return (t.TimestampType() if remote_type.endswith("with time zone") else t.TimestampNTZType()), None
+    text = cast(column, "text", Dialect.POSTGRES)
     if match := _NUMERIC.match(remote_type):
-        return _numeric(match, column, wide_numbers)
+        return _numeric(match, column, text, wide_numbers)
     if remote_type == "bit(1)":
         bit = cast(exp.Literal.string("1"), "bit(1)", Dialect.POSTGRES)
         return t.BooleanType(), exp.EQ(this=column, expression=bit)
     if remote_type.endswith("[]"):
         return _array(remote_type.removesuffix("[]"), column)
-    return t.StringType(), cast(column, "text", Dialect.POSTGRES)
+    return t.StringType(), text
 
 
-def _numeric(match: re.Match[str], column: exp.Column, wide_numbers: WideNumbers) -> tuple[t.DataType, exp.Expr | None]:
+def _numeric(
+    match: re.Match[str], column: exp.Column, text: exp.Expr, wide_numbers: WideNumbers
+) -> tuple[t.DataType, exp.Expr]:
     digits = (int(match.group(1)), int(match.group(2))) if match.group(1) else None
-    fits = digits is not None and 0 <= digits[1] <= digits[0] <= _MAX_DECIMAL_DIGITS
-    if digits is not None and fits:
-        spark_type = t.DecimalType(*digits)
+    if digits is not None and 0 <= digits[1] <= digits[0] <= _MAX_DECIMAL_DIGITS:
         if digits[0] > LONG_DIGITS:
-            return spark_type, cast(column, "text", Dialect.POSTGRES)
+            return t.DecimalType(*digits), text
         # An unscaled integer takes 8 bytes and needs no parsing, unlike a string.
-        scaled = exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])) if digits[1] else column
-        return spark_type, cast(exp.Paren(this=scaled) if digits[1] else column, "bigint", Dialect.POSTGRES)
+        scaled = exp.Paren(this=exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])))
+        return t.DecimalType(*digits), cast(scaled if digits[1] else column, "bigint", Dialect.POSTGRES)
     if wide_numbers is WideNumbers.TEXT:
-        return t.StringType(), cast(column, "text", Dialect.POSTGRES)
-    spark_type = t.DecimalType(38, 18 if digits is None else max(0, min(digits[1], 38)))
-    return spark_type, cast(column, "text", Dialect.POSTGRES)
+        return t.StringType(), text
+    return t.DecimalType(38, 18 if digits is None else max(0, min(digits[1], 38))), text
 
 
 def _array(element: str, column: exp.Column) -> tuple[t.DataType, exp.Expr | None]:
     """Return the type of a one-dimensional array. The driver would flatten the others, so they raise."""
-    if element in ("boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "date"):
-        element_type, base = _SIMPLE_TYPES[element], element
-    else:
-        element_type, base = t.StringType(), "text"
+    base = element if element in _SIMPLE_TYPES and element not in ("name", "bytea") else "text"
     array_type = f"{base}[]"
-    is_nested = exp.GT(this=exp.Anonymous(this="array_ndims", expressions=[column]), expression=exp.Literal.number(1))
+    is_nested = exp.GT(this=call("array_ndims", column), expression=exp.Literal.number(1))
     # Casting this text to an array fails on the server, with the value in the message.
     nested = exp.DPipe(
         this=cast(column, "text", Dialect.POSTGRES), expression=exp.Literal.string(" has two dimensions")
     )
     failing_cast = cast(nested, array_type, Dialect.POSTGRES)
     plain = column if base == element else cast(column, array_type, Dialect.POSTGRES)
-    return t.ArrayType(element_type), exp.Case(ifs=[exp.If(this=is_nested, true=failing_cast)], default=plain)
+    return t.ArrayType(_SIMPLE_TYPES[base]), case_when(is_nested, failing_cast, plain)

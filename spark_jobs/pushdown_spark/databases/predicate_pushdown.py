@@ -13,25 +13,18 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import ConjunctReport
-from pushdown_spark.databases.column_conditions import ColumnConditions, Polarity, with_polarity
+from pushdown_spark.databases.column_conditions import Polarity
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.sql_builder import (
     all_of,
     any_of,
-    is_null,
-    is_true,
     longest_path,
-    negated,
     parser_depth,
     to_sql,
 )
-from pushdown_spark.databases.sql_expressions import ExpressionWriter, no_equivalent
-from pushdown_spark.databases.string_comparison import ColumnTest, StringComparison, escaped
+from pushdown_spark.databases.sql_expressions import ExpressionWriter
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.binder import bind
-from pushdown_spark.expressions.bound import LikeMatch, Node, walk
-from pushdown_spark.expressions.conjuncts import column_path, has_subquery
-from pushdown_spark.expressions.like import Wildcard, split_pattern
+from pushdown_spark.expressions.conjuncts import has_subquery
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 
@@ -39,7 +32,6 @@ _MAX_DEPTH = 200
 """Nested operators of a conjunct. Spark evaluates deeper ones."""
 _MAX_PARSER_DEPTH = {Dialect.SQLITE: 80}
 """Tokens on the parser's stack. SQLite's has room for 100, including those of the SELECT."""
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MAX_SQL = {Dialect.SQLITE: 900_000}
 """Characters of a condition. By default, a statement of SQLite has up to a million bytes."""
 
@@ -142,7 +134,6 @@ class _ConjunctWriter:
 
     def __init__(self, table: RemoteTable, rules: SparkRules) -> None:
         self._table = table
-        self._rules = rules
         self._scope = Scope(table.spark_schema, rules.case_sensitive, fold=rules.fold)
         self.reasons: list[str] = []
 
@@ -171,136 +162,9 @@ class _ConjunctWriter:
         return all_of(conditions)
 
     def _leaf(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:
-        conditions = ColumnConditions(self._table)
-        tree = _LeafWriter(conditions, self._scope).write(node, polarity)
-        if not conditions.guards:
+        writer = ExpressionWriter(self._table, self._scope)
+        tree = writer.leaf(node, polarity)
+        if not writer.guards:
             return tree
         self.reasons.append("rows for which Spark may raise, overflow or read another value are returned to Spark")
-        return any_of([*conditions.guards, tree])
-
-
-class _LeafWriter:
-    """A writer of conditions other than AND, OR and NOT. Inside them, every part needs its exact value."""
-
-    def __init__(self, conditions: ColumnConditions, scope: Scope) -> None:
-        self._conditions = conditions
-        self._scope = scope
-        self._expressions = ExpressionWriter(conditions, self._value, case_sensitive=scope.case_sensitive)
-
-    def _value(self, node: exp.Expr) -> exp.Expr:
-        """Return a boolean expression with its exact value, including NULL."""
-        node = node.unnest()
-        if isinstance(node, exp.Not):
-            return negated(self._value(node.this))
-        if isinstance(node, exp.And | exp.Or):
-            join = all_of if isinstance(node, exp.And) else any_of
-            return join([self._value(part) for part in node.flatten()])
-        return self.write(node, Polarity.VALUE)
-
-    def write(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:
-        """Return a leaf: as a test of a column if possible, otherwise as a comparison of expressions."""
-        pattern = _pattern_test(node, self._conditions, self._scope)
-        if pattern is not None:
-            like = node.this if isinstance(node, exp.Escape) else node
-            return with_polarity(pattern, polarity.opposite if like.args.get("negate") else polarity)
-        bound = bind(node, self._scope)
-        if bound.artifact is not None and bound.is_exact:
-            return self._conditions.write(bound.artifact, polarity)
-        guards = list(self._conditions.guards)
-        try:
-            tree = self._comparison(node)
-        except UnsupportedError as problem:
-            self._conditions.guards[:] = guards
-            raise UnsupportedError(self._reason(node, bound, problem)) from problem
-        return negated(tree) if polarity is Polarity.FALSE_ROWS else tree
-
-    def _reason(self, node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
-        """Return why the leaf is unsupported. The binder's reason is better if it compares a column."""
-        compares_column = column_path(node.this) is not None if isinstance(node.this, exp.Expr) else False
-        return bound.reason if compares_column and bound.artifact is None and bound.reason else str(problem)
-
-    def _comparison(self, node: exp.Expr) -> exp.Expr:
-        if isinstance(node, _COMPARISONS):
-            return self._expressions.compare(node)
-        match node:
-            case exp.Is():
-                return self._is_test(node)
-            case exp.Between():
-                return self._between(node)
-            case exp.In() if node.expressions and not node.args.get("query"):
-                return self._membership(node)
-            case exp.Case() | exp.If() | exp.Coalesce():
-                return self._boolean(node)
-        raise no_equivalent(node)
-
-    def _boolean(self, node: exp.Expr) -> exp.Expr:
-        value = self._expressions.value(node)
-        if value.type.simpleString() != "boolean":
-            raise no_equivalent(node)
-        return value.tree()
-
-    def _is_test(self, node: exp.Is) -> exp.Expr:
-        """Return IS NULL, IS TRUE or IS FALSE of an expression."""
-        subject, expected = node.this, node.expression
-        if isinstance(subject, exp.Predicate | exp.Not | exp.Connector):
-            raise UnsupportedError("IS follows a comparison without parentheses, which Spark may parse differently")
-        if isinstance(expected, exp.Null):
-            return is_null(self._expressions.value(subject).tree())
-        if not isinstance(expected, exp.Boolean):
-            raise no_equivalent(node)
-        value = self._value(subject)
-        return is_true(value if expected.this else negated(value))
-
-    def _between(self, node: exp.Between) -> exp.Expr:
-        sides: tuple[tuple[type[exp.Binary], str], ...] = ((exp.GTE, "low"), (exp.LTE, "high"))
-        return all_of([self._pair(op, node.this, node.args[side]) for op, side in sides])
-
-    def _pair(self, op: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
-        return self._expressions.compare(op(this=left.copy(), expression=right.copy()))
-
-    def _membership(self, node: exp.In) -> exp.Expr:
-        """Return `expression IN (items)`. Raises UnsupportedError for items of several types."""
-        has_null = any(isinstance(item.unnest(), exp.Null) for item in node.expressions)
-        items = [item for item in node.expressions if not isinstance(item.unnest(), exp.Null)]
-        if not items:
-            raise no_equivalent(node)
-        return self._expressions.among(node.this, items, has_null=has_null)
-
-
-def _pattern_test(node: exp.Expr, conditions: ColumnConditions, scope: Scope) -> ColumnTest | None:
-    """Return LIKE with wildcards that no simpler test covers. None for simpler patterns and other nodes.
-
-    The caller handles NOT LIKE. Raises UnsupportedError if Spark would raise, or if the databases differ from Spark.
-    """
-    like = node.this if isinstance(node, exp.Escape) else node
-    if not isinstance(like, exp.Like) or not isinstance(like.expression, exp.Literal):
-        return None
-    if conditions.dialect is Dialect.SQLITE and like is node and "\\" in like.expression.name:
-        raise UnsupportedError("SQLite's LIKE has no default escape character, so Spark evaluates it")
-    bound = bind(node, scope)
-    if bound.artifact is None:
-        raise UnsupportedError(bound.reason)
-    if not any(isinstance(part, LikeMatch) for part in walk(bound.artifact)):
-        return None
-    path = column_path(like.this) or ()
-    column = conditions.table.column(path[-1], scope.case_sensitive) if path else None
-    if column is None:
-        raise UnsupportedError(f"{'.'.join(path)} is not a column of the remote table")
-    comparison = conditions.comparison(conditions.column_operand(column))
-    escape = node.expression.name if isinstance(node, exp.Escape) else "\\"
-    return _like(comparison, split_pattern(like.expression.name, escape), conditions)
-
-
-def _like(comparison: StringComparison, parts: list[str | Wildcard], conditions: ColumnConditions) -> ColumnTest:
-    if comparison.dialect is not Dialect.SQLITE:
-        return comparison.like("".join(part.value if isinstance(part, Wildcard) else escaped(part) for part in parts))
-    if comparison.stops_at_nul is not None:
-        conditions.guards.append(comparison.stops_at_nul())
-    pieces, wildcards = [""], []
-    for part in parts:
-        if isinstance(part, Wildcard):
-            wildcards.append("*" if part is Wildcard.ANY else "?")
-            pieces.append("")
-        else:
-            pieces[-1] += part
-    return comparison.glob(pieces, wildcards)
+        return any_of([*writer.guards, tree])

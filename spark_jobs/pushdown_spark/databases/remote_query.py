@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from pushdown_spark.databases.column_operands import ColumnOperand, column_operand, remote_type
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.databases.sql_builder import all_of, call, quoted, table_reference, to_sql
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quoted
+from pushdown_spark.databases.sql_builder import all_of, call, table_reference, to_sql
 from pushdown_spark.databases.string_comparison import column_comparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import FLOATING, LogicalType
@@ -170,12 +170,12 @@ class _QueryBuilder:
         if operand.column.special_dates_are_null:
             raise UnsupportedError(f"the database groups the special dates of {name}, which Spark reads as NULL")
         if operand.kind is not LogicalType.STRING:
-            return operand.value() if self._table.dialect is Dialect.SQLITE else operand.bare
+            return operand.value if self._table.dialect is Dialect.SQLITE else operand.column.reference
         comparison = column_comparison(operand, self._table.dialect)
         is_citext = remote_type(operand.column).base == "citext"
         if comparison.only_true_reason or not operand.column.deterministic or is_citext:
             raise UnsupportedError(f"the collation of {name} groups different strings together")
-        return comparison.equal() if self._table.dialect is Dialect.SQLITE else operand.bare
+        return comparison.equal if self._table.dialect is Dialect.SQLITE else operand.column.reference
 
     def _aggregate(self, aggregate: Aggregate) -> exp.Expr:
         if aggregate.function is AggregateFunction.COUNT_ALL:
@@ -183,7 +183,7 @@ class _QueryBuilder:
         column = self._column(aggregate.column or "")
         operand = self._certain_operand(column.name)
         if aggregate.function is AggregateFunction.COUNT:
-            return call("COUNT", operand.value())
+            return call("COUNT", operand.value)
         if operand.kind in (LogicalType.BOOLEAN, LogicalType.BINARY):
             raise UnsupportedError(f"not every database has {aggregate.function} of a {operand.kind}")
         value = call(aggregate.function.upper(), _comparable(operand, self._table.dialect))
@@ -214,11 +214,8 @@ def _is_sorted_completely(operand: ColumnOperand) -> bool:
 def _comparable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:
     """Return an expression whose order is that of Spark's values."""
     if operand.kind is not LogicalType.STRING:
-        return operand.value()
-    comparison = column_comparison(operand, dialect)
-    if comparison.ordered is None:
-        raise UnsupportedError(f"the database does not order the strings of {operand.column.name} by their bytes")
-    return comparison.ordered()
+        return operand.value
+    return column_comparison(operand, dialect).in_order
 
 
 def _alias_as(value: exp.Expr, name: str) -> exp.Expr:

@@ -31,6 +31,16 @@ class Dialect(StrEnum):
         return self in (Dialect.MYSQL, Dialect.MARIADB)
 
 
+def quoted(name: str) -> exp.Identifier:
+    """Return a quoted identifier. The name may have any characters."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def column_reference(name: str) -> exp.Column:
+    """Return a reference to a column by its exact name."""
+    return exp.Column(this=quoted(name))
+
+
 @dataclass(frozen=True)
 class RemoteColumn:
     """A column of a remote table.
@@ -60,7 +70,7 @@ class RemoteColumn:
     @property
     def reference(self) -> exp.Column:
         """A new reference to the column, by its exact name."""
-        return exp.Column(this=exp.to_identifier(self.name, quoted=True))
+        return column_reference(self.name)
 
     @property
     def is_utf8(self) -> bool:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
-from pushdown_spark.databases.client import Client, ConnectionSettings, SupportsSnapshots
-from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.client import Address, Client, ConnectionSettings, SupportsSnapshots, connect
 from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
 from pushdown_spark.databases.jdbc import ARROW, TransportChoice
 from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
 from pushdown_spark.databases.partition_splits import (
-    MAX_CSV_ROWS,
     PartitionSplits,
     indivisible_scan,
     plan_splits,
@@ -27,7 +24,7 @@ from pushdown_spark.databases.partition_splits import (
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_query import RemoteQuery, row_query
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.transport import QueryExecution, arrow_fields
+from pushdown_spark.databases.transport import QueryExecution
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError, UnsupportedError
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import OnePiece
@@ -46,8 +43,7 @@ class RemoteScanPlan:
     conjuncts: tuple[ConjunctReport, ...]
     is_exact: bool
     spec: RemoteSourceSpec
-    connections: ConnectionPool
-    reason: str
+    address: Address
     notes: tuple[str, ...] = ()
     transport: TransportChoice = ARROW
 
@@ -70,22 +66,17 @@ class RemoteScanPlan:
         return self.transport
 
 
-@dataclass(frozen=True)
-class _SharedSnapshot:
-    """A snapshot that all partitions read. `release` closes the connection that exports it."""
-
-    name: str
-    release: weakref.finalize[[], RemoteScan]
-
-
 class RemoteScan(Scan):
     """A scan whose rows arrive as Arrow through Python workers, or over Spark's JDBC source."""
 
     def __init__(self, spark: SparkSession, plan: RemoteScanPlan) -> None:
         self._spark = spark
         self._plan = plan
-        self._execution = QueryExecution(spark, plan.connections, plan.spec)
-        self._snapshot: _SharedSnapshot | None = None
+        self._execution = QueryExecution(spark, plan.address, plan.spec, plan.table)
+        self._snapshot: str | None = None
+        """The name of a snapshot that all partitions read."""
+        self._release: weakref.finalize[[], RemoteScan] | None = None
+        """Closes the connection that exports the snapshot."""
         self._splits: PartitionSplits | None = None
         """Splits that `fetch_local` planned, for the next call of `frame`."""
         self._queries: dict[int | None, RemoteQuery] = {}
@@ -99,11 +90,9 @@ class RemoteScan(Scan):
         return self._plan.is_exact
 
     def frame(self) -> DataFrame:
-        """Return the rows. All partitions read one snapshot if the database can share one."""
+        """Return the rows."""
         splits = self._take_splits()
-        snapshot = None if self._snapshot is None else self._snapshot.name
-        settings = ConnectionSettings(snapshot=snapshot, few=splits.few or splits.light)
-        return self._read(None, splits.conditions, settings, splits.reason, is_small=splits.few or splits.small)
+        return self._read(None, splits.conditions, splits.reason, few=splits.few, is_small=splits.small)
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the scan counts are the rows of the result."""
@@ -121,9 +110,8 @@ class RemoteScan(Scan):
         """
         if not self.is_exact or not self._query(limit).is_limited:
             return None
-        settings = ConnectionSettings(few=limit <= MAX_CSV_ROWS)
-        reason = "a limited result is one partition"
-        return self._read(limit, (None,), settings, reason, is_small=limit <= MAX_FEW_ROWS)
+        few = limit <= MAX_FEW_ROWS
+        return self._read(limit, (None,), "a limited result is one partition", few=few, is_small=few)
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows in the driver if the database expects few. None if not, or if options set the transport."""
@@ -136,27 +124,28 @@ class RemoteScan(Scan):
         # filtered scan fast, so SQLite's query plan decides.
         is_server = plan.table.dialect is not Dialect.SQLITE
         is_small = limit is not None and (is_server or not plan.predicate.conjuncts)
-        with suppress(LostConnectionError):
-            return self._fetch_if_few(query.sql, is_small=is_small)
+        with suppress(LostConnectionError), closing(self._connect()) as client:
+            if is_small or self._expects_few_rows(client, query.sql):
+                return self._execution.fetch_local(client, self._query(limit).sql, self._schema)
         return None
 
-    def _fetch_if_few(self, statement: str, *, is_small: bool) -> DataFrame | None:
-        """Fetch the rows if they are few, or if the database expects few. Splits planned on the way serve `frame`."""
+    def _expects_few_rows(self, client: Client, statement: str) -> bool:
+        """Return whether the database expects few rows. Splits that are planned on the way serve `frame`."""
         plan = self._plan
-        client = plan.connections.open()
-        with ExitStack() as stack:
-            stack.callback(client.close)
-            can_split = indivisible_scan(plan.table, plan.spec) is None
-            if not is_small and plan.table.dialect is Dialect.POSTGRES and can_split:
-                splits = self._plan_splits(client, stack)
-                if not splits.few:
-                    self._splits = splits
-                    return None
-            elif not is_small and not expects_few_rows(client, plan.table, statement):
-                if not self._sample_is_small(client):
-                    return None
-                statement = self._query().sql
-            return self._execution.fetch_local(client, statement, *_fields(plan))
+        if plan.table.dialect is Dialect.POSTGRES and indivisible_scan(plan.table, plan.spec) is None:
+            splits = self._plan_splits(client)
+            self._splits = None if splits.few else splits
+            return splits.few
+        return expects_few_rows(client, plan.table, statement) or self._sample_is_small(client)
+
+    def _connect(self) -> Client:
+        return connect(self._plan.address, ConnectionSettings.of(self._plan.spec, few=True))
+
+    @property
+    def _schema(self) -> t.StructType:
+        """The columns of the scan, in the order of the table."""
+        selected = set(self._plan.columns)
+        return t.StructType([field for field in self._plan.table.spark_schema.fields if field.name in selected])
 
     def _sample_is_small(self, client: Client) -> bool:
         """Return whether a sample estimates that few rows pass.
@@ -176,16 +165,16 @@ class RemoteScan(Scan):
 
     def close(self) -> None:
         """Release the shared snapshot and the planned splits."""
-        self._splits = None
-        if self._snapshot is not None:
-            self._snapshot.release()
-        self._snapshot = None
+        if self._release is not None:
+            self._release()
+        self._splits = self._snapshot = self._release = None
 
     def report(self) -> SourceReport:
         """Return the plan, with metrics after a run."""
         plan = self._plan
+        reason = "the table is in a database, which evaluates conjuncts with identical semantics"
         planned = SourceReport(
-            reader="remote", reason=plan.reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
+            reader="remote", reason=reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
         return self._execution.report(planned, self._query().sql)
 
@@ -209,39 +198,40 @@ class RemoteScan(Scan):
         splits = splits or indivisible_scan(plan.table, plan.spec)
         if splits is not None:
             return splits
-        client = plan.connections.open()
-        with ExitStack() as stack:
-            stack.callback(client.close)
-            return self._plan_splits(client, stack)
+        with closing(self._connect()) as client:
+            return self._plan_splits(client)
 
-    def _plan_splits(self, client: Client, stack: ExitStack) -> PartitionSplits:
-        """Plan the splits. `stack` closes the client, unless the client exports the snapshot of several partitions."""
+    def _plan_splits(self, client: Client) -> PartitionSplits:
+        """Plan the splits. Several consistent partitions read a snapshot, whose connection stays open until `close`."""
         plan = self._plan
         self.close()
         parallelism = self._spark.sparkContext.defaultParallelism
         splits = plan_splits(client, plan.table, plan.spec, self._query().sql, parallelism)
-        if splits.has_several and plan.spec.consistent and isinstance(client, SupportsSnapshots):
-            name = client.export_snapshot()
-            self._snapshot = _SharedSnapshot(name, weakref.finalize(self, client.close))
-            stack.pop_all()
+        if splits.has_several and plan.spec.consistent:
+            exporter = self._connect()
+            self._release = weakref.finalize(self, exporter.close)
+            # Splits of other databases have several partitions only with `consistent=False`.
+            assert isinstance(exporter, SupportsSnapshots)
+            self._snapshot = exporter.export_snapshot()
         return splits
 
     def _read(
         self,
         limit: int | None,
         conditions: Sequence[exp.Expr | None],
-        settings: ConnectionSettings,
         partitioning: str,
         *,
+        few: bool,
         is_small: bool,
     ) -> DataFrame:
-        """Return the rows of the partitions with these conditions."""
+        """Return the rows of the partitions with these conditions. All partitions read one snapshot if there is one."""
+        snapshot = None if limit is not None else self._snapshot
         transport = self._plan.transport_for(is_small=is_small)
         if (jdbc := transport.jdbc) is not None:
             queries = [self._write_query(jdbc.selected, limit, condition) for condition in conditions]
             statements = tuple(jdbc.statement(query.select) for query in queries)
             try:
-                frame = jdbc.frame(statements, self._plan.columns, settings.snapshot)
+                frame = jdbc.frame(statements, self._plan.columns, snapshot)
                 return self._execution.jdbc_frame(frame, statements, f"{partitioning}; over Spark's JDBC source")
             except RemoteFailedError as problem:
                 # Drivers log in differently. Adding a driver's jar must not fail a job that worked without it.
@@ -254,15 +244,9 @@ class RemoteScan(Scan):
         ]
         partitioning = f"{partitioning}; as Arrow: {transport.reason}" if transport.reason else partitioning
         statements = tuple(query.sql for query in queries)
-        return self._execution.frame(statements, *_fields(self._plan), settings, partitioning)
+        return self._execution.frame(statements, self._schema, partitioning, few=few, snapshot=snapshot)
 
 
 def allows_local_fetch(spec: RemoteSourceSpec) -> bool:
     """Return whether the driver may fetch few rows: no option sets the transport or the partitions."""
     return spec.transport is not Transport.JDBC and spec.partition_column is None and spec.num_partitions is None
-
-
-def _fields(plan: RemoteScanPlan) -> tuple[list[pa.Field], t.StructType]:
-    selected = set(plan.columns)
-    schema = t.StructType([field for field in plan.table.spark_schema.fields if field.name in selected])
-    return arrow_fields(schema, plan.table), schema

@@ -6,27 +6,26 @@ Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
+from pushdown_spark.databases.column_conditions import ColumnConditions
 from pushdown_spark.databases.remote_table import Dialect
-from pushdown_spark.databases.sql_builder import any_of, binary, call, cast
+from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS, any_of, binary, call, case_when, cast, number
 from pushdown_spark.databases.string_comparison import StringComparison
 from pushdown_spark.errors import UnsupportedError
 
 BITS: dict[t.DataType, int] = {t.ByteType(): 8, t.ShortType(): 16, t.IntegerType(): 32, t.LongType(): 64}
-INTEGER_TYPES = {bits: kind for kind, bits in BITS.items()}
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _MAX_SCALE = 30
 """The largest scale of a product in MySQL."""
 _WIDE_TYPES = {Dialect.POSTGRES: "NUMERIC", Dialect.MYSQL: "DECIMAL(65,0)", Dialect.MARIADB: "DECIMAL(65,0)"}
 """Exact types for integers that need more than 64 bits."""
 _MAX_INTEGER = 10**60
+_MAX_SHIFT = 31
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,18 @@ class IntegerRange:
     low: int
     high: int
 
+    @property
+    def size(self) -> int:
+        """The largest absolute value."""
+        return max(abs(self.low), abs(self.high))
+
     def within(self, other: IntegerRange) -> bool:
         """Return whether all values are in the other range."""
         return other.low <= self.low and self.high <= other.high
+
+    def common(self, other: IntegerRange) -> IntegerRange:
+        """Return the integers that are in both ranges."""
+        return IntegerRange(max(self.low, other.low), min(self.high, other.high))
 
     @staticmethod
     def around(values: list[int]) -> IntegerRange:
@@ -59,14 +67,14 @@ _LONG = type_range(t.LongType())
 class TypedExpression:
     """A remote expression that has Spark's value in all rows for which no guard is true.
 
-    `tree` builds the expression, and `type` is Spark's. `range` has the values that the database may compute for an
-    integer, including the rows of guards. `comparison` is how a string is compared. `is_literal` is set for constants,
-    whose type adapts to the other operand.
+    `type` is Spark's. `range` has the values that the database may compute for an integer, including the rows of
+    guards. `comparison` is how a string is compared. `is_literal` is set for constants, whose type adapts to the other
+    operand.
     """
 
-    tree: Callable[[], exp.Expr]
+    tree: exp.Expr
     type: t.DataType
-    range: IntegerRange | None = None
+    range: IntegerRange = IntegerRange(0, 0)
     comparison: StringComparison | None = None
     is_literal: bool = False
 
@@ -79,82 +87,69 @@ class TypedExpression:
 def integer_literal(value: int) -> TypedExpression:
     """Return an integer constant: an int, or a bigint if it does not fit an int."""
     kind = t.IntegerType() if IntegerRange(value, value).within(type_range(t.IntegerType())) else t.LongType()
-    return TypedExpression(lambda: literals.number(value), kind, IntegerRange(value, value), is_literal=True)
+    return TypedExpression(number(value), kind, IntegerRange(value, value), is_literal=True)
 
 
-def integer_range(value: TypedExpression) -> IntegerRange:
-    """Return the range of an integer."""
-    assert value.range is not None
-    return value.range
-
-
-def wider_type(left: TypedExpression, right: TypedExpression) -> t.DataType:
-    """Return the type of Spark's result for two integers."""
-    return INTEGER_TYPES[max(BITS[left.type], BITS[right.type])]
+def wider_type(*values: TypedExpression) -> t.DataType:
+    """Return the type of Spark's result for some integers."""
+    return max((value.type for value in values), key=BITS.__getitem__)
 
 
 class ArithmeticWriter:
-    """A writer of integer and decimal arithmetic. It adds conditions for rows where Spark overflows to `guards`."""
+    """A writer of integer and decimal arithmetic. It adds a guard for rows where Spark overflows."""
 
-    def __init__(self, dialect: Dialect, guards: list[exp.Expr]) -> None:
-        self._dialect = dialect
-        self._guards = guards
+    def __init__(self, conditions: ColumnConditions) -> None:
+        self._dialect = conditions.dialect
+        self._guard = conditions.guard
 
     def widened(self, value: TypedExpression) -> TypedExpression:
         """Return the value as a signed 64-bit integer, so that narrower types of the database do not overflow."""
         if value.is_literal or self._dialect is Dialect.SQLITE:
             return value
         name = "BIGINT" if self._dialect is Dialect.POSTGRES else "SIGNED"
-        return TypedExpression(lambda: cast(value.tree(), name, self._dialect), value.type, value.range)
+        return TypedExpression(cast(value.tree, name, self._dialect), value.type, value.range)
 
     def integers(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left operator right` for `+`, `-` and `*` of two integers."""
-        outcome = _outcome(operator, integer_range(left), integer_range(right))
+        outcome = _outcome(operator, left.range, right.range)
         if not outcome.within(_LONG) and self._may_clamp(operator, left, right):
             return self._clamped(operator, left, right)
-        sides = (left, right) if outcome.within(_LONG) else (self._wide(left, right), self._wide(right, left))
+        if outcome.within(_LONG):
+            # PostgreSQL computes narrower integers with fewer bits.
+            one, two = self._long(left), right.tree
+        else:
+            one, two = self._wide(left, right), self._wide(right, left)
+        return self.checked(binary(operator, one, two), wider_type(left, right), outcome)
 
-        def tree() -> exp.Expr:
-            one, two = sides[0].tree(), sides[1].tree()
-            return binary(operator, one if _is_wide(two) else self._widened_operand(one, outcome), two)
+    def _long(self, value: TypedExpression) -> exp.Expr:
+        """Return an integer as a bigint in PostgreSQL. The integers of the other databases have 64 bits or more."""
+        tree = value.tree
+        is_long = isinstance(tree, exp.Cast) and tree.to.this is exp.DataType.Type.BIGINT
+        if is_long or self._dialect is not Dialect.POSTGRES or not value.range.within(_LONG):
+            return tree
+        return cast(tree, "BIGINT", self._dialect)
 
-        return self.checked(tree, wider_type(left, right), outcome)
-
-    def _widened_operand(self, tree: exp.Expr, outcome: IntegerRange) -> exp.Expr:
-        """Return an operand that PostgreSQL does not compute with in 32 bits if the outcome may not fit them.
-
-        Columns are wide enough. Constants and expressions of constants are not.
-        """
-        is_wide_enough = self._dialect is not Dialect.POSTGRES or outcome.within(type_range(t.IntegerType()))
-        return tree if is_wide_enough or _is_wide(tree) else _long_cast(tree)
-
-    def _wide(self, value: TypedExpression, other: TypedExpression) -> TypedExpression:
+    def _wide(self, value: TypedExpression, other: TypedExpression) -> exp.Expr:
         """Return the value in a type of more than 64 bits. A literal next to another operand adapts to its type."""
         adapts = value.is_literal and not other.is_literal
-        if adapts or not integer_range(value).within(_LONG):
-            return value
-        name = _WIDE_TYPES[self._dialect]
-        return TypedExpression(lambda: cast(value.tree(), name, self._dialect), value.type, value.range)
+        if adapts or not value.range.within(_LONG):
+            return value.tree
+        return cast(value.tree, _WIDE_TYPES[self._dialect], self._dialect)
 
-    def checked(self, tree: Callable[[], exp.Expr], kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
+    def checked(self, tree: exp.Expr, kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
         """Return an integer result. A guard returns the rows to Spark where the result does not fit Spark's type."""
         allowed = type_range(kind)
-        if max(abs(outcome.low), abs(outcome.high)) > _MAX_INTEGER:
+        if outcome.size > _MAX_INTEGER:
             raise UnsupportedError("the result may have more digits than the database supports")
         if not outcome.within(allowed):
-            self.outside(tree, outcome, allowed)
+            self._guard_outside(tree, outcome, allowed)
         return TypedExpression(tree, kind, outcome)
 
-    def outside(self, tree: Callable[[], exp.Expr], possible: IntegerRange, allowed: IntegerRange) -> None:
+    def _guard_outside(self, tree: exp.Expr, possible: IntegerRange, allowed: IntegerRange) -> None:
         """Add a guard for the rows where an integer is outside a range."""
-        below = [binary(exp.LT, tree(), literals.number(allowed.low))] if possible.low < allowed.low else []
-        above = [binary(exp.GT, tree(), literals.number(allowed.high))] if possible.high > allowed.high else []
-        self.guard(any_of([*below, *above]))
-
-    def guard(self, condition: exp.Expr) -> None:
-        """Return the rows where a condition is true to Spark."""
-        if condition not in self._guards:
-            self._guards.append(condition)
+        below = [binary(exp.LT, tree, number(allowed.low))] if possible.low < allowed.low else []
+        above = [binary(exp.GT, tree, number(allowed.high))] if possible.high > allowed.high else []
+        self._guard(any_of([*below, *above]))
 
     def _may_clamp(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
         """Return whether to clamp the operands so that 64 bits suffice, instead of computing with wider types.
@@ -172,70 +167,61 @@ class ArithmeticWriter:
         sides = []
         for value, other in ((left, right), (right, left)):
             limit = _safe_limit(operator, value, other)
-            if integer_range(value).within(limit):
+            if value.range.within(limit):
                 sides.append(value)
                 continue
-            self.outside(value.tree, integer_range(value), limit)
-            allowed = IntegerRange(max(integer_range(value).low, limit.low), min(integer_range(value).high, limit.high))
-            sides.append(self._null_outside(value, allowed))
-        outcome = _outcome(operator, integer_range(sides[0]), integer_range(sides[1]))
+            self._guard_outside(value.tree, value.range, limit)
+            sides.append(self._null_outside(value, value.range.common(limit)))
+        outcome = _outcome(operator, sides[0].range, sides[1].range)
         # An expression of type int may be as large as a bigint in rows that a guard returns.
-        return self.checked(
-            lambda: binary(operator, sides[0].tree(), sides[1].tree()), wider_type(left, right), outcome
-        )
+        return self.checked(binary(operator, sides[0].tree, sides[1].tree), wider_type(left, right), outcome)
 
     def _null_outside(self, value: TypedExpression, allowed: IntegerRange) -> TypedExpression:
         """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in guarded rows too."""
         if self._dialect is Dialect.SQLITE:
             return replace(value, range=allowed)
-
-        def tree() -> exp.Expr:
-            ends = {"low": literals.number(allowed.low), "high": literals.number(allowed.high)}
-            return exp.Case(ifs=[exp.If(this=exp.Between(this=value.tree(), **ends), true=value.tree())])
-
+        low, high = number(allowed.low), number(allowed.high)
+        tree = case_when(exp.Between(this=value.tree, low=low, high=high), value.tree)
         return replace(value, tree=tree, range=allowed)
 
     def decimals(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left operator right` for `+`, `-` and `*` with a decimal, if Spark's result is exact."""
         if self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite computes decimals as doubles")
-        one, two = decimal_type(left), decimal_type(right)
+        one, two = _decimal_type(left), _decimal_type(right)
         if operator is exp.Mul:
             precision, scale = one.precision + two.precision + 1, one.scale + two.scale
         else:
             scale = max(one.scale, two.scale)
             precision = max(one.precision - one.scale, two.precision - two.scale) + scale + 1
-        if precision > literals.MAX_DECIMAL_DIGITS or scale > _MAX_SCALE:
+        if precision > MAX_DECIMAL_DIGITS or scale > _MAX_SCALE:
             raise UnsupportedError("Spark rounds decimals of more than 38 digits")
         sides = [self._as_decimal(value) for value in (left, right)]
-        return TypedExpression(lambda: binary(operator, sides[0](), sides[1]()), t.DecimalType(precision, scale))
+        return TypedExpression(binary(operator, sides[0], sides[1]), t.DecimalType(precision, scale))
 
-    def _as_decimal(self, value: TypedExpression) -> Callable[[], exp.Expr]:
+    def _as_decimal(self, value: TypedExpression) -> exp.Expr:
         """Return an operand of decimal arithmetic. Integers are cast, to avoid integer arithmetic."""
         if value.is_literal or not value.is_integer:
             return value.tree
-        return lambda: cast(value.tree(), _WIDE_TYPES[self._dialect], self._dialect)
+        return cast(value.tree, _WIDE_TYPES[self._dialect], self._dialect)
 
     def remainder(self, left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left % right` for constants other than 0, 1 and -1. The sign is that of the left operand."""
         size = abs(_divisor(right)) - 1
-        low, high = integer_range(left).low, integer_range(left).high
+        low, high = left.range.low, left.range.high
         outcome = IntegerRange(-size if low < 0 else 0, size if high > 0 else 0)
-        return TypedExpression(lambda: binary(exp.Mod, left.tree(), right.tree()), wider_type(left, right), outcome)
+        return TypedExpression(binary(exp.Mod, left.tree, right.tree), wider_type(left, right), outcome)
 
     def quotient(self, left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left div right`, truncated towards zero. Its type in Spark is bigint."""
         divisor = _divisor(right)
-        ends = [int(Decimal(end) / divisor) for end in (integer_range(left).low, integer_range(left).high)]
+        ends = [int(Decimal(end) / divisor) for end in (left.range.low, left.range.high)]
         outcome = IntegerRange(min(*ends, 0) - 1, max(*ends, 0) + 1)
-
-        def tree() -> exp.Expr:
-            if self._dialect is Dialect.SQLITE:
-                return exp.Div(this=exp.Paren(this=left.tree()), expression=right.tree(), typed=True)
-            if self._dialect is Dialect.POSTGRES:
-                return call("DIV", cast(left.tree(), "NUMERIC", self._dialect), right.tree())
-            return exp.IntDiv(this=exp.Paren(this=left.tree()), expression=right.tree())
-
+        tree: exp.Expr = exp.IntDiv(this=exp.Paren(this=left.tree), expression=right.tree)
+        if self._dialect is Dialect.SQLITE:
+            tree = exp.Div(this=exp.Paren(this=left.tree), expression=right.tree, typed=True)
+        elif self._dialect is Dialect.POSTGRES:
+            tree = call("DIV", cast(left.tree, "NUMERIC", self._dialect), right.tree)
         return TypedExpression(tree, t.LongType(), outcome)
 
     def bits(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
@@ -244,62 +230,71 @@ class ArithmeticWriter:
         if operator is exp.BitwiseXor and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite has no exclusive OR")
         kind = wider_type(left, right)
-        sides = (self.as_long(left), self.as_long(right))
-        return TypedExpression(lambda: self._signed(binary(operator, sides[0](), sides[1]())), kind, type_range(kind))
+        sides = (self._as_long(left), self._as_long(right))
+        return TypedExpression(self._signed(binary(operator, sides[0], sides[1])), kind, type_range(kind))
 
     def inverted(self, value: TypedExpression) -> TypedExpression:
         """Return `~value`."""
         self._require_no_overflow(value)
         if self._dialect.is_mysql:
             raise UnsupportedError("MySQL inverts the bits of unsigned numbers")
-        tree = self.as_long(value)
-        return TypedExpression(lambda: exp.BitwiseNot(this=exp.Paren(this=tree())), value.type, type_range(value.type))
+        inverted = exp.BitwiseNot(this=exp.Paren(this=self._as_long(value)))
+        return TypedExpression(inverted, value.type, type_range(value.type))
 
-    def as_long(self, value: TypedExpression) -> Callable[[], exp.Expr]:
+    def _as_long(self, value: TypedExpression) -> exp.Expr:
         """Return an integer as a bigint, because PostgreSQL may have computed it as numeric."""
-        if self._dialect is not Dialect.POSTGRES or value.is_literal:
-            return value.tree
-        return lambda: _long_cast(value.tree())
+        return value.tree if value.is_literal else self._long(value)
 
     def _require_no_overflow(self, *values: TypedExpression) -> None:
-        if not all(integer_range(value).within(type_range(value.type)) for value in values):
+        if not all(value.range.within(type_range(value.type)) for value in values):
             raise UnsupportedError("bit operators need integers that cannot overflow")
 
     def _signed(self, tree: exp.Expr) -> exp.Expr:
         """Return the result of a bit operator as a signed integer. MySQL's are unsigned."""
         return cast(tree, "SIGNED", self._dialect) if self._dialect.is_mysql else tree
 
+    def shifted(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
+        """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow has a guard."""
+        by = right.range.low
+        if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
+            raise UnsupportedError("only shifts by small constants are sent")
+        if operator is exp.BitwiseLeftShift:
+            product = self.integers(exp.Mul, left, integer_literal(2**by))
+            return TypedExpression(product.tree, left.type, product.range)
+        if self._dialect.is_mysql or not left.range.within(type_range(left.type)):
+            raise UnsupportedError("MySQL shifts zeros into the sign bit")
+        tree = binary(exp.BitwiseRightShift, self._as_long(left), right.tree)
+        return TypedExpression(tree, left.type, type_range(left.type))
+
+    def negative(self, value: TypedExpression, *, is_literal: bool) -> TypedExpression:
+        """Return `-value`. In Spark, a minus before a number is part of the literal (`is_literal`)."""
+        if value.is_literal and value.is_integer:
+            negative = integer_literal(-value.range.low)
+            return negative if is_literal else replace(negative, type=value.type, is_literal=False)
+        if value.is_integer:
+            # The 0 has the type of the value. A literal 0 would make the result an int: -(-128) overflows a tinyint.
+            return self.integers(exp.Sub, replace(integer_literal(0), type=value.type), value)
+        if isinstance(value.type, t.DecimalType):
+            return TypedExpression(exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree))), value.type)
+        raise UnsupportedError(f"the negation of a {value.type.simpleString()} is not sent")
+
     def absolute(self, value: TypedExpression) -> TypedExpression:
         """Return `abs(value)` of an integer."""
-        low, high = integer_range(value).low, integer_range(value).high
-        outcome = IntegerRange(0, max(abs(low), abs(high)))
+        outcome = IntegerRange(0, value.range.size)
         if not outcome.within(_LONG) and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite raises for the absolute value of the smallest integer")
-        source = value if outcome.within(_LONG) else self._wide(value, value)
-        return self.checked(lambda: call("ABS", self._widened_operand(source.tree(), outcome)), value.type, outcome)
-
-
-def _long_cast(tree: exp.Expr) -> exp.Expr:
-    is_long = isinstance(tree, exp.Cast) and tree.to.this is exp.DataType.Type.BIGINT
-    return tree if is_long else cast(tree, "BIGINT", Dialect.POSTGRES)
+        source = self._long(value) if outcome.within(_LONG) else self._wide(value, value)
+        return self.checked(call("ABS", source), value.type, outcome)
 
 
 def _is_column(value: TypedExpression) -> bool:
     """Return whether an integer is a column, possibly in a cast."""
-    tree = value.tree()
+    tree = value.tree
     return isinstance(tree.this if isinstance(tree, exp.Cast) else tree, exp.Column)
 
 
-def _is_wide(tree: exp.Expr) -> bool:
-    """Return whether PostgreSQL computes an integer in 64 bits or more. Narrower columns are in a cast."""
-    tree = tree.unnest()
-    if isinstance(tree, exp.Add | exp.Sub | exp.Mul):
-        return _is_wide(tree.left) or _is_wide(tree.right)
-    return isinstance(tree, exp.Column | exp.Cast)
-
-
 def _divisor(value: TypedExpression) -> int:
-    limits = integer_range(value)
+    limits = value.range
     if not value.is_literal or limits.low in (-1, 0, 1):
         raise UnsupportedError("only constant divisors other than 0, 1 and -1 are sent")
     return limits.low
@@ -316,8 +311,8 @@ def _outcome(operator: type[exp.Binary], left: IntegerRange, right: IntegerRange
 def _safe_limit(operator: type[exp.Binary], value: TypedExpression, other: TypedExpression) -> IntegerRange:
     """Return the values of an operand for which the result fits 64 bits, given the range of the other operand."""
     if value.is_literal:
-        return integer_range(value)
-    largest = max(abs(integer_range(other).low), abs(integer_range(other).high))
+        return value.range
+    largest = other.range.size
     if operator is exp.Mul:
         size = _LONG.high // largest if other.is_literal and largest else 2**31
     else:
@@ -325,12 +320,23 @@ def _safe_limit(operator: type[exp.Binary], value: TypedExpression, other: Typed
     return IntegerRange(-size, size)
 
 
-def decimal_type(value: TypedExpression) -> t.DecimalType:
+def _decimal_type(value: TypedExpression) -> t.DecimalType:
     """Return the type to which Spark casts a number in decimal arithmetic."""
     if isinstance(value.type, t.DecimalType):
         return value.type
     if not value.is_integer:
         raise UnsupportedError("arithmetic with doubles is not sent")
     if value.is_literal:
-        return t.DecimalType(len(str(abs(integer_range(value).low))), 0)
+        return t.DecimalType(len(str(abs(value.range.low))), 0)
     return t.DecimalType(_DECIMAL_DIGITS[BITS[value.type]], 0)
+
+
+def are_comparable(left: TypedExpression, right: TypedExpression) -> bool:
+    """Return whether Spark compares two values without loss. Decimals need a common type with at most 38 digits."""
+    if left.type == right.type or (left.is_integer and right.is_integer):
+        return True
+    if not all(value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)):
+        return False
+    one, two = _decimal_type(left), _decimal_type(right)
+    integer_digits = max(one.precision - one.scale, two.precision - two.scale)
+    return integer_digits + max(one.scale, two.scale) <= MAX_DECIMAL_DIGITS

@@ -1,13 +1,23 @@
-"""Remote SQL as trees. Operands are in parentheses, so that precedence never changes the meaning."""
+"""Remote SQL as trees. Operands are in parentheses, so that precedence never changes the meaning.
+
+Literals have exactly Spark's value, whatever the settings of the database. Trees may share parts, because no tree is
+changed after it is built: `to_sql` and PushedPredicate copy them.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 
 from sqlglot import ErrorLevel, exp
 
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable, quoted
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.types import MICROSECONDS_PER_DAY
 
 _SQLGLOT_DIALECTS = {
     Dialect.POSTGRES: "postgres",
@@ -17,6 +27,16 @@ _SQLGLOT_DIALECTS = {
 }
 _ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean, exp.Introducer, exp.HexString)
 """Nodes that bind tighter than any operator. In sqlglot, AND and OR are functions too."""
+_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")
+"""ASCII without control characters, quotes and backslashes, which means the same under every `sql_mode`."""
+_EPOCH = date(1970, 1, 1)
+_START = datetime(1970, 1, 1)
+_YEARS = (date(1, 1, 1), date(9999, 12, 31))
+MAX_DECIMAL_DIGITS = 38
+"""The most digits of a decimal in Spark."""
+_MAX_PLAIN_DIGITS = 15
+_MAX_EXPONENT_STEP = 30
+"""The largest exponent of two in a factor. SQLite reads such factors without rounding."""
 _STACKED_TOKENS: dict[type[exp.Expr], int] = {exp.Paren: 1, exp.Not: 1, exp.Case: 3, exp.If: 3}
 """Tokens on the parser's stack while it reads the last part of a node. The default is 4 (operator and operand, or name
 and comma)."""
@@ -32,16 +52,6 @@ def to_sql(tree: exp.Expr, dialect: Dialect, *, copy: bool = True) -> str:
     Raises sqlglot's UnsupportedError for nodes that the dialect lacks.
     """
     return tree.sql(dialect=_SQLGLOT_DIALECTS[dialect], unsupported_level=ErrorLevel.RAISE, comments=False, copy=copy)
-
-
-def quoted(name: str) -> exp.Identifier:
-    """Return a quoted identifier. The name may have any characters."""
-    return exp.to_identifier(name, quoted=True)
-
-
-def column_reference(name: str) -> exp.Column:
-    """Return a reference to a column by its exact name."""
-    return exp.Column(this=quoted(name))
 
 
 def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
@@ -75,6 +85,17 @@ def call(name: str, *arguments: exp.Expr) -> exp.Expr:
 def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
     """Return a cast to a type, given by the database's own name."""
     return exp.Cast(this=node, to=_data_type(name, _SQLGLOT_DIALECTS[dialect]).copy())
+
+
+def collated(node: exp.Expr, collation: str) -> exp.Expr:
+    """Return a string in a collation."""
+    operand = exp.Paren(this=node) if isinstance(node, exp.Binary | exp.Case) else node
+    return exp.Collate(this=operand, expression=exp.Var(this=collation))
+
+
+def case_when(test: exp.Expr, value: exp.Expr, default: exp.Expr | None = None) -> exp.Expr:
+    """Return `CASE WHEN test THEN value ELSE default END`."""
+    return exp.Case(ifs=[exp.If(this=test, true=value)], default=default)
 
 
 def parser_depth(tree: exp.Expr) -> int:
@@ -120,9 +141,8 @@ def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
 
 def _chain(connector: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
     while len(parts) > _MAX_SIBLINGS:
-        parts = [
-            _chain(connector, parts[start : start + _MAX_SIBLINGS]) for start in range(0, len(parts), _MAX_SIBLINGS)
-        ]
+        starts = range(0, len(parts), _MAX_SIBLINGS)
+        parts = [_chain(connector, parts[start : start + _MAX_SIBLINGS]) for start in starts]
     tree = parts[0] if len(parts) == 1 else parenthesized(parts[0])
     for part in parts[1:]:
         tree = connector(this=tree, expression=parenthesized(part))
@@ -159,3 +179,93 @@ def in_integers(node: exp.Expr, numbers: Sequence[int], *, has_null: bool) -> ex
     literals = [str(number) if number >= 0 else f"({number})" for number in numbers]
     listed = ", ".join([*literals, "NULL"] if has_null else literals)
     return exp.In(this=parenthesized(node), expressions=[exp.Var(this=listed)])
+
+
+def number(value: int | Decimal | str) -> exp.Expr:
+    """Return an exact number, in parentheses if it is negative."""
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    positive = exp.Literal.number(text.lstrip("-"))
+    return exp.Paren(this=exp.Neg(this=positive)) if text.startswith("-") else positive
+
+
+def double(value: float, dialect: Dialect) -> exp.Expr:
+    """Return a double with the same bits. Raises UnsupportedError if the database has no NaN or infinity."""
+    if dialect is Dialect.POSTGRES:
+        return cast(exp.Literal.string(repr(value).replace("inf", "Infinity")), "DOUBLE PRECISION", dialect)
+    if math.isnan(value) or (math.isinf(value) and dialect.is_mysql):
+        raise UnsupportedError(f"{dialect} has no {value}")
+    if dialect is Dialect.SQLITE:
+        return _sqlite_double(value)
+    # MySQL reads a number without an exponent as a decimal.
+    mantissa, _, exponent = repr(value).partition("e")
+    return number(f"{mantissa}e{int(exponent or 0)}")
+
+
+def _sqlite_double(value: float) -> exp.Expr:
+    """Return a double as an integer times powers of two, because SQLite rounds long decimal literals inexactly."""
+    if math.isinf(value):
+        return number("9e999" if value > 0 else "-9e999")
+    digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
+    if len(digits) <= _MAX_PLAIN_DIGITS and (value == 0 or 1e-7 < abs(value) < 1e15):
+        return number(Decimal(repr(value)))
+    mantissa, exponent = math.frexp(value)
+    tree = cast(number(int(mantissa * 2**53)), "REAL", Dialect.SQLITE)
+    exponent -= 53
+    while exponent:
+        step = max(-_MAX_EXPONENT_STEP, min(_MAX_EXPONENT_STEP, exponent))
+        operator = exp.Mul if step > 0 else exp.Div
+        factor = exp.Literal.number(f"{2 ** abs(step)}.0")
+        tree = exp.Paren(this=operator(this=tree, expression=factor, **({} if step > 0 else {"typed": True})))
+        exponent -= step
+    return tree
+
+
+def text_literal(value: str, dialect: Dialect) -> exp.Expr:
+    """Return a string. Raises UnsupportedError for strings that databases cannot hold."""
+    check_text(value)
+    if dialect.is_mysql and not _PLAIN.fullmatch(value):
+        return exp.Introducer(this=exp.Var(this="_utf8mb4"), expression=exp.HexString(this=value.encode().hex()))
+    return exp.Literal.string(value)
+
+
+def check_text(value: str) -> None:
+    """Raise UnsupportedError for strings that cannot be sent."""
+    if "\0" in value:
+        raise UnsupportedError("the string contains a NUL character")
+    if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise UnsupportedError("the string has no UTF-8 form")
+
+
+def bytes_literal(value: bytes, dialect: Dialect) -> exp.Expr:
+    """Return bytes."""
+    if dialect is Dialect.POSTGRES:
+        return call("DECODE", exp.Literal.string(value.hex()), exp.Literal.string("hex"))
+    return exp.HexString(this=value.hex())
+
+
+def _day(days: int) -> date:
+    """Return a date. Raises UnsupportedError outside the years 1 to 9999."""
+    if not (_YEARS[0] - _EPOCH).days <= days <= (_YEARS[1] - _EPOCH).days:
+        raise UnsupportedError("the date is outside the years 1 to 9999")
+    return _EPOCH + timedelta(days=days)
+
+
+def date_literal(days: int, dialect: Dialect) -> exp.Expr:
+    """Return a date. `days` count from 1970-01-01."""
+    content = exp.Literal.string(_day(days).isoformat())
+    return content if dialect is Dialect.SQLITE else cast(content, "DATE", dialect)
+
+
+def timestamp_literal(micros: int, dialect: Dialect, *, zoned: bool) -> exp.Expr:
+    """Return a timestamp in UTC, or without a time zone. `micros` count from 1970-01-01.
+
+    MySQL's literals have no time zone, so its session must be in UTC. SQLite compares strings.
+    """
+    _day(micros // MICROSECONDS_PER_DAY)
+    content = (_START + timedelta(microseconds=micros)).isoformat(sep=" ", timespec="microseconds")
+    if dialect is Dialect.POSTGRES:
+        name = "TIMESTAMPTZ" if zoned else "TIMESTAMP"
+        return cast(exp.Literal.string(content + ("+00" if zoned else "")), name, dialect)
+    if dialect is Dialect.SQLITE:
+        return exp.Literal.string(content)
+    return cast(exp.Literal.string(content), "DATETIME(6)", dialect)

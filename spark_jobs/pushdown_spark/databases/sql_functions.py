@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import date
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
 from pushdown_spark.databases.remote_table import Dialect
-from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression, integer_range
-from pushdown_spark.databases.sql_builder import binary, call, cast
-from pushdown_spark.databases.string_comparison import StringComparison, check_ascii
+from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression
+from pushdown_spark.databases.sql_builder import binary, call, case_when, cast, date_literal, number
+from pushdown_spark.databases.string_comparison import StringComparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
+
+if TYPE_CHECKING:
+    from pushdown_spark.databases.sql_expressions import ExpressionWriter
 
 _LENGTH_RANGE = IntegerRange(0, 2**31 - 1)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -30,8 +31,7 @@ _DATE_PARTS: dict[type[exp.Expr], str] = {
     exp.Minute: "MINUTE",
     exp.Second: "SECOND",
 }
-_PART_RANGES = {"YEAR": IntegerRange(-300_000, 300_000)}
-_DEFAULT_PART_RANGE = IntegerRange(0, 59)
+_YEARS, _OTHER_PARTS = IntegerRange(-300_000, 300_000), IntegerRange(0, 59)
 _TIME_PARTS = frozenset({"HOUR", "MINUTE", "SECOND"})
 _SQLITE_POSITIONS = {
     "YEAR": (1, 4),
@@ -42,186 +42,162 @@ _SQLITE_POSITIONS = {
     "SECOND": (18, 2),
 }
 """First character and length of the parts in SQLite's timestamps. Its date functions would round up late in a day."""
+_POSITION_FUNCTIONS = {Dialect.POSTGRES: "STRPOS", Dialect.SQLITE: "INSTR"}
+_TRIM_FUNCTIONS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 
 
-class ArgumentWriter(Protocol):
-    """The writer of a function's arguments."""
-
-    def value(self, node: exp.Expr) -> TypedExpression:
-        """Return the remote expression of a node."""
-
-    def string(self, tree: Callable[[], exp.Expr], *, is_literal: bool = False) -> TypedExpression:
-        """Return a string expression."""
-
-    def guard_nul(self, value: TypedExpression) -> None:
-        """Add a guard for strings on which functions stop at a NUL character."""
-
-
-def text_function(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
-    """Return a function of a string. None for other nodes. Raises UnsupportedError for unsupported arguments."""
-    for function in (_length, _substring, _position, _trim_or_replace):
-        value = function(node, dialect, writer)
-        if value is not None:
-            return value
+def function_call(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression | None:
+    """Return a function of strings or dates. None for other nodes. Raises UnsupportedError for some arguments."""
+    match node:
+        case exp.Length() if not _has_other_arguments(node, "this"):
+            return _length(node.this, writer)
+        case exp.Anonymous() if node.name.lower() == "octet_length" and len(node.expressions) == 1:
+            return _octet_length(node.expressions[0], writer)
+        case exp.Substring() | exp.Left() | exp.Right():
+            return _substring(node, writer)
+        case exp.StrPosition():
+            return _position(node, writer)
+        case exp.Trim():
+            return _trim(node, writer)
+        case exp.Replace():
+            return _replace(node, writer)
+        case exp.Extract() if node.name.upper() in _DATE_PARTS.values():
+            return _date_part(node.name.upper(), node.expression, writer, is_extract=True)
+        case _ if type(node) in _DATE_PARTS:
+            return _date_part(_DATE_PARTS[type(node)], node.this, writer)
     return None
-
-
-def _string_argument(node: exp.Expr, writer: ArgumentWriter) -> tuple[TypedExpression, StringComparison]:
-    value = writer.value(node)
-    if value.comparison is None:
-        raise UnsupportedError(f"a {value.type.simpleString()} is cast to a string")
-    return value, value.comparison
-
-
-def _length(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
-    is_octets = isinstance(node, exp.Anonymous) and node.name.lower() == "octet_length" and len(node.expressions) == 1
-    if not is_octets and (not isinstance(node, exp.Length) or _has_other_arguments(node, "this")):
-        return None
-    value, comparison = _string_argument(node.expressions[0] if is_octets else node.this, writer)
-    if comparison.is_padded:
-        raise UnsupportedError("the length of a padded char(n) is not sent")
-    if is_octets and dialect is Dialect.SQLITE:
-        if comparison.ordered is None:
-            raise UnsupportedError("the database's encoding is not UTF-8")
-        return _integer(lambda: call("LENGTH", cast(comparison.characters(), "BLOB", dialect)), _LENGTH_RANGE)
-    if is_octets:
-        return _octets(comparison)
-    name = "LENGTH" if dialect is Dialect.SQLITE else "CHAR_LENGTH"
-    writer.guard_nul(value)
-    return _integer(lambda: call(name, comparison.characters()), _LENGTH_RANGE)
-
-
-def _octets(comparison: StringComparison) -> TypedExpression:
-    if comparison.dialect is Dialect.POSTGRES and comparison.ordered is None:
-        raise UnsupportedError("the database's encoding is not UTF-8")
-    subject = comparison.characters if comparison.dialect is Dialect.POSTGRES else comparison.equal
-    return _integer(lambda: call("OCTET_LENGTH", subject()), _LENGTH_RANGE)
 
 
 def _has_other_arguments(node: exp.Expr, *expected: str) -> bool:
     return any(value for key, value in node.args.items() if key not in expected)
 
 
-def _integer(tree: Callable[[], exp.Expr], limits: IntegerRange) -> TypedExpression:
+def _string_argument(node: exp.Expr, writer: ExpressionWriter, *, stops_at_nul: bool = False) -> StringComparison:
+    """Return a string argument. `stops_at_nul` is set for functions that may stop at a NUL character."""
+    value = writer.value(node)
+    if value.comparison is None:
+        raise UnsupportedError(f"a {value.type.simpleString()} is cast to a string")
+    if stops_at_nul and not value.is_literal:
+        writer.guard(value.comparison.stops_at_nul)
+    return value.comparison
+
+
+def _integer(tree: exp.Expr, limits: IntegerRange) -> TypedExpression:
     return TypedExpression(tree, t.IntegerType(), limits)
 
 
-def _constant(node: exp.Expr | None, writer: ArgumentWriter, minimum: int) -> int:
+def _length(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
+    comparison = _string_argument(node, writer, stops_at_nul=True)
+    _check_not_padded(comparison)
+    name = "LENGTH" if writer.dialect is Dialect.SQLITE else "CHAR_LENGTH"
+    return _integer(call(name, comparison.characters), _LENGTH_RANGE)
+
+
+def _octet_length(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
+    comparison = _string_argument(node, writer)
+    _check_not_padded(comparison)
+    if writer.dialect.is_mysql:
+        return _integer(call("OCTET_LENGTH", comparison.equal), _LENGTH_RANGE)
+    if comparison.ordered is None:
+        raise UnsupportedError("the database's encoding is not UTF-8")
+    if writer.dialect is Dialect.SQLITE:
+        return _integer(call("LENGTH", cast(comparison.characters, "BLOB", Dialect.SQLITE)), _LENGTH_RANGE)
+    return _integer(call("OCTET_LENGTH", comparison.characters), _LENGTH_RANGE)
+
+
+def _check_not_padded(comparison: StringComparison) -> None:
+    if comparison.is_padded:
+        raise UnsupportedError("the length of a padded char(n) is not sent")
+
+
+def _constant(node: exp.Expr | None, writer: ExpressionWriter, minimum: int) -> int:
     value = None if node is None else writer.value(node)
-    if value is None or not value.is_literal or not value.is_integer or integer_range(value).low < minimum:
+    if value is None or not value.is_literal or not value.is_integer or value.range.low < minimum:
         raise UnsupportedError(f"positions and lengths must be constants of at least {minimum}")
-    return min(integer_range(value).low, 2**31 - 1)
+    return min(value.range.low, 2**31 - 1)
 
 
-def _substring(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
+def _substring(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
     """Return a substring. Positions below 1 are not sent, because databases interpret them differently."""
-    if not isinstance(node, exp.Substring | exp.Left | exp.Right):
-        return None
-    value, comparison = _string_argument(node.this, writer)
-    writer.guard_nul(value)
+    characters = _string_argument(node.this, writer, stops_at_nul=True).characters
     if isinstance(node, exp.Right):
         size = _constant(node.expression, writer, 1)
-        if dialect is Dialect.SQLITE:
-            return writer.string(lambda: call("SUBSTR", comparison.characters(), literals.number(-size)))
-        return writer.string(lambda: call("RIGHT", comparison.characters(), literals.number(size)))
+        if writer.dialect is Dialect.SQLITE:
+            return writer.string(call("SUBSTR", characters, number(-size)))
+        return writer.string(call("RIGHT", characters, number(size)))
     if isinstance(node, exp.Left):
         bounds = [1, _constant(node.expression, writer, 1)]
     else:
         bounds = [_constant(node.args.get("start"), writer, 1)]
         bounds += [_constant(node.args["length"], writer, 0)] if node.args.get("length") is not None else []
-    return writer.string(lambda: call("SUBSTR", comparison.characters(), *map(literals.number, bounds)))
+    return writer.string(call("SUBSTR", characters, *map(number, bounds)))
 
 
-def _position(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
-    if not isinstance(node, exp.StrPosition):
-        return None
+def _position(node: exp.StrPosition, writer: ExpressionWriter) -> TypedExpression:
     if _has_other_arguments(node, "this", "substr"):
         raise UnsupportedError("only positions from the start are sent")
-    _, comparison = _string_argument(node.this, writer)
-    substring = _search_literal(node.args["substr"], comparison)
-    if dialect is Dialect.POSTGRES:
-        return _integer(lambda: call("STRPOS", comparison.characters(), substring()), _LENGTH_RANGE)
-    if dialect is Dialect.SQLITE:
-        return _integer(lambda: call("INSTR", comparison.characters(), substring()), _LENGTH_RANGE)
-    return _integer(lambda: call("LOCATE", substring(), comparison.characters()), _LENGTH_RANGE)
+    comparison = _string_argument(node.this, writer)
+    characters, substring = comparison.characters, _search_literal(node.args["substr"], comparison)
+    if writer.dialect.is_mysql:
+        return _integer(call("LOCATE", substring, characters), _LENGTH_RANGE)
+    return _integer(call(_POSITION_FUNCTIONS[writer.dialect], characters, substring), _LENGTH_RANGE)
 
 
-def _search_literal(node: exp.Expr, comparison: StringComparison) -> Callable[[], exp.Expr]:
+def _search_literal(node: exp.Expr, comparison: StringComparison) -> exp.Expr:
     node = node.unnest()
     if not isinstance(node, exp.Literal) or not node.is_string or not node.name:
         raise UnsupportedError("the search string must be a constant that is not empty")
-    return _plain_literal(node.name, comparison)
+    return comparison.text(node.name)
 
 
-def _plain_literal(text: str, comparison: StringComparison) -> Callable[[], exp.Expr]:
-    """Return a string constant. Raises UnsupportedError if the database may not be able to encode it."""
-    literals.check_text(text)
-    # Without an order by bytes, a PostgreSQL database has another encoding than UTF-8.
-    if comparison.dialect is Dialect.POSTGRES and comparison.ordered is None:
-        check_ascii(text)
-    return lambda: literals.text(text, comparison.dialect)
+def _trim(node: exp.Trim, writer: ExpressionWriter) -> TypedExpression:
+    if _has_other_arguments(node, "this", "position"):
+        raise UnsupportedError("only spaces can be trimmed")
+    name = _TRIM_FUNCTIONS.get(str(node.args.get("position") or ""), "TRIM")
+    return writer.string(call(name, _string_argument(node.this, writer).characters))
 
 
-def _trim_or_replace(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
-    if isinstance(node, exp.Trim):
-        if _has_other_arguments(node, "this", "position"):
-            raise UnsupportedError("only spaces can be trimmed")
-        name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(str(node.args.get("position") or ""), "TRIM")
-        _, comparison = _string_argument(node.this, writer)
-        return writer.string(lambda: call(name, comparison.characters()))
-    if isinstance(node, exp.Replace):
-        _, comparison = _string_argument(node.this, writer)
-        old = _search_literal(node.expression, comparison)
-        replacement = node.args.get("replacement")
-        if not isinstance(replacement, exp.Literal) or not replacement.is_string:
-            raise UnsupportedError("the replacement must be a constant")
-        new = _plain_literal(replacement.name, comparison)
-        return writer.string(lambda: call("REPLACE", comparison.characters(), old(), new()))
-    return None
+def _replace(node: exp.Replace, writer: ExpressionWriter) -> TypedExpression:
+    comparison = _string_argument(node.this, writer)
+    old, replacement = _search_literal(node.expression, comparison), node.args.get("replacement")
+    if not isinstance(replacement, exp.Literal) or not replacement.is_string:
+        raise UnsupportedError("the replacement must be a constant")
+    return writer.string(call("REPLACE", comparison.characters, old, comparison.text(replacement.name)))
 
 
-def date_part(node: exp.Expr, dialect: Dialect, writer: ArgumentWriter) -> TypedExpression | None:
-    """Return a part, from year to second, of a date or of a timestamp without time zone. None for other nodes."""
-    if isinstance(node, exp.Extract) and node.name.upper() in _DATE_PARTS.values():
-        name, source = node.name.upper(), node.expression
-    elif type(node) in _DATE_PARTS:
-        name, source = _DATE_PARTS[type(node)], node.this
-    else:
-        return None
-    value = writer.value(_without_implicit_cast(source))
+def _date_part(name: str, source: exp.Expr, writer: ExpressionWriter, *, is_extract: bool = False) -> TypedExpression:
+    """Return a part, from year to second, of a date or of a timestamp without time zone."""
+    if isinstance(source, exp.TsOrDsToDate) and not _has_other_arguments(source, "this"):
+        # The parser adds this cast to a date.
+        source = source.this
+    value = writer.value(source)
     types = (t.TimestampNTZType,) if name in _TIME_PARTS else (t.TimestampNTZType, t.DateType)
-    if not isinstance(value.type, types) or (name == "SECOND" and isinstance(node, exp.Extract)):
+    if not isinstance(value.type, types) or (name == "SECOND" and is_extract):
         raise UnsupportedError(f"{name.lower()} of a {value.type.simpleString()} is not sent")
-    return _integer(lambda: _extract(name, value, dialect), _PART_RANGES.get(name, _DEFAULT_PART_RANGE))
+    part = {Dialect.POSTGRES: _postgresql_part, Dialect.SQLITE: _sqlite_part}.get(writer.dialect, _mysql_part)
+    return _integer(part(name, value.tree), _YEARS if name == "YEAR" else _OTHER_PARTS)
 
 
-def _without_implicit_cast(node: exp.Expr) -> exp.Expr:
-    """Return a node without the cast to a date that the parser adds."""
-    return node.this if isinstance(node, exp.TsOrDsToDate) and not _has_other_arguments(node, "this") else node
+def _mysql_part(name: str, tree: exp.Expr) -> exp.Expr:
+    part = call("DAYOFMONTH" if name == "DAY" else name, tree)
+    # Newer versions of MySQL return an unsigned year, with which a negative difference raises.
+    return cast(part, "SIGNED", Dialect.MYSQL) if name == "YEAR" else part
 
 
-def _extract(name: str, value: TypedExpression, dialect: Dialect) -> exp.Expr:
-    if dialect is Dialect.SQLITE:
-        return _sqlite_part(name, value)
-    if dialect.is_mysql:
-        part: exp.Expr = call("DAYOFMONTH" if name == "DAY" else name, value.tree())
-        # Newer versions of MySQL return an unsigned year, with which a negative difference raises.
-        return cast(part, "SIGNED", dialect) if name == "YEAR" else part
-    part = exp.Extract(this=exp.Var(this=name), expression=value.tree())
-    if name == "SECOND":
-        part = call("FLOOR", part)
+def _postgresql_part(name: str, tree: exp.Expr) -> exp.Expr:
+    part: exp.Expr = exp.Extract(this=exp.Var(this=name), expression=tree)
     if name != "YEAR":
-        return part
+        return call("FLOOR", part) if name == "SECOND" else part
     # PostgreSQL has no year 0. The year before 1 is -1, in Spark it is 0.
-    correction = exp.If(this=binary(exp.LT, part.copy(), literals.number(0)), true=literals.number(1))
-    return binary(exp.Add, part, exp.Case(ifs=[correction], default=literals.number(0)))
+    is_negative = binary(exp.LT, part, number(0))
+    return binary(exp.Add, part, case_when(is_negative, number(1), number(0)))
 
 
-def _sqlite_part(name: str, value: TypedExpression) -> exp.Expr:
+def _sqlite_part(name: str, tree: exp.Expr) -> exp.Expr:
     if name == "QUARTER":
-        months = binary(exp.Add, _sqlite_part("MONTH", value), literals.number(2))
-        return exp.Div(this=exp.Paren(this=months), expression=literals.number(3), typed=True)
-    digits = call("SUBSTR", value.tree(), *map(literals.number, _SQLITE_POSITIONS[name]))
+        months = binary(exp.Add, _sqlite_part("MONTH", tree), number(2))
+        return exp.Div(this=exp.Paren(this=months), expression=number(3), typed=True)
+    digits = call("SUBSTR", tree, *map(number, _SQLITE_POSITIONS[name]))
     return cast(digits, "INTEGER", Dialect.SQLITE)
 
 
@@ -229,15 +205,14 @@ def date_of(value: TypedExpression, dialect: Dialect) -> TypedExpression:
     """Return the date of a timestamp without time zone, or a date itself."""
     if isinstance(value.type, t.DateType):
         return value
-    if isinstance(value.type, t.TimestampNTZType):
-        if dialect is Dialect.POSTGRES:
-            return TypedExpression(lambda: cast(value.tree(), "DATE", dialect), t.DateType())
-        if dialect is Dialect.SQLITE:
-            return TypedExpression(
-                lambda: call("SUBSTR", value.tree(), literals.number(1), literals.number(10)), t.DateType()
-            )
-        return TypedExpression(lambda: call("DATE", value.tree()), t.DateType())
-    raise UnsupportedError(f"the date of a {value.type.simpleString()} is not sent")
+    if not isinstance(value.type, t.TimestampNTZType):
+        raise UnsupportedError(f"the date of a {value.type.simpleString()} is not sent")
+    if dialect is Dialect.SQLITE:
+        return TypedExpression(call("SUBSTR", value.tree, number(1), number(10)), t.DateType())
+    is_postgresql = dialect is Dialect.POSTGRES
+    return TypedExpression(
+        cast(value.tree, "DATE", dialect) if is_postgresql else call("DATE", value.tree), t.DateType()
+    )
 
 
 def date_constant(node: exp.Expr, dialect: Dialect) -> TypedExpression | None:
@@ -250,4 +225,4 @@ def date_constant(node: exp.Expr, dialect: Dialect) -> TypedExpression | None:
         days = date.fromisoformat(node.this.name).toordinal() - EPOCH_ORDINAL
     except ValueError:
         return None
-    return TypedExpression(lambda: literals.date_literal(days, dialect), t.DateType(), is_literal=True)
+    return TypedExpression(date_literal(days, dialect), t.DateType(), is_literal=True)

@@ -10,12 +10,20 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.databases.client import Client
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, parse_table_name
-from pushdown_spark.databases.sql_builder import cast, column_reference
+from pushdown_spark.databases.column_operands import SQLITE_STORAGE, sqlite_affinity
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, column_reference, parse_table_name
+from pushdown_spark.databases.sql_builder import cast
 from pushdown_spark.errors import BadSpecError, RemoteRefusedError
+from pushdown_spark.expressions.types import LogicalType
 
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
-_TIMESTAMP_TYPES = ("datetime", "timestamp")
+_TYPES: dict[LogicalType, t.DataType] = {
+    LogicalType.INTEGER: t.LongType(),
+    LogicalType.DOUBLE: t.DoubleType(),
+    LogicalType.STRING: t.StringType(),
+    LogicalType.BINARY: t.BinaryType(),
+}
+"""Spark types by affinity."""
 _DEFAULT_DECIMAL = t.DecimalType(38, 18)
 _UNKNOWN_COLLATION = "UNKNOWN"
 _VIEW = "airflow_pushdown_query"
@@ -40,7 +48,7 @@ def sqlite_table(client: Client, table: str | None, query: str | None) -> Remote
 
 def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]:
     column_rows = client.rows(
-        'SELECT name, lower(type), "notnull", pk, (SELECT count(*) FROM pragma_table_xinfo(?1, ?2) WHERE pk > 0) '
+        "SELECT name, lower(type), pk, (SELECT count(*) FROM pragma_table_xinfo(?1, ?2) WHERE pk > 0) "
         "FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1",
         name,
         schema,
@@ -59,29 +67,23 @@ def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]
             collation=collations.get(str(column).lower(), collations.get("")),
             charset=str(encoding),
         )
-        for column, declared, not_null, pk, keys in column_rows
+        for column, declared, pk, keys in column_rows
     )
 
 
 def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[str, str]:
     """Return the declared collations by column in lower case. The empty name stands for all other columns."""
-    definitions = [str(text) for (text,) in client.rows("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")]
-    if not any("collate" in text.lower() for text in definitions):
+    definitions = client.rows("SELECT sql, type = 'table' AND name = ?1 FROM sqlite_schema WHERE sql IS NOT NULL", name)
+    if not any("collate" in str(text).lower() for text, _ in definitions):
         return {}
-    if not is_table:
+    own = [str(text) for text, is_own in definitions if is_own]
+    if not is_table or not own or schema != "main":
         return {"": _UNKNOWN_COLLATION}
-    table_definitions = [
-        str(text) for (text,) in client.rows("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1", name)
-    ]
     try:
-        tree = (
-            sqlglot.parse_one(table_definitions[0], dialect="sqlite")
-            if table_definitions and schema == "main"
-            else None
-        )
+        tree = sqlglot.parse_one(own[0], dialect="sqlite")
     except SqlglotError:
-        tree = None
-    if tree is None or tree.find(exp.ColumnDef) is None:
+        return {"": _UNKNOWN_COLLATION}
+    if tree.find(exp.ColumnDef) is None:
         return {"": _UNKNOWN_COLLATION}
     return {
         column.name.lower(): constraint.this.name.upper() or _UNKNOWN_COLLATION
@@ -92,21 +94,13 @@ def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[
 
 def _column(name: str, declared: str, *, uniform: bool, collation: str | None, charset: str) -> RemoteColumn:
     spark_type, storage = _spark_type(declared)
-    reference = column_reference(name)
-    converted = cast(reference, storage, Dialect.SQLITE)
-    rendering: exp.Expr | None = converted
+    rendering: exp.Expr | None = cast(column_reference(name), storage, Dialect.SQLITE)
     if isinstance(spark_type, t.BooleanType):
-        rendering = exp.NEQ(this=converted, expression=exp.Literal.number(0))
+        rendering = exp.NEQ(this=rendering, expression=exp.Literal.number(0))
     elif uniform and not isinstance(spark_type, t.DecimalType):
         rendering = None
     return RemoteColumn(
-        name,
-        declared,
-        spark_type,
-        charset=charset,
-        collation=collation,
-        uniform=uniform,
-        rendering=rendering,
+        name, declared, spark_type, charset=charset, collation=collation, uniform=uniform, rendering=rendering
     )
 
 
@@ -116,19 +110,11 @@ def _spark_type(declared: str) -> tuple[t.DataType, str]:
         return t.BooleanType(), "INTEGER"
     if declared == "date":
         return t.DateType(), "TEXT"
-    if declared.startswith(_TIMESTAMP_TYPES):
+    if declared.startswith(("datetime", "timestamp")):
         return t.TimestampNTZType(), "TEXT"
-    if "int" in declared:
-        return t.LongType(), "INTEGER"
-    if any(word in declared for word in ("char", "clob", "text")):
-        return t.StringType(), "TEXT"
-    if "blob" in declared:
-        return t.BinaryType(), "BLOB"
-    if any(word in declared for word in ("real", "floa", "doub")):
-        return t.DoubleType(), "REAL"
-    if declared.startswith(("decimal", "numeric")):
-        return _decimal(declared), "TEXT"
-    return t.StringType(), "TEXT"
+    if declared.strip() and (kind := sqlite_affinity(declared)) is not None:
+        return _TYPES[kind], SQLITE_STORAGE[kind]
+    return _decimal(declared) if declared.startswith(("decimal", "numeric")) else t.StringType(), "TEXT"
 
 
 def _decimal(declared: str) -> t.DecimalType:

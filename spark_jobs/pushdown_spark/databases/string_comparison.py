@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from pushdown_spark.databases import sql_literals as literals
-from pushdown_spark.databases.column_operands import UNICODE_CHARSETS, UNKNOWN_CHARSET, ColumnOperand, remote_type
+from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, ColumnOperand, remote_type
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
-from pushdown_spark.databases.sql_builder import all_of, binary, call, cast, in_list, is_null, negated, quoted
+from pushdown_spark.databases.sql_builder import (
+    all_of,
+    binary,
+    bytes_literal,
+    call,
+    cast,
+    check_text,
+    collated,
+    in_list,
+    is_null,
+    negated,
+    number,
+    text_literal,
+)
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.bound import Op, StringTest
+from pushdown_spark.expressions.bound import Op, StringTest, Wildcard
 
-Build = Callable[[], exp.Expr]
-"""A function that builds an expression. Each use needs a tree of its own, because sqlglot's nodes have one parent."""
-ESCAPE = "!"
+_ESCAPE = "!"
 """The escape character of LIKE patterns. No database gives it a meaning of its own, unlike the backslash."""
 OPERATORS: dict[Op, type[exp.Binary]] = {Op.EQ: exp.EQ, Op.LT: exp.LT, Op.LE: exp.LTE, Op.GT: exp.GT, Op.GE: exp.GTE}
 _BINARY_COLLATIONS = frozenset({"utf8mb4_0900_bin", "utf8mb4_nopad_bin"})
 """MySQL's collations that compare bytes without padding."""
-_LAST_CODE_POINT = 0x10FFFF
+_LAST_CODE_POINT, _LAST_OF_ASCII = 0x10FFFF, 0x7F
+_UNICODE_CHARSETS = {"utf8mb4": _LAST_CODE_POINT, "utf8mb3": 0xFFFF, "utf8": 0xFFFF}
+"""MySQL's character sets that are UTF-8, with their last code point. All character sets have ASCII."""
 _SURROGATES = range(0xD800, 0xE000)
+_GLOB_WILDCARDS = {Wildcard.ANY: "*", Wildcard.ONE: "?"}
 _MAX_GLOB_BYTES = 50_000
 """SQLite's default limit for patterns of LIKE and GLOB."""
 
@@ -47,48 +61,61 @@ class StringComparison:
     - `characters` compares single characters exactly, for LIKE and functions.
     - `equal` is equal to another string if their bytes are.
     - `ordered` is ordered by bytes. None if the database cannot do that.
-    - `literal` writes the constants that `equal` and `ordered` are compared with.
-    - `indexed` is the bare column, for hints: it is equal to every constant that is equal by bytes and that its
-      character set can encode (`can_encode`).
+    - `as_bytes` is set if `equal` and `ordered` are compared with bytes.
+    - `indexed` is the bare column, for hints: it is equal to every constant that is equal by bytes.
+    - `last_code_point` is the last character that the character set is known to have. The database rejects a comparison
+      with others.
     - `stops_at_nul` is the condition of strings on which functions stop at a NUL character.
     - `only_true_reason` is as in `ColumnTest`, and `like_only_true_reason` is the same for LIKE.
     - `is_padded` is set for PostgreSQL's char(n).
     """
 
     dialect: Dialect
-    characters: Build
-    equal: Build
-    ordered: Build | None
-    literal: Callable[[str], exp.Expr]
-    indexed: Build | None = None
-    can_encode: Callable[[str], bool] = lambda text: True
-    stops_at_nul: Build | None = None
+    characters: exp.Expr
+    equal: exp.Expr
+    ordered: exp.Expr | None
+    as_bytes: bool = False
+    indexed: exp.Expr | None = None
+    last_code_point: int = _LAST_CODE_POINT
+    stops_at_nul: exp.Expr | None = None
     only_true_reason: str = ""
     like_only_true_reason: str = ""
     is_padded: bool = False
 
+    def literal(self, text: str) -> exp.Expr:
+        """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
+        check_text(text)
+        return bytes_literal(text.encode(), self.dialect) if self.as_bytes else self.text(text)
+
+    def text(self, text: str) -> exp.Expr:
+        """Return a string constant. Raises UnsupportedError if it cannot be sent."""
+        if self.dialect is Dialect.POSTGRES and not self._can_encode(text):
+            raise UnsupportedError("the encoding of the database may lack characters of the string")
+        return text_literal(text, self.dialect)
+
+    def _can_encode(self, text: str) -> bool:
+        return all(ord(character) <= self.last_code_point for character in text)
+
     def compare(self, op: Op, text: str) -> ColumnTest:
         """Return `string op text`."""
-        literals.check_text(text)
-        subject = self.equal if op is Op.EQ else self._require_ordered()
-        tree = binary(OPERATORS[op], subject(), self.literal(text))
-        if op is not Op.EQ or self.indexed is None or not self.can_encode(text):
-            return ColumnTest(tree, None, self.only_true_reason)
-        hint = binary(exp.EQ, self.indexed(), literals.text(text, self.dialect))
+        if op is not Op.EQ:
+            return ColumnTest(binary(OPERATORS[op], self.in_order, self.literal(text)), None, self.only_true_reason)
+        tree, hint = binary(exp.EQ, self.equal, self.literal(text)), None
+        if self.indexed is not None and self._can_encode(text):
+            hint = binary(exp.EQ, self.indexed, self.text(text))
         return ColumnTest(tree, hint, self.only_true_reason)
 
     def one_of(self, strings: Sequence[str], *, has_null: bool) -> ColumnTest:
         """Return `string IN (strings)`. With `has_null`, the list also has a NULL."""
-        for text in strings:
-            literals.check_text(text)
         nulls: list[exp.Expr] = [exp.Null()] if has_null else []
-        tree = in_list(self.equal(), [*map(self.literal, strings), *nulls], self.dialect)
-        if self.indexed is None or not strings or not all(map(self.can_encode, strings)):
-            return ColumnTest(tree, None, self.only_true_reason)
-        hint = in_list(self.indexed(), [literals.text(text, self.dialect) for text in strings], self.dialect)
+        tree, hint = in_list(self.equal, [*map(self.literal, strings), *nulls], self.dialect), None
+        if self.indexed is not None and strings and all(map(self._can_encode, strings)):
+            hint = in_list(self.indexed, list(map(self.text, strings)), self.dialect)
         return ColumnTest(tree, hint, self.only_true_reason)
 
-    def _require_ordered(self) -> Build:
+    @property
+    def in_order(self) -> exp.Expr:
+        """The expression that is ordered by bytes. Raises UnsupportedError if there is none."""
         if self.ordered is None:
             raise UnsupportedError("the database does not order these strings by their UTF-8 bytes")
         return self.ordered
@@ -96,65 +123,60 @@ class StringComparison:
     def pair(self, op: Op, other: StringComparison) -> ColumnTest:
         """Return `string op string`."""
         if op is not Op.EQ:
-            return ColumnTest(binary(OPERATORS[op], self._require_ordered()(), other._require_ordered()()))
+            return ColumnTest(binary(OPERATORS[op], self.in_order, other.in_order))
         # PostgreSQL cannot compare columns of two collations, unless one is given explicitly.
-        left = in_c(self.equal()) if self.dialect is Dialect.POSTGRES else self.equal()
-        return ColumnTest(binary(exp.EQ, left, other.equal()), None, self.only_true_reason or other.only_true_reason)
+        left = in_c(self.equal) if self.dialect is Dialect.POSTGRES else self.equal
+        return ColumnTest(binary(exp.EQ, left, other.equal), None, self.only_true_reason or other.only_true_reason)
 
     def holds(self, how: StringTest, text: str) -> ColumnTest:
         """Return whether the string starts with, ends with or contains a text."""
-        literals.check_text(text)
+        check_text(text)
         if self.dialect is Dialect.SQLITE:
             return ColumnTest(self._sqlite_holds(how, text), None, self.like_only_true_reason)
         wildcards = {StringTest.PREFIX: ("", "%"), StringTest.SUFFIX: ("%", ""), StringTest.CONTAINS: ("%", "%")}[how]
-        pattern = escaped(text).join(wildcards)
-        has_hint = how is StringTest.PREFIX and self.indexed is not None and self.can_encode(text)
-        hint = self._like(self.indexed(), pattern) if has_hint and self.indexed is not None else None
-        return ColumnTest(self._like(self.characters(), pattern), hint, self.like_only_true_reason)
+        pattern = _escaped(text).join(wildcards)
+        has_hint = how is StringTest.PREFIX and self._can_encode(text)
+        hint = self._like(self.indexed, pattern) if has_hint and self.indexed is not None else None
+        return ColumnTest(self._like(self.characters, pattern), hint, self.like_only_true_reason)
 
-    def like(self, pattern: str) -> ColumnTest:
-        """Return `string LIKE pattern ESCAPE '!'`. Not for SQLite, whose LIKE ignores case."""
-        literals.check_text(pattern)
-        return ColumnTest(self._like(self.characters(), pattern), None, self.like_only_true_reason)
+    def like(self, parts: Sequence[str | Wildcard]) -> ColumnTest:
+        """Return whether the string matches a LIKE pattern: with GLOB in SQLite, whose LIKE ignores case."""
+        if self.dialect is not Dialect.SQLITE:
+            pattern = "".join(part.value if isinstance(part, Wildcard) else _escaped(part) for part in parts)
+            return ColumnTest(self._like(self.characters, pattern), None, self.like_only_true_reason)
+        pattern = "".join(
+            _GLOB_WILDCARDS[part] if isinstance(part, Wildcard) else _glob_escaped(part) for part in parts
+        )
+        if len(pattern.encode(errors="replace")) > _MAX_GLOB_BYTES:
+            raise UnsupportedError("the pattern is longer than SQLite accepts")
+        return ColumnTest(exp.Glob(this=self.equal, expression=self.text(pattern)), None, self.like_only_true_reason)
 
     def _like(self, subject: exp.Expr, pattern: str) -> exp.Expr:
-        # In MySQL, comparisons use bytes, but LIKE needs strings.
-        literal = literals.text(pattern, self.dialect) if self.dialect.is_mysql else self.literal(pattern)
-        like = exp.Like(this=subject, expression=literal)
-        return exp.Escape(this=like, expression=exp.Literal.string(ESCAPE))
+        return exp.Escape(
+            this=exp.Like(this=subject, expression=self.text(pattern)), expression=exp.Literal.string(_ESCAPE)
+        )
 
     def _sqlite_holds(self, how: StringTest, text: str) -> exp.Expr:
         """Return the condition in SQLite. It uses comparisons and bytes, because string functions stop at a NUL."""
         if how is StringTest.CONTAINS:
-            return binary(exp.GT, call("INSTR", self.equal(), literals.text(text, self.dialect)), literals.number(0))
-        ordered = self._require_ordered()
+            return binary(exp.GT, call("INSTR", self.equal, self.text(text)), number(0))
+        ordered = self.in_order
         if how is StringTest.PREFIX and (end := _prefix_end(text)) is not None:
-            bounds = ((exp.GTE, text), (exp.LT, end))
-            return all_of([binary(op, ordered(), self.literal(bound)) for op, bound in bounds])
+            return all_of([binary(exp.GTE, ordered, self.text(text)), binary(exp.LT, ordered, self.text(end))])
         encoded = text.encode()
-        start = literals.number(-len(encoded) if how is StringTest.SUFFIX else 1)
-        content = cast(self.characters(), "BLOB", self.dialect)
-        substring = call("SUBSTR", content, start, literals.number(len(encoded)))
-        return binary(exp.EQ, substring, literals.binary(encoded, self.dialect))
-
-    def glob(self, pieces: Sequence[str], wildcards: Sequence[str]) -> ColumnTest:
-        """Return `string GLOB pattern` in SQLite. The wildcards (`*`, `?`) stand between the literal pieces."""
-        parts = [_glob_escaped(piece) for piece in pieces]
-        pattern = parts[0] + "".join(wildcard + part for wildcard, part in zip(wildcards, parts[1:], strict=True))
-        literals.check_text(pattern)
-        if len(pattern.encode()) > _MAX_GLOB_BYTES:
-            raise UnsupportedError("the pattern is longer than SQLite accepts")
-        tree = exp.Glob(this=self.equal(), expression=literals.text(pattern, Dialect.SQLITE))
-        return ColumnTest(tree, None, self.like_only_true_reason)
+        start = number(-len(encoded) if how is StringTest.SUFFIX else 1)
+        content = cast(self.characters, "BLOB", self.dialect)
+        substring = call("SUBSTR", content, start, number(len(encoded)))
+        return binary(exp.EQ, substring, bytes_literal(encoded, self.dialect))
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return a LIKE pattern that matches a text literally."""
-    return "".join(ESCAPE + character if character in ("%", "_", ESCAPE) else character for character in text)
+    return re.sub(f"[%_{_ESCAPE}]", rf"{_ESCAPE}\g<0>", text)
 
 
 def _glob_escaped(text: str) -> str:
-    return "".join(f"[{character}]" if character in "*?[" else character for character in text)
+    return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
 def _prefix_end(prefix: str) -> str | None:
@@ -167,134 +189,79 @@ def _prefix_end(prefix: str) -> str | None:
 
 def column_comparison(operand: ColumnOperand, dialect: Dialect) -> StringComparison:
     """Return how a string column is compared."""
-    column = operand.column
-    if dialect is Dialect.POSTGRES:
-        return _postgresql_column(column, operand)
-    if dialect is Dialect.SQLITE:
-        return sqlite_comparison(operand.value, is_utf8=column.is_utf8, column=column)
-    return _mysql_column(column, operand)
+    return string_comparison(operand.value, dialect, is_utf8=operand.column.is_utf8, column=operand.column)
 
 
-def _postgresql_column(column: RemoteColumn, operand: ColumnOperand) -> StringComparison:
-    comparison = postgresql_comparison(
-        operand.value,
-        deterministic=column.deterministic,
-        is_c=column.collation in ("C", "POSIX"),
-        is_utf8=column.is_utf8,
-    )
-    is_padded = remote_type(column).base == "character"
-    indexed = (lambda: operand.bare) if is_padded and column.deterministic else None
-    return replace(comparison, indexed=indexed, is_padded=is_padded)
-
-
-def postgresql_comparison(
-    value: Build, *, deterministic: bool = True, is_c: bool = False, is_utf8: bool = True
+def string_comparison(
+    value: exp.Expr, dialect: Dialect, *, is_utf8: bool, column: RemoteColumn | None = None
 ) -> StringComparison:
-    """Return how PostgreSQL compares a string.
-
-    Equality compares bytes, unless the collation is not deterministic. Only the collation "C" orders by bytes.
-    """
-
-    equal = value if deterministic else lambda: in_c(value())
-    ordered = value if is_c and deterministic else lambda: in_c(value())
-
-    def literal(text: str) -> exp.Expr:
-        if not is_utf8:
-            check_ascii(text)
-        return literals.text(text, Dialect.POSTGRES)
-
-    return StringComparison(Dialect.POSTGRES, equal, equal, ordered if is_utf8 else None, literal)
+    """Return how a string is compared: the value of a column, or without one a constant or the result of a function."""
+    if dialect is Dialect.POSTGRES:
+        return _postgresql_comparison(value, is_utf8, column)
+    return _sqlite_comparison(value, is_utf8, column) if dialect is Dialect.SQLITE else _mysql_comparison(value, column)
 
 
-def check_ascii(text: str) -> None:
-    """Raise UnsupportedError for characters that the encoding may lack. The server would reject the query."""
-    if not text.isascii():
-        raise UnsupportedError("the encoding of the database may lack characters of the string")
+def _postgresql_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
+    """Compare bytes. Equality does so unless the collation is not deterministic, the order only in collation "C"."""
+    is_deterministic = column is not None and column.deterministic
+    is_c = column is not None and column.collation in ("C", "POSIX")
+    is_padded = column is not None and remote_type(column).base == "character"
+    equal = value if is_deterministic else in_c(value)
+    ordered = equal if is_c else in_c(value)
+    return StringComparison(
+        Dialect.POSTGRES,
+        equal,
+        equal,
+        ordered if is_utf8 else None,
+        indexed=column.reference if column is not None and is_padded and is_deterministic else None,
+        last_code_point=_LAST_CODE_POINT if is_utf8 else _LAST_OF_ASCII,
+        is_padded=is_padded,
+    )
 
 
 def in_c(tree: exp.Expr) -> exp.Expr:
     """Return a string of PostgreSQL in the collation "C", which compares bytes."""
-    return tree if isinstance(tree, exp.Collate) else exp.Collate(this=_collate_operand(tree), expression=quoted("C"))
+    return tree if isinstance(tree, exp.Collate) else collated(tree, '"C"')
 
 
-def _collate_operand(tree: exp.Expr) -> exp.Expr:
-    return exp.Paren(this=tree) if isinstance(tree, exp.Binary | exp.Case) else tree
-
-
-def _mysql_column(column: RemoteColumn, operand: ColumnOperand) -> StringComparison:
-    if column.collation in _BINARY_COLLATIONS and remote_type(column).base != "enum":
-        return StringComparison(Dialect.MYSQL, operand.value, operand.value, operand.value, _mysql_literal)
-    charset = (column.charset or "utf8mb4").lower()
-    comparison = mysql_comparison(
-        operand.value, is_unicode=charset in UNICODE_CHARSETS, is_utf8mb4=charset == "utf8mb4"
-    )
+def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None) -> StringComparison:
+    """Compare UTF-8 bytes, because string comparisons of most collations ignore trailing spaces."""
+    is_enum = column is not None and remote_type(column).base == "enum"
+    if column is not None and column.collation in _BINARY_COLLATIONS and not is_enum:
+        return StringComparison(Dialect.MYSQL, value, value, value)
+    charset = "utf8mb4" if column is None else (column.charset or "utf8mb4").lower()
+    utf8mb4 = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
+    converted = exp.Cast(this=value, to=utf8mb4)
+    utf8_bytes = cast(value if charset in _UNICODE_CHARSETS else converted, "BINARY", Dialect.MYSQL)
+    characters = collated(value if charset == "utf8mb4" else converted, "utf8mb4_bin")
+    if column is None:
+        return StringComparison(Dialect.MYSQL, characters, utf8_bytes, utf8_bytes, as_bytes=True)
     collation = column.collation or "its collation"
     reason = f"{collation} may treat different strings of {column.name} as equal, so the negation is not sent"
-    return replace(
-        comparison,
-        ordered=None,
-        indexed=None if charset == UNKNOWN_CHARSET else lambda: operand.bare,
-        can_encode=lambda text: _mysql_can_encode(charset, text),
+    return StringComparison(
+        Dialect.MYSQL,
+        characters,
+        utf8_bytes,
+        None,
+        as_bytes=True,
+        indexed=None if charset == UNKNOWN_CHARSET else column.reference,
+        last_code_point=_UNICODE_CHARSETS.get(charset, _LAST_OF_ASCII),
         only_true_reason=reason,
         like_only_true_reason="" if collation.endswith("_bin") else reason,
     )
 
 
-def _mysql_can_encode(charset: str, text: str) -> bool:
-    """Return whether a character set has all characters of a text. MySQL rejects a comparison with others.
-
-    All character sets have ASCII.
-    """
-    if charset == "utf8mb4":
-        return True
-    if charset in ("utf8", "utf8mb3"):
-        return all(ord(character) <= 0xFFFF for character in text)
-    return text.isascii()
-
-
-def _mysql_literal(text: str) -> exp.Expr:
-    return literals.text(text, Dialect.MYSQL)
-
-
-def mysql_comparison(value: Build, *, is_unicode: bool = True, is_utf8mb4: bool = True) -> StringComparison:
-    """Return how MySQL compares a string: by its UTF-8 bytes, because string comparisons ignore trailing spaces."""
-
-    def converted() -> exp.Expr:
-        charset = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
-        return exp.Cast(this=value(), to=charset)
-
-    def utf8_bytes() -> exp.Expr:
-        return cast(value() if is_unicode else converted(), "BINARY", Dialect.MYSQL)
-
-    def characters() -> exp.Expr:
-        text = _collate_operand(value()) if is_utf8mb4 else converted()
-        return exp.Collate(this=text, expression=exp.Var(this="utf8mb4_bin"))
-
-    return StringComparison(
-        Dialect.MYSQL, characters, utf8_bytes, utf8_bytes, lambda text: literals.binary(text.encode(), Dialect.MYSQL)
-    )
-
-
-def sqlite_comparison(value: Build, *, is_utf8: bool = True, column: RemoteColumn | None = None) -> StringComparison:
-    """Return how SQLite compares a string: by its bytes, unless the column has another collation."""
+def _sqlite_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
+    """Compare bytes, in the collation BINARY unless the column has it."""
     compares_bytes = column is not None and column.uniform and (column.collation or "BINARY").upper() == "BINARY"
-
-    def collated() -> exp.Expr:
-        if compares_bytes:
-            return value()
-        return exp.Collate(this=_collate_operand(value()), expression=exp.Var(this="BINARY"))
-
-    def stops_at_nul() -> exp.Expr:
-        content = cast(value(), "BLOB", Dialect.SQLITE)
-        return binary(exp.GT, call("INSTR", content, exp.HexString(this="00")), literals.number(0))
-
+    equal = value if compares_bytes else collated(value, "BINARY")
+    content = cast(value, "BLOB", Dialect.SQLITE)
     return StringComparison(
         Dialect.SQLITE,
         value,
-        collated,
-        collated if is_utf8 else None,
-        lambda text: literals.text(text, Dialect.SQLITE),
-        stops_at_nul=stops_at_nul,
+        equal,
+        equal if is_utf8 else None,
+        stops_at_nul=binary(exp.GT, call("INSTR", content, exp.HexString(this="00")), number(0)),
         like_only_true_reason="SQLite's LIKE ignores case; the rewritten predicate is sound only where it is true",
     )
 

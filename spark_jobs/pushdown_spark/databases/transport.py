@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,8 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
 from pushdown_spark.databases.arrow_conversion import REMOTE_TYPE, spark_batch
-from pushdown_spark.databases.client import Client, ConnectionSettings
-from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.client import Address, Client, ConnectionSettings
 from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.runtime.jvm_gateway import arrow_dataframe
@@ -28,12 +26,16 @@ _MAX_LOCAL_BYTES = 16 << 20
 
 
 class QueryExecution:
-    """The execution of one query: its statements, and the metrics of the tasks that ran them."""
+    """The execution of one query over a table: its statements, and the metrics of the tasks that ran them.
 
-    def __init__(self, spark: SparkSession, connections: ConnectionPool, spec: RemoteSourceSpec) -> None:
+    Every statement selects columns of one schema.
+    """
+
+    def __init__(self, spark: SparkSession, address: Address, spec: RemoteSourceSpec, table: RemoteTable) -> None:
         self._spark = spark
-        self._connections = connections
+        self._address = address
         self._spec = spec
+        self._table = table
         self._metrics = spark.sparkContext.accumulator({}, TaskCounts[PartitionMetrics]())
         self._runs = 0
         self._statements: tuple[str, ...] = ()
@@ -43,10 +45,11 @@ class QueryExecution:
     def frame(
         self,
         statements: tuple[str, ...],
-        fields: Sequence[pa.Field],
         schema: t.StructType,
-        settings: ConnectionSettings,
         partitioning: str,
+        *,
+        few: bool,
+        snapshot: str | None = None,
     ) -> DataFrame:
         """Return the rows of some statements, one per task. `partitioning` explains their number in the report."""
         metrics, run = self._metrics, self._runs
@@ -56,16 +59,14 @@ class QueryExecution:
         def report(number: int, partition: PartitionMetrics) -> None:
             metrics.add({(run, number): partition})
 
-        spec = self._spec
-        settings = replace(settings, fetch_size=spec.fetch_size, statement_timeout=spec.statement_timeout)
-        reader = PartitionReader(self._connections.address, statements, tuple(fields), settings, report)
-        numbers = self._spark.range(0, len(statements), 1, len(statements))
-        return numbers.mapInArrow(reader, schema)
+        fields = tuple(arrow_fields(schema, self._table))
+        settings = ConnectionSettings.of(self._spec, snapshot=snapshot, few=few)
+        reader = PartitionReader(self._address, statements, fields, settings, report)
+        return self._spark.range(0, len(statements), 1, len(statements)).mapInArrow(reader, schema)
 
-    def fetch_local(
-        self, client: Client, statement: str, fields: Sequence[pa.Field], schema: t.StructType
-    ) -> DataFrame | None:
+    def fetch_local(self, client: Client, statement: str, schema: t.StructType) -> DataFrame | None:
         """Fetch the rows of a statement. None if they exceed the limits. Raises what the client raises."""
+        fields = arrow_fields(schema, self._table)
         batches = _within_limits(client.batches(statement, fields))
         if batches is None:
             return None
@@ -87,20 +88,15 @@ class QueryExecution:
         """Return the plan with the metrics and the statements of the last run. Before a run, it shows `statement`."""
         last_run = max((run for run, _ in self._metrics.value), default=0)
         partitions = [partition for (run, _), partition in self._metrics.value.items() if run == last_run]
-        report = plan.model_copy(update={"statements": _shown(self._statements or (statement,))})
-        if not self._has_metrics:
-            return report.model_copy(update={"notes": (*plan.notes, f"partitions: {self._partitioning}")})
-        if not partitions:
-            return report
-        outcomes = {"read": len(partitions), "retried": sum(partition.retries for partition in partitions)}
-        return report.model_copy(
-            update={
-                "bytes_read": sum(partition.bytes for partition in partitions),
-                "rows_decoded": sum(partition.rows for partition in partitions),
-                "units": {"partitions": outcomes},
-                "notes": (*plan.notes, f"partitions: {self._partitioning}") if self._partitioning else plan.notes,
-            }
-        )
+        changes: dict[str, object] = {"statements": _shown(self._statements or (statement,))}
+        if partitions and self._has_metrics:
+            outcomes = {"read": len(partitions), "retried": sum(partition.retries for partition in partitions)}
+            changes["bytes_read"] = sum(partition.bytes for partition in partitions)
+            changes["rows_decoded"] = sum(partition.rows for partition in partitions)
+            changes["units"] = {"partitions": outcomes}
+        if self._partitioning and (partitions or not self._has_metrics):
+            changes["notes"] = (*plan.notes, f"partitions: {self._partitioning}")
+        return plan.model_copy(update=changes)
 
 
 def arrow_fields(schema: t.StructType, table: RemoteTable) -> list[pa.Field]:

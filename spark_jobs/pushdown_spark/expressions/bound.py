@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 import pyarrow as pa
 
@@ -29,6 +29,13 @@ FLIPPED = {Op.EQ: Op.EQ, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 """The operator that means the same when both sides are exchanged."""
 NEGATED = {Op.LT: Op.GE, Op.LE: Op.GT, Op.GT: Op.LE, Op.GE: Op.LT}
 """The operator that is true for the other values that are not null."""
+
+
+class Wildcard(Enum):
+    """Wildcards of LIKE patterns."""
+
+    ANY = "%"
+    ONE = "_"
 
 
 class StringTest(StrEnum):
@@ -99,14 +106,19 @@ class StringMatch(Node):
 class LikeMatch(Node):
     """A string column compared with a LIKE pattern of any shape. It is null where the column is.
 
-    `regex` is the pattern in RE2's syntax, anchored at both ends. `literals` are the pattern's strings between its
-    wildcards, in order. `hint` is a cheaper test that every match passes.
+    `pieces` are the pattern's literals and wildcards, in order. `regex` is the pattern in RE2's syntax, anchored at
+    both ends. `hint` is a cheaper test that every match passes.
     """
 
     column: Column
     regex: str
     hint: StringMatch | None
-    literals: tuple[str, ...] = ()
+    pieces: tuple[str | Wildcard, ...]
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The strings between the wildcards."""
+        return tuple(piece for piece in self.pieces if isinstance(piece, str))
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.bound import Column, Comparison, LikeMatch, Node, Op, StringMatch, StringTest, anything
+from pushdown_spark.expressions.bound import (
+    Column,
+    Comparison,
+    LikeMatch,
+    Node,
+    Op,
+    StringMatch,
+    StringTest,
+    Wildcard,
+    anything,
+)
 
 _REPLACEMENT = "\ufffd"
 
 
-class Wildcard(Enum):
-    """Wildcards of LIKE patterns."""
-
-    ANY = "%"
-    ONE = "_"
-
-
 def like(column: Column, pattern: str, escape: str) -> Node:
     """Return the test for `column LIKE pattern ESCAPE escape`. Raises UnsupportedError where Spark would raise."""
-    pieces = split_pattern(pattern, escape)
+    pieces = _split_pattern(pattern, escape)
     match pieces:
         case []:
             return Comparison(column, Op.EQ, "")
@@ -39,7 +40,7 @@ def like(column: Column, pattern: str, escape: str) -> Node:
     return _like_match(column, pieces)
 
 
-def split_pattern(pattern: str, escape: str) -> list[str | Wildcard]:
+def _split_pattern(pattern: str, escape: str) -> list[str | Wildcard]:
     """Split a LIKE pattern into literals and wildcards. Repeated `%` count as one.
 
     Raises UnsupportedError where Spark would raise.
@@ -74,7 +75,7 @@ def _like_match(column: Column, pieces: list[str | Wildcard]) -> LikeMatch:
         raise UnsupportedError("Spark counts some characters of prefix%suffix twice")
     regex = "(?s)^" + "".join(_regex(piece) for piece in pieces) + r"\z"
     _check(regex)
-    return LikeMatch(column, regex, _hint(column, pieces, literals), literals)
+    return LikeMatch(column, regex, _hint(column, pieces, literals), tuple(pieces))
 
 
 def _regex(piece: str | Wildcard) -> str:

@@ -72,7 +72,7 @@ class Scope:
             fields.append(matches[0])
             parent = matches[0].dataType
         # Spark pads char(n) values, and what they are compared with.
-        logical = LogicalType.OTHER if any(map(is_char, fields)) else _logical_type(parent)
+        logical = LogicalType.OTHER if any(map(is_char, fields)) else logical_type(parent)
         storage = _STORAGE[logical] if logical in _STORAGE else to_arrow_type(parent)
         return Column(tuple(field.name for field in fields), logical, storage)
 
@@ -80,7 +80,7 @@ class Scope:
         return name_key(name, case_sensitive=self.case_sensitive)
 
 
-def _logical_type(data_type: t.DataType) -> LogicalType:
+def logical_type(data_type: t.DataType) -> LogicalType:
     """Return how values of a Spark type compare. Strings with a collation are OTHER."""
     if type(data_type) is t.StringType:
         return LogicalType.STRING if data_type == t.StringType() else LogicalType.OTHER

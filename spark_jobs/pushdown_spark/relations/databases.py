@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -13,10 +14,8 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceReport
-from pushdown_spark.databases.client import address_of
-from pushdown_spark.databases.connection_pool import ConnectionPool
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
 from pushdown_spark.databases.database_statistics import table_statistics
-from pushdown_spark.databases.dialects import describe_table
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
 from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
@@ -41,7 +40,7 @@ class DatabaseRelation(Relation):
         self,
         spark: SparkSession,
         source: RemoteSource,
-        connections: ConnectionPool,
+        address: Address,
         table: RemoteTable,
         transport: TransportChoice,
     ) -> None:
@@ -49,22 +48,22 @@ class DatabaseRelation(Relation):
         super().__init__(spark, declaration.catalog)
         self.source = declaration
         self._remote = source
-        self._connections = connections
+        self._address = address
         self._table = table
         self._transport = transport
-        database = connections.address.display_name
-        self.analysis_scan = AnalysisScan(spark, f"{database}: {_full_name(table)}", table.spark_schema)
+        self._pushed: tuple[Predicate, PushedPredicate] | None = None
+        """The predicate of the last query, which `scan` and `full_pushdown` push."""
+        self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {_full_name(table)}", table.spark_schema)
         """A scan with the columns of the table, for Spark to analyze queries over."""
 
     @classmethod
     def open(cls, spark: SparkSession, source: RemoteSource) -> DatabaseRelation:
         """Ask the database for the columns. Raises RemoteRefusedError and RemoteFailedError."""
         address = address_of(source.connection)
-        connections = ConnectionPool(address, source.spec)
-        with connections.lease() as client:
+        with closing(connect(address, ConnectionSettings.of(source.spec, few=True))) as client:
             table = describe_table(client, source.connection.kind, source.spec)
             transport = choose_transport(spark, client, address, source.spec, table)
-        return cls(spark, source, connections, table, transport)
+        return cls(spark, source, address, table, transport)
 
     @property
     def native(self) -> DataFrame:
@@ -106,7 +105,7 @@ class DatabaseRelation(Relation):
         """Return the database's estimates for a predicate and some columns, None if it has none. Reads no row."""
         predicate = self._push_predicate(self.request(self.projection(list(columns)), where))
         try:
-            with self._connections.lease() as client:
+            with closing(connect(self._address, ConnectionSettings.of(self._remote.spec, few=True))) as client:
                 estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], predicate)
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
@@ -121,11 +120,8 @@ class DatabaseRelation(Relation):
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
         is_exact = request.predicate is None or (bool(predicate.conjuncts) and predicate.is_exact)
         reports = predicate.reports or _unsupported_conjuncts(request)
-        reason = "the table is in a database, which evaluates conjuncts with identical semantics"
-        plan = RemoteScanPlan(
-            *(self._table, columns, predicate, reports, is_exact, self._remote.spec, self._connections, reason, notes),
-            transport=self._transport,
-        )
+        spec, address, transport = self._remote.spec, self._address, self._transport
+        plan = RemoteScanPlan(self._table, columns, predicate, reports, is_exact, spec, address, notes, transport)
         return RemoteScan(self._spark, plan)
 
     def full_pushdown(
@@ -144,16 +140,18 @@ class DatabaseRelation(Relation):
         pushed = push_query(query, self._table, predicate, case_sensitive=self._case_sensitive)
         if pushed is None:
             return None
-        return FullPushdownScan(self._spark, pushed, self._table, spec, self._connections, predicate, notes), pushed
+        return FullPushdownScan(self._spark, pushed, self._table, spec, self._address, predicate, notes), pushed
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
         if predicate is None or not self._remote.spec.filter_pushdown or predicate.needs_every_row:
             return PushedPredicate(self._table.dialect, ())
-        is_trusted = has_plain_meaning(self._spark, predicate.sql)
-        rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
-        return push_predicate(predicate.conjuncts, self._table, rules)
+        if self._pushed is None or self._pushed[0] is not predicate:
+            is_trusted = has_plain_meaning(self._spark, predicate.sql)
+            rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
+            self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
+        return self._pushed[1]
 
 
 class AnalysisScan(Scan):

@@ -11,7 +11,7 @@ import pyarrow.csv as csv
 import pymysql
 import pytest
 
-from pushdown_spark.databases.mysql_packets import RowTooLongError, row_lines
+from pushdown_spark.databases.mysql import RowTooLongError, row_lines
 
 END = b"\x07\x00\x00\x05\xfe\x00\x00\x02\x00\x00\x00"
 LARGEST = 0xFFFFFF
@@ -65,7 +65,6 @@ def received(stream: io.BytesIO) -> list[Row]:
     """Return the rows as pyarrow reads the decoded lines."""
     parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
     convert = csv.ConvertOptions(
-        include_columns=["n", "data"],
         column_types={"n": pa.int64(), "data": pa.binary()},
         null_values=[""],
         strings_can_be_null=True,
@@ -73,7 +72,7 @@ def received(stream: io.BytesIO) -> list[Row]:
     )
     rows: list[Row] = []
     for lines in row_lines(stream):
-        read = csv.ReadOptions(column_names=["", "n", "data"], use_threads=False, block_size=len(lines))
+        read = csv.ReadOptions(column_names=["n", "data"], use_threads=False, block_size=len(lines))
         table = csv.read_csv(pa.BufferReader(lines), read, parse, convert)
         rows += zip(table["n"].to_pylist(), table["data"].to_pylist(), strict=True)
     return rows

@@ -24,9 +24,7 @@ from sqlglot import exp
 from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
 from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
-from pushdown_spark.databases.client import ConnectionSettings, address_of
-from pushdown_spark.databases.connection_pool import ConnectionPool
-from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.client import ConnectionSettings, address_of, connect, describe_table
 from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport, has_class
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
@@ -285,12 +283,7 @@ class TestOverJdbc:
         choice = choose_transport(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
         everything = PushedPredicate(table.dialect, ())
-        scan = RemoteScan(
-            spark,
-            RemoteScanPlan(
-                *(table, ("k",), everything, (), True, spec, ConnectionPool(address, spec), ""), transport=choice
-            ),
-        )
+        scan = RemoteScan(spark, RemoteScanPlan(table, ("k",), everything, (), True, spec, address, transport=choice))
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()

@@ -15,8 +15,7 @@ from databases import Server, wait_until
 from every_type import sqlite_file
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
-from pushdown_spark.databases.dialects import connect, describe_table
+from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
 from pushdown_spark.databases.partition_splits import MAX_CONNECTIONS, plan_splits
 
 ROWS, WIDTH = 30_000, 1000
@@ -34,8 +33,7 @@ OPEN = {
 WORKER = """
 import json, sys
 import pyarrow as pa
-from pushdown_spark.databases.client import Address, ConnectionSettings
-from pushdown_spark.databases.dialects import connect
+from pushdown_spark.databases.client import Address, ConnectionSettings, connect
 address, statement = json.load(sys.stdin)
 fields = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
 for _ in connect(Address(**address), ConnectionSettings()).batches(statement, fields):

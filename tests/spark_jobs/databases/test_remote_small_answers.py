@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +12,13 @@ from databases import Server, wait_until
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from sqlglot import exp
 
 from pushdown_spark.databases import transport
+from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.relations import databases
 from pushdown_spark.relations.databases import AnalysisScan
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
@@ -260,3 +264,17 @@ def test_no_analysis_scan_is_planned_if_the_database_evaluates_all(
 ) -> None:
     monkeypatch.setattr(AnalysisScan, "frame", lambda _: pytest.fail("Spark analyses what the database takes over"))
     assert sqlite_session.scan("t", where="k IN (3, 4)").run(DataFrame.collect) == [(3,), (4,)]
+
+
+def test_a_predicate_is_pushed_once_if_the_database_cannot_run_the_whole_query(
+    sqlite_session: PushdownSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed = []
+
+    def counted(conjuncts: Iterable[exp.Expr], table: RemoteTable, rules: SparkRules) -> PushedPredicate:
+        pushed.append(table.name)
+        return push_predicate(conjuncts, table, rules)
+
+    monkeypatch.setattr(databases, "push_predicate", counted)
+    assert sqlite_session.sql("SELECT k FROM t WHERE k > 7").run(DataFrame.collect) == [(8,), (9,)]
+    assert pushed == ["t"]
