@@ -32,19 +32,19 @@ from pushdown_spark.optimizer.join_order.decision import (
     tree_report,
 )
 from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.join_order.heuristics import heuristic_order
-from pushdown_spark.optimizer.logical_plan import ChainTree, SelectBlock
+from pushdown_spark.optimizer.logical_plan import ChainTree, heuristic_order
 from pushdown_spark.optimizer.query_context import ColumnTypes, remove_qualifier
 from pushdown_spark.optimizer.query_result import explained_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering, unchanged_report
 from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, UnknownTypes, casts_may_fail
-from pushdown_spark.optimizer.sql_dialect import parse_sql
+from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import (
     ColumnNameResolver,
     ParsedQuery,
     UnreadableQueryError,
     as_spec_error,
     named_tables,
+    parse_sql,
 )
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.session_tables import SessionTableStatistics

@@ -9,17 +9,9 @@ from py4j.java_gateway import JavaObject
 from sqlglot import exp
 
 from pushdown_spark.optimizer.catalyst import class_name
-from pushdown_spark.optimizer.logical_plan import (
-    ChainItem,
-    Conjunct,
-    Join,
-    JoinChain,
-    JoinKind,
-    Plan,
-    RelationLeaf,
-    SelectBlock,
-)
+from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, Join, JoinChain, JoinKind, Plan, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
+from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.runtime.jvm_gateway import elements
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}

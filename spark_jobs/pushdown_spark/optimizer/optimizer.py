@@ -1,6 +1,7 @@
 """The optimizer for SQL over several sources: the list of its passes, and their driver.
 
-Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query.
+Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query. It runs
+queries that sqlglot cannot read as they are written, over complete sources.
 
 >>> [optimize.__name__ for optimize in PASSES][:2]
 ['prune_columns', 'push_predicates']
@@ -10,19 +11,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
-from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless
+from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless, relation_names_in
 from pushdown_spark.optimizer.prune_columns import prune_columns
 from pushdown_spark.optimizer.push_predicates import push_predicates
 from pushdown_spark.optimizer.query_context import (
     QueryContext,
+    QueryScan,
     find_source,
     source_references,
     unknown_source_message,
@@ -39,8 +43,11 @@ from pushdown_spark.optimizer.sql_reader import (
     replace_table_names,
 )
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
+from pushdown_spark.planner import plan_scan
+from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relations
+from pushdown_spark.relations.request import spark_only
 from pushdown_spark.runtime.error_classification import typed_error
 
 
@@ -135,6 +142,59 @@ class QueryOptimizer:
         if source is None:
             raise UnreadableQueryError(unknown_source_message(self._sources, name))
         return source
+
+
+class PassthroughPlanner:
+    """Plans queries over declared sources, given only the names of the sources that they read."""
+
+    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], views: PrivateViews) -> None:
+        self._spark = spark
+        self._sources = sources
+        self._views = views
+
+    def plan(self, sql: str, reason: str) -> QueryResult | None:
+        """Plan a query with a reason for the reports, or return None if Spark cannot run it as written either.
+
+        Raises BadSpecError if it reads a table that is not a declared source, and typed errors for mistakes that
+        Spark finds.
+        """
+        sources = self._referenced_sources(sql)
+        if not sources:
+            return None
+        relations = open_relations(self._spark, sources.values())
+        scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
+        frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
+        try:
+            with self._views.shadowing(frames):
+                analyzed = self._spark.sql(sql)
+        except (AnalysisException, ParseException) as problem:
+            raise typed_error(problem, about="query") from problem
+        query = AnalyzedQuery(self._spark, self._views.shadowing, sql, frozenset(), frames, analyzed)
+        return QueryResult(query, scans, ())
+
+    def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:
+        """Return the sources by the names that the query uses, or None if views cannot stand for all of them."""
+        case_sensitive = is_case_sensitive(self._spark)
+        names = relation_names_in(self._spark, sql, case_sensitive=case_sensitive)
+        if names is None or any(len(name) > 1 for name in names):
+            return None
+        sources: dict[str, AnySource] = {}
+        for (name,) in names:
+            source = self._sources.get(name) if case_sensitive else find_source(self._sources, name)
+            if source is None:
+                raise BadSpecError(unknown_source_message(self._sources, name))
+            # One view stands for all spellings of a name.
+            if sources.setdefault(name if case_sensitive else name.lower(), source) is not source:
+                return None
+        return sources
+
+    def _scan(self, name: str, relation: Relation, source: AnySource, sql: str, reason: str) -> QueryScan:
+        """Return a scan of all columns and rows of a source."""
+        projection = relation.projection(None)
+        request = relation.request(projection, None)
+        request = replace(request, spark_only=request.spark_only or spark_only(sql))
+        planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
+        return QueryScan(source.name, name, planned, planned.scan)
 
 
 def _known_misreading(tree: exp.Expr, *, case_sensitive: bool) -> str | None:

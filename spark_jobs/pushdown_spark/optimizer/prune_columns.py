@@ -9,9 +9,10 @@ from sqlglot import exp
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
-from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
+from pushdown_spark.optimizer.join_order.equalities import ClassMember
+from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
-from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember
+from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.declaration import Source

@@ -20,7 +20,7 @@ from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import PrivateViews
-from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
+from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics

@@ -14,7 +14,6 @@ from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.optimizer.broadcast_hints import broadcast_threshold, max_broadcast_bytes
 from pushdown_spark.optimizer.catalyst import Analyze
-from pushdown_spark.optimizer.infer_predicates import implied_predicates
 from pushdown_spark.optimizer.join_order.decision import (
     JoinOrderOptimizer,
     ReorderDecision,
@@ -24,8 +23,7 @@ from pushdown_spark.optimizer.join_order.decision import (
     relation_label,
     tree_report,
 )
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.join_order.heuristics import heuristic_order
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ClassMember
 from pushdown_spark.optimizer.logical_plan import (
     ChainTree,
     Conjunct,
@@ -36,23 +34,18 @@ from pushdown_spark.optimizer.logical_plan import (
     OrderedChain,
     Plan,
     RelationLeaf,
-    SelectBlock,
     extract_chain,
+    heuristic_order,
     relation_names,
-    select_blocks,
 )
+from pushdown_spark.optimizer.push_predicates import implied_predicates
 from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext, remove_qualifier
 from pushdown_spark.optimizer.reorder_safety import TypeInfo, block_obstacle, rewrite_obstacle, session_obstacle
+from pushdown_spark.optimizer.select_block import SelectBlock, join_on, select_blocks, write_plan
 from pushdown_spark.optimizer.semi_joins import KeyPredicate, reduce_by_known_keys
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery
-from pushdown_spark.optimizer.sql_writer import join_on, write_plan
+from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatistics, TableStatisticsOf
-from pushdown_spark.optimizer.statistics.relation_statistics import (
-    ClassMember,
-    JoinColumnStatistics,
-    RelationStatistics,
-)
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 
 _MAX_REFERENCES = 4

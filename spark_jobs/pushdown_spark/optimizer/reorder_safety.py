@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, class_name, is_same_query, tree_lines
-from pushdown_spark.optimizer.logical_plan import JoinChain, SelectBlock, is_nondeterministic, merges_columns
-from pushdown_spark.optimizer.sql_dialect import is_typed_literal
-from pushdown_spark.optimizer.sql_reader import ParsedQuery
+from pushdown_spark.optimizer.logical_plan import JoinChain, is_nondeterministic
+from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
+from pushdown_spark.optimizer.sql_reader import ParsedQuery, is_typed_literal
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, java_string
 
 NO_CROSS_JOINS = "implicit cross joins are disabled (spark.sql.crossJoin.enabled)"

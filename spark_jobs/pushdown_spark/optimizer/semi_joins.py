@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.optimizer.infer_predicates import column_equality
+from pushdown_spark.optimizer.join_order.equalities import ClassMember
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,
     Filter,
@@ -24,7 +24,7 @@ from pushdown_spark.optimizer.logical_plan import (
     Plan,
     Project,
     RelationLeaf,
-    SelectBlock,
+    column_equality,
     owner,
 )
 from pushdown_spark.optimizer.push_predicates import Predicates, pushdown_predicates
@@ -35,9 +35,10 @@ from pushdown_spark.optimizer.query_context import (
     SourceReference,
     remove_qualifier,
 )
-from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
-from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, RelationStatistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.declaration import RemoteSource, Source

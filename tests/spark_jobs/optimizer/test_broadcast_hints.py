@@ -13,16 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions, JoinTree
 from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
-from pushdown_spark.optimizer.logical_plan import extract_chain, select_blocks
+from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
+from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.select_block import select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
 from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator
-from pushdown_spark.optimizer.statistics.relation_statistics import (
-    ClassMember,
-    Equality,
-    JoinColumnStatistics,
-    RelationStatistics,
-)
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 from pushdown_spark.session import PushdownSession
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"

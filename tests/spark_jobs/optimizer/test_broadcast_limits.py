@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.optimizer.broadcast_hints import broadcast_threshold, fits_broadcast
-from pushdown_spark.optimizer.join_order.cost_model import ClusterCostModel, CostModel
-from pushdown_spark.optimizer.join_order.enumeration import find_cheapest_tree
+from pushdown_spark.optimizer.join_order.enumeration import ClusterCostModel, CostModel, find_cheapest_tree
 
 
 @pytest.mark.parametrize("text", ["10MB", "10485760", "10485760b", "10m", " 10MiB ", "1g", "20kb", "-1", "-1b"])

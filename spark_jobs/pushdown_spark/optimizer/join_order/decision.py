@@ -11,16 +11,18 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.optimizer.broadcast_hints import fits_broadcast, supports_join_hints
-from pushdown_spark.optimizer.infer_predicates import implied_predicates
-from pushdown_spark.optimizer.join_order.cost_model import Branch, ClusterCostModel, Shape, bits, relation_mask
 from pushdown_spark.optimizer.join_order.enumeration import (
+    Branch,
+    ClusterCostModel,
     SearchResult,
+    Shape,
     are_adjacent,
+    bits,
     connected_components,
     find_cheapest_tree,
+    relation_mask,
 )
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.join_order.heuristics import detect_star, star_first
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ClassMember, detect_star, star_first
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
@@ -32,17 +34,18 @@ from pushdown_spark.optimizer.logical_plan import (
     OrderedChain,
     Plan,
     RelationLeaf,
-    SelectBlock,
     attach_conjuncts,
     item_numbers,
     relation_names,
 )
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.push_predicates import implied_predicates
 from pushdown_spark.optimizer.reorder_safety import TypeInfo
+from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.semi_joins import KeyPredicate
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter, guess_selectivity
-from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, ColumnKey, RelationStatistics
+from pushdown_spark.optimizer.sql_reader import to_sql
+from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter
+from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics, guess_selectivity
 
 _MAX_COST_SHARE = 0.9
 """Share of the cost of the written order that another order may have at most."""

@@ -10,24 +10,14 @@ Relations are numbered. Sets of relations are bit masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from sqlglot import exp
+from pushdown_spark.optimizer.join_order.enumeration import bits
+from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality, equivalence_classes
+from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, KeyValues, RelationStatistics
 
-from pushdown_spark.optimizer.join_order.cost_model import bits
-from pushdown_spark.optimizer.statistics.relation_statistics import (
-    ClassMember,
-    ColumnKey,
-    Equality,
-    KeyValues,
-    RelationStatistics,
-    equivalence_classes,
-)
-
-_INEQUALITY_SELECTIVITY = 1 / 3
-_UNKNOWN_SELECTIVITY = 0.25
 _MIN_ROW_BYTES = 16.0
 """Bytes of a row without columns."""
 
@@ -236,34 +226,3 @@ def _restrict(
     # Conditions that could not be counted over the sample have the same selectivity on any rows.
     uncounted = relation.filtered_rows / max(len(values.filtered), 1)
     return replace(relation, rows=max(float(every), 1.0), filtered_rows=filtered * min(uncounted, 1.0), columns=columns)
-
-
-def guess_selectivity(node: exp.Expr, distinct: Mapping[ColumnKey, float]) -> float:
-    """Return a guess at the share of rows that satisfy a condition. `distinct` holds distinct values of columns.
-
-    >>> import sqlglot
-    >>> distinct = {("a", "x"): 20.0}
-    >>> [guess_selectivity(sqlglot.condition(sql), distinct) for sql in ("a.x = 3", "a.x IN (1, 2)", "a.y LIKE 'z%'")]
-    [0.05, 0.1, 0.25]
-    """
-    node = node.unnest()
-    if isinstance(node, exp.And):
-        return guess_selectivity(node.left, distinct) * guess_selectivity(node.right, distinct)
-    if isinstance(node, exp.Or):
-        return min(guess_selectivity(node.left, distinct) + guess_selectivity(node.right, distinct), 1.0)
-    if isinstance(node, exp.Not):
-        return max(1.0 - guess_selectivity(node.this, distinct), 0.05)
-    if isinstance(node, exp.EQ | exp.NullSafeEQ):
-        keys = [_column_key(column) for column in node.find_all(exp.Column)]
-        counts = [distinct[key] for key in keys if key in distinct]
-        return 1.0 / max([*counts, 1.0]) if counts else 0.1
-    if isinstance(node, exp.In) and node.expressions:
-        count = distinct.get(_column_key(node.this)) if isinstance(node.this, exp.Column) else None
-        return min(len(node.expressions) / count, 1.0) if count else min(0.05 * len(node.expressions), 0.5)
-    if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
-        return _INEQUALITY_SELECTIVITY
-    return _UNKNOWN_SELECTIVITY
-
-
-def _column_key(column: exp.Column) -> ColumnKey:
-    return column.table.lower(), column.name.lower()

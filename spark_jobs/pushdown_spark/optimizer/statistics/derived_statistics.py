@@ -9,9 +9,9 @@ from functools import partial
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.infer_predicates import IsExactEquality
-from pushdown_spark.optimizer.logical_plan import Filter, SelectBlock, owner
-from pushdown_spark.optimizer.push_predicates import inner_join_conjuncts, pushdown_predicates
+from pushdown_spark.optimizer.logical_plan import Filter, owner
+from pushdown_spark.optimizer.push_predicates import IsExactEquality, inner_join_conjuncts, pushdown_predicates
+from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import referenced_cte
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from pushdown_spark.optimizer.join_order.cost_model import (
+from pushdown_spark.optimizer.join_order.enumeration import (
     Branch,
     ClusterCostModel,
     CostModel,
     Shape,
     bits,
+    connected_components,
+    connected_pairs,
+    find_cheapest_tree,
     relation_mask,
 )
-from pushdown_spark.optimizer.join_order.enumeration import connected_components, connected_pairs, find_cheapest_tree
 
 Edges = list[int]
 
