@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 
 from py4j.java_gateway import JavaClass, JavaObject
@@ -16,7 +15,7 @@ from sqlglot.errors import SqlglotError
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.optimizer.broadcast_hints import broadcast_hint, broadcast_threshold, max_broadcast_bytes
+from pushdown_spark.optimizer.broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,
@@ -25,18 +24,12 @@ from pushdown_spark.optimizer.dataframe_plan import (
     conjuncts_of,
     is_chained,
 )
-from pushdown_spark.optimizer.join_order.decision import (
-    JoinOrderOptimizer,
-    ReorderDecision,
-    ReorderSettings,
-    tree_report,
-)
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.logical_plan import ChainTree, heuristic_order
-from pushdown_spark.optimizer.query_context import ColumnTypes, remove_qualifier
+from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
+from pushdown_spark.optimizer.logical_plan import ChainTree
+from pushdown_spark.optimizer.query_context import remove_qualifier
 from pushdown_spark.optimizer.query_result import explained_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering, unchanged_report
-from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, UnknownTypes, casts_may_fail
+from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, ColumnTypes, casts_may_fail
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import (
     ColumnNameResolver,
@@ -178,17 +171,15 @@ class _DataFrameJoins:
 
     def __init__(self, spark: SparkSession, options: JoinOptions, statistics: SessionTableStatistics) -> None:
         self._spark = spark
-        self._options = options
         self._statistics = statistics
         self._reports: list[JoinReport] = []
-        self._ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
+        self._settings = ReorderSettings.of_session(spark, options)
         self._cross_joins = is_enabled(spark, "spark.sql.crossJoin.enabled", default=True)
-        self._threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
 
     def reorder(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
         """Return a DataFrame with its joins in order, or the same object if nothing changes, and the joins."""
         plan = frame._jdf.queryExecution().withCachedData()
-        if plan.isStreaming() or (self._ansi and casts_may_fail(frame)):
+        if plan.isStreaming() or (self._settings.ansi and casts_may_fail(frame)):
             return frame, ()
         try:
             rewritten = self._rewrite(plan)
@@ -245,32 +236,16 @@ class _DataFrameJoins:
 
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
-        started = time.perf_counter()
-        before = heuristic_order(chain.chain)
-        reason = chain.obstacle(ansi=self._ansi) if self._options.reorder else "join_reorder is off"
-        reason = reason or (None if self._cross_joins else NO_CROSS_JOINS)
-        statistics = [] if reason else [self._item_statistics(chain, number) for number in range(len(chain.items))]
-        if reason or None in statistics:
-            tree = tree_report(before.tree, chain.chain.items, None, ())
-            self._reports.append(JoinReport(before=tree, after=tree, reason=reason or "no statistics for a relation"))
-            return None
+        obstacle = chain.obstacle(ansi=self._settings.ansi) or (None if self._cross_joins else NO_CROSS_JOINS)
         # Spark would drop a hint inside of an item next to ours.
         has_hints = any("ResolvedHint" in str(item.toString()) for item in chain.items)
+        settings = replace(self._settings, broadcast_bytes=-1) if has_hints else self._settings
+
+        def statistics_of(_block: SelectBlock, name: str, _conditions: Sequence[exp.Expr]) -> RelationStatistics | None:
+            return self._item_statistics(chain, chain.names.index(name))
+
         # Without types no equality is exact, so none is added: Spark infers further equalities itself.
-        types = UnknownTypes()
-        settings = ReorderSettings(
-            self._options,
-            lambda block, name, conditions: None,
-            lambda _block: types,
-            -1 if has_hints else max_broadcast_bytes(self._threshold),
-            self._ansi,
-            self._threshold,
-            processors=self._spark.sparkContext.defaultParallelism,
-        )
-        relations = [relation for relation in statistics if relation is not None]
-        equalities = ChainEqualities(chain.block, chain.chain, types)
-        optimizer = JoinOrderOptimizer(chain.block, chain.chain, equalities, relations, settings)
-        decision = optimizer.decide(before, started)
+        decision = order_chain(chain.block, chain.chain, ColumnTypes(), statistics_of, settings, obstacle)
         self._reports.append(decision.report)
         return decision if decision.changes_query else None
 

@@ -143,11 +143,11 @@ class JoinChain:
 
 @dataclass(frozen=True)
 class JoinNode:
-    """A join in an ordered chain. Each side is a join, or the number of an item of the chain."""
+    """A join in a join tree over a chain. Each side is a join, or the number of an item of the chain."""
 
     left: ChainTree
     right: ChainTree
-    kind: JoinKind
+    kind: JoinKind = JoinKind.INNER
     conjuncts: tuple[Conjunct, ...] = ()
 
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.expressions.conjuncts import without_relation
-from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import PrivateViews
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
@@ -30,14 +28,6 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.request import spark_only
 from pushdown_spark.scan.base import Scan
-
-_EXACT_TYPES = (
-    *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
-    *(t.DateType, t.TimestampType, t.TimestampNTZType),
-)
-"""Types whose equal values are identical, unlike doubles with their two zeros."""
-_ANY_RELATION = ""
-"""Stands for the relation of an unqualified column."""
 
 
 @dataclass(frozen=True)
@@ -269,47 +259,3 @@ def remove_qualifier(condition: exp.Expr, relation: str) -> exp.Expr:
         return without_relation(node)
 
     return condition.transform(unqualified)
-
-
-@dataclass(frozen=True)
-class ColumnTypes:
-    """Types of the columns of those relations of a block whose schemas are known, by their names in the block."""
-
-    schemas: Mapping[str, t.StructType]
-    case_sensitive: bool = field(kw_only=True)
-
-    @cached_property
-    def _types(self) -> Mapping[tuple[str, str], list[t.DataType]]:
-        types: dict[tuple[str, str], list[t.DataType]] = {}
-        for relation, schema in self.schemas.items():
-            for column in schema.fields:
-                # Spark pads values that a catalog declares as char(n) in comparisons.
-                data_type = t.NullType() if DECLARED_TYPE in column.metadata else column.dataType
-                for qualifier in (relation, _ANY_RELATION):
-                    types.setdefault((qualifier, self._name_key(column.name)), []).append(data_type)
-        return types
-
-    def is_exact_equality(self, left: exp.Column, right: exp.Column) -> bool:
-        """Return whether both columns have one type whose equal values are identical."""
-        left_types, right_types = self._types_of(left), self._types_of(right)
-        return len(left_types) == 1 and left_types == right_types and _is_exact(left_types[0])
-
-    def is_date(self, column: exp.Column) -> bool:
-        """Return whether a column is a date."""
-        types = self._types_of(column)
-        return bool(types) and all(isinstance(data_type, t.DateType) for data_type in types)
-
-    def _types_of(self, column: exp.Column) -> list[t.DataType]:
-        """Return the types that `column` or `relation.column` may have."""
-        if len(column.parts) > 2:
-            return []
-        return self._types.get((column.table.lower() or _ANY_RELATION, self._name_key(column.name)), [])
-
-    def _name_key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self.case_sensitive)
-
-
-def _is_exact(data_type: t.DataType) -> bool:
-    if isinstance(data_type, t.StringType):
-        return type(data_type) is t.StringType and data_type.collation == "UTF8_BINARY"
-    return isinstance(data_type, _EXACT_TYPES)

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
-from typing import Protocol
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
 from sqlglot import exp
 
+from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
+from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, class_name, is_same_query, tree_lines
 from pushdown_spark.optimizer.logical_plan import JoinChain, is_nondeterministic
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.optimizer.sql_reader import ParsedQuery, is_typed_literal
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, java_string
+
+_EXACT_TYPES = (
+    *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
+    *(t.DateType, t.TimestampType, t.TimestampNTZType),
+)
+"""Types whose equal values are identical, unlike doubles with their two zeros."""
+_ANY_RELATION = ""
+"""Stands for the relation of an unqualified column."""
 
 NO_CROSS_JOINS = "implicit cross joins are disabled (spark.sql.crossJoin.enabled)"
 MAY_FAIL = "a condition over several relations may fail on rows that the written order filters out first"
@@ -44,38 +57,61 @@ _SAFE_CAST = re.compile(
 _CONDITION_NODES = ("Join", "Filter")
 
 
-class TypeInfo(Protocol):
-    """Types of the columns of a block."""
+@dataclass(frozen=True)
+class ColumnTypes:
+    """Types of the columns of those relations of a block whose schemas are known, by their names in the block."""
 
-    def is_exact_equality(self, left: exp.Column, right: exp.Column, /) -> bool:
+    schemas: Mapping[str, t.StructType] = field(default_factory=dict)
+    case_sensitive: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def _types(self) -> Mapping[tuple[str, str], list[t.DataType]]:
+        types: dict[tuple[str, str], list[t.DataType]] = {}
+        for relation, schema in self.schemas.items():
+            for column in schema.fields:
+                # Spark pads values that a catalog declares as char(n) in comparisons.
+                data_type = t.NullType() if DECLARED_TYPE in column.metadata else column.dataType
+                for qualifier in (relation, _ANY_RELATION):
+                    types.setdefault((qualifier, self._name_key(column.name)), []).append(data_type)
+        return types
+
+    def is_exact_equality(self, left: exp.Column, right: exp.Column) -> bool:
         """Return whether both columns have one type whose equal values are identical."""
+        left_types, right_types = self._types_of(left), self._types_of(right)
+        return len(left_types) == 1 and left_types == right_types and _is_exact(left_types[0])
 
-    def is_date(self, column: exp.Column, /) -> bool:
+    def is_date(self, column: exp.Column) -> bool:
         """Return whether a column is a date."""
+        types = self._types_of(column)
+        return bool(types) and all(isinstance(data_type, t.DateType) for data_type in types)
+
+    def _types_of(self, column: exp.Column) -> list[t.DataType]:
+        """Return the types that `column` or `relation.column` may have."""
+        if len(column.parts) > 2:
+            return []
+        return self._types.get((column.table.lower() or _ANY_RELATION, self._name_key(column.name)), [])
+
+    def _name_key(self, name: str) -> str:
+        return name_key(name, case_sensitive=self.case_sensitive)
 
 
-class UnknownTypes:
-    """Types of columns about which nothing is known."""
-
-    def is_exact_equality(self, _left: exp.Column, _right: exp.Column, /) -> bool:
-        """Return False."""
-        return False
-
-    def is_date(self, _column: exp.Column, /) -> bool:
-        """Return False."""
-        return False
+def _is_exact(data_type: t.DataType) -> bool:
+    if isinstance(data_type, t.StringType):
+        return type(data_type) is t.StringType and data_type.collation == "UTF8_BINARY"
+    return isinstance(data_type, _EXACT_TYPES)
 
 
-def session_obstacle(*, commas_bind_weaker: bool, case_sensitive: bool, cross_joins: bool) -> str | None:
-    """Return why no query of a session with these settings may be rewritten, or None if they may."""
-    if commas_bind_weaker:
+def session_obstacle(spark: SparkSession) -> str | None:
+    """Return why no query of a session may be rewritten, or None if they may."""
+    ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
+    if ansi and is_enabled(spark, "spark.sql.ansi.relationPrecedence"):
         return "commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)"
-    if not cross_joins:
+    if not is_enabled(spark, "spark.sql.crossJoin.enabled", default=True):
         return NO_CROSS_JOINS
-    return "names are case-sensitive (spark.sql.caseSensitive)" if case_sensitive else None
+    return "names are case-sensitive (spark.sql.caseSensitive)" if is_case_sensitive(spark) else None
 
 
-def block_obstacle(block: SelectBlock, chain: JoinChain, types: TypeInfo, *, ansi: bool) -> str | None:
+def block_obstacle(block: SelectBlock, chain: JoinChain, types: ColumnTypes, *, ansi: bool) -> str | None:
     """Return why the joins of a SELECT must keep their order, or None if they may be reordered."""
     if any(isinstance(join, exp.Join) and (join.hint or join.args.get("match_condition")) for join in _joins(block)):
         return "a join has a hint"
@@ -131,17 +167,17 @@ def _is_argument(star: exp.Star, select: exp.Select) -> bool:
     return item.parent is not select
 
 
-def may_fail(condition: exp.Expr, types: TypeInfo) -> bool:
+def may_fail(condition: exp.Expr, types: ColumnTypes) -> bool:
     """Return whether a condition does more than compare columns and constants. Implicit casts are not seen here.
 
     >>> import sqlglot
-    >>> [may_fail(sqlglot.condition(sql), UnknownTypes()) for sql in ("a.x < b.y", "a.x / b.y > 1")]
+    >>> [may_fail(sqlglot.condition(sql), ColumnTypes()) for sql in ("a.x < b.y", "a.x / b.y > 1")]
     [False, True]
     """
     return any(not _accepts_all_values(node, types) for node in condition.walk())
 
 
-def _accepts_all_values(node: exp.Expr, types: TypeInfo) -> bool:
+def _accepts_all_values(node: exp.Expr, types: ColumnTypes) -> bool:
     if isinstance(node, exp.Add | exp.Sub):
         # Spark's date arithmetic wraps around instead of failing.
         date, days = node.left.unnest(), node.right.unnest()

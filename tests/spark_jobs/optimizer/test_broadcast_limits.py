@@ -39,9 +39,9 @@ def test_a_large_relation_is_joined_with_small_ones_before_a_shuffle() -> None:
     edges = [0b110, 0b101, 0b011]
     rows = lambda mask: sizes.get(mask, 1e5)  # noqa: E731
     by_rows = find_cheapest_tree(edges, CostModel(rows))
-    assert {by_rows.shape.left, by_rows.shape.right} >= {large}  # type: ignore[union-attr]
+    assert {by_rows.tree.left, by_rows.tree.right} >= {large}  # type: ignore[union-attr]
     by_moves = find_cheapest_tree(
         edges, ClusterCostModel(rows, lambda mask: mask in (0b010, 0b100), lambda left, right: True)
     )
-    assert large not in {by_moves.shape.left, by_moves.shape.right}  # type: ignore[union-attr]
-    assert {left, right} & {by_moves.shape.left, by_moves.shape.right}  # type: ignore[union-attr]
+    assert large not in {by_moves.tree.left, by_moves.tree.right}  # type: ignore[union-attr]
+    assert {left, right} & {by_moves.tree.left, by_moves.tree.right}  # type: ignore[union-attr]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
-from pushdown_spark.optimizer.broadcast_hints import fits_broadcast, supports_join_hints
+from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.optimizer.broadcast_hints import (
+    broadcast_threshold,
+    fits_broadcast,
+    max_broadcast_bytes,
+    supports_join_hints,
+)
 from pushdown_spark.optimizer.join_order.enumeration import (
-    Branch,
     ClusterCostModel,
     SearchResult,
-    Shape,
     are_adjacent,
     bits,
     connected_components,
@@ -35,30 +40,27 @@ from pushdown_spark.optimizer.logical_plan import (
     Plan,
     RelationLeaf,
     attach_conjuncts,
+    heuristic_order,
     item_numbers,
     relation_names,
 )
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
-from pushdown_spark.optimizer.push_predicates import implied_predicates
-from pushdown_spark.optimizer.reorder_safety import TypeInfo
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.semi_joins import KeyPredicate
+from pushdown_spark.optimizer.semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.sql_reader import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter
-from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics, guess_selectivity
+from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
+from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics
 
 _MAX_COST_SHARE = 0.9
 """Share of the cost of the written order that another order may have at most."""
 _STAGE_ROWS = 500_000.0
 """Rows that a processor joins in the time that Spark needs for a stage without rows. Measured with TPC-H and TPC-DS."""
 
-StatisticsOf = Callable[[SelectBlock, str, Sequence[exp.Expr]], RelationStatistics | None]
-"""Returns the statistics of a relation of a block with additional conditions, or None if nothing is known."""
-
 
 @dataclass(frozen=True)
 class ReorderSettings:
-    """What the join order of a query depends on besides the query.
+    """What the join order of a query depends on besides the query and its statistics.
 
     Relations of at most `broadcast_bytes` in memory may be hinted. Spark broadcasts relations in files of up to
     `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too, and
@@ -67,8 +69,6 @@ class ReorderSettings:
     """
 
     options: JoinOptions
-    statistics_of: StatisticsOf
-    types_of: Callable[[SelectBlock], TypeInfo]
     broadcast_bytes: int
     ansi: bool = True
     broadcast_threshold: int = 0
@@ -76,6 +76,19 @@ class ReorderSettings:
     hints_joins: bool = False
     uses_known_keys: bool = False
     processors: int = 1
+
+    @classmethod
+    def of_session(cls, spark: SparkSession, options: JoinOptions) -> ReorderSettings:
+        """Return the settings of a session."""
+        threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
+        return cls(
+            options,
+            max_broadcast_bytes(threshold),
+            is_enabled(spark, "spark.sql.ansi.enabled", default=True),
+            threshold,
+            # Spark Connect does not report its processors.
+            processors=spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1,
+        )
 
 
 @dataclass(frozen=True)
@@ -106,32 +119,68 @@ class ReorderDecision:
         return frozenset(names for names in self.broadcast if len(names) > 1)
 
 
-def chain_estimator(
+def order_chain(
     block: SelectBlock,
     chain: JoinChain,
-    equalities: ChainEqualities,
-    relations: Sequence[RelationStatistics],
+    types: ColumnTypes,
+    statistics_of: StatisticsOf,
     settings: ReorderSettings,
-) -> CardinalityEstimator:
-    """Return an estimator for the joins of a chain, given the statistics of its items."""
-    distinct = {key: column.distinct for relation in relations for key, column in relation.columns.items()}
+    obstacle: str | None,
+) -> ReorderDecision:
+    """Return the cheapest order of a chain, or the written order with the reason in the report.
 
-    def selectivity(condition: Conjunct) -> float:
-        # The statistics of each relation include what the condition implies for it alone.
-        implied = (guess_selectivity(part.node, distinct) for part in implied_predicates(condition, block.columns))
-        return min(guess_selectivity(condition.node, distinct) / max(math.prod(implied), 1e-9), 1.0)
+    `obstacle` is the reason why the chain must keep its order, if there is one.
+    """
+    started = time.perf_counter()
+    before = heuristic_order(chain)
+    reason = obstacle if settings.options.reorder else "join_reorder is off"
+    if reason:
+        return _keep_order(chain, before, before, reason)
+    equalities = ChainEqualities(block, chain, types)
+    without_redundant = equalities.remove_redundant(before)
+    if settings.obstacle and not _must_reorder(before.tree, chain, settings):
+        return _keep_order(chain, before, without_redundant, settings.obstacle)
+    statistics = [(item.plan, item_statistics(block, item.plan, statistics_of)) for item in chain.items]
+    relations = [relation for _, relation in statistics if relation is not None]
+    if len(relations) < len(statistics):
+        missing = ", ".join(relation_label(plan) for plan, relation in statistics if relation is None)
+        return _keep_order(chain, before, without_redundant, f"no statistics for {missing}")
+    key_predicates: tuple[KeyPredicate, ...] = ()
+    if settings.uses_known_keys:
+        relations, key_predicates = reduce_by_known_keys(
+            relations,
+            equalities.classes,
+            lambda column: block.is_table(column.key[0]),
+            lambda column, conditions: statistics_of(block, column.key[0], conditions),
+        )
+    return JoinOrderOptimizer(block, chain, equalities, relations, settings, key_predicates).decide(before, started)
 
-    filters = [
-        JoinFilter(equalities.mask_of(condition), selectivity(condition))
-        for condition in chain.conjuncts
-        if condition.is_joinable
-        and equalities.mask_of(condition).bit_count() > 1
-        and equalities.equality_of(condition) is None
-    ]
-    output_columns = None
-    if settings.hints_joins and supports_join_hints(block.select):
-        output_columns = RequiredOutputColumns(block, chain, equalities.classes).columns
-    return CardinalityEstimator(relations, equalities.all, filters, output_columns)
+
+def _keep_order(chain: JoinChain, before: OrderedChain, after: OrderedChain, reason: str) -> ReorderDecision:
+    """Return the decision to keep the order. `after` may have fewer conditions than the written order."""
+    trees = [tree_report(ordered.tree, chain.items, None, ()) for ordered in (before, after)]
+    report = JoinReport(before=trees[0], after=trees[1], reason=reason)
+    return ReorderDecision(after, frozenset(), report, changes_conditions=after != before)
+
+
+def _must_reorder(tree: ChainTree, chain: JoinChain, settings: ReorderSettings) -> bool:
+    """Return whether the written order has a nested loop, so that statistics are collected at any cost.
+
+    An explicit `min_bytes` takes precedence.
+    """
+    return len(chain.items) > 2 and settings.options.min_bytes is None and _has_nested_loop(tree, chain)
+
+
+def _has_nested_loop(tree: ChainTree, chain: JoinChain) -> bool:
+    """Return whether a join has no equality between its sides, so that Spark compares all pairs of rows."""
+    if isinstance(tree, int):
+        return False
+    left, right = relation_names(tree.left, chain.items), relation_names(tree.right, chain.items)
+    has_equality = any(
+        isinstance(conjunct.node, exp.EQ | exp.NullSafeEQ) and conjunct.names & left and conjunct.names & right
+        for conjunct in tree.conjuncts
+    )
+    return not has_equality or _has_nested_loop(tree.left, chain) or _has_nested_loop(tree.right, chain)
 
 
 class JoinOrderOptimizer:
@@ -154,15 +203,20 @@ class JoinOrderOptimizer:
         self._settings = settings
         self._key_predicates = key_predicates
         self._hints_joins = settings.hints_joins and supports_join_hints(block.select)
-        self._estimator = chain_estimator(block, chain, equalities, relations, settings)
+        output_columns = RequiredOutputColumns(block, chain, equalities.classes).columns if self._hints_joins else None
+        self._estimator = chain_estimator(block, chain, equalities, relations, output_columns)
         self._equality_edges = self._find_equality_edges()
+        self._tables = sum(
+            1 << number
+            for number, item in enumerate(chain.items)
+            if isinstance(item.plan, RelationLeaf) and block.is_table(item.plan.name)
+        )
         self._model = ClusterCostModel(
             self._estimator.rows,
-            lambda mask: self._is_below_threshold(mask) or self._may_hint(mask),
+            cache(lambda mask: self._is_below_threshold(mask) or self._may_hint(mask)),
             lambda left, right: are_adjacent(left, right, self._equality_edges),
             _STAGE_ROWS * settings.processors,
         )
-        self._fits: dict[int, bool] = {}
 
     def decide(self, written: OrderedChain, started: float) -> ReorderDecision:
         """Return the cheapest order if it is much cheaper than the written order, or else the written order.
@@ -172,14 +226,13 @@ class JoinOrderOptimizer:
         star, search = self._search()
         # A stage costs the same in both orders of a report, so that its rows compare with those that Spark counts.
         reported_model = replace(self._model, stage_rows=0.0)
-        written_shape = _shape(written.tree)
-        written_cost, found_cost = reported_model.tree_cost(written_shape), reported_model.tree_cost(search.shape)
+        written_cost, found_cost = reported_model.tree_cost(written.tree), reported_model.tree_cost(search.tree)
         is_better = (
             len(self._chain.items) > 2
             and found_cost < _MAX_COST_SHARE * written_cost
-            and search.cost < self._model.tree_cost(written_shape)
+            and search.cost < self._model.tree_cost(written.tree)
         )
-        tree = _chain_tree(self._with_build_sides_right(search.shape)) if is_better else written.tree
+        tree = self._with_build_sides_right(search.tree) if is_better else written.tree
         complete = self._with_implied_equalities(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
         simplified = self._equalities.remove_redundant(complete)
         after = replace(simplified, above=(*simplified.above, *self._key_conjuncts()))
@@ -233,16 +286,16 @@ class JoinOrderOptimizer:
             for member in predicate.members
         ]
 
-    def _with_build_sides_right(self, shape: Shape) -> Shape:
+    def _with_build_sides_right(self, tree: ChainTree) -> ChainTree:
         """Return the tree with the build side of each join on the right: a single relation, or the smaller side."""
-        if isinstance(shape, int):
-            return shape
-        left, right = self._with_build_sides_right(shape.left), self._with_build_sides_right(shape.right)
+        if isinstance(tree, int):
+            return tree
+        left, right = self._with_build_sides_right(tree.left), self._with_build_sides_right(tree.right)
         if isinstance(left, int) is isinstance(right, int):
             swap = self._estimator.rows(relation_mask(left)) < self._estimator.rows(relation_mask(right))
         else:
             swap = isinstance(left, int)
-        return Branch(right, left) if swap else Branch(left, right)
+        return JoinNode(right, left) if swap else JoinNode(left, right)
 
     def _with_implied_equalities(self, ordered: OrderedChain) -> OrderedChain:
         """Return the order with implied equalities in joins that would otherwise be cross products."""
@@ -285,7 +338,7 @@ class JoinOrderOptimizer:
         if isinstance(tree, int):
             return frozenset()
         below = self._broadcast_sets(tree.left) | self._broadcast_sets(tree.right)
-        masks = (relation_mask(_shape(side)) for side in (tree.left, tree.right))
+        masks = (relation_mask(side) for side in (tree.left, tree.right))
         smaller, larger = sorted(masks, key=self._estimator.rows)
         has_equality = any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts)
         sends_larger = self._is_below_threshold(larger) and (
@@ -296,19 +349,19 @@ class JoinOrderOptimizer:
         return below | {frozenset(name for number in bits(smaller) for name in self._chain.items[number].plan.names)}
 
     def _may_hint(self, mask: int) -> bool:
-        """Return whether a set of relations may be hinted: a single relation, or a join of tables."""
-        if mask.bit_count() == 1:
-            return self._is_relation(mask) and self._fits_broadcast(mask)
-        return self._hints_joins and all(map(self._is_table, bits(mask))) and self._fits_broadcast(mask)
+        """Return whether a set of relations may be hinted: a single relation, or a join of tables.
+
+        Tables are hinted by their names in Spark's plan of the query.
+        """
+        is_hintable = self._is_relation(mask) or (self._hints_joins and mask & ~self._tables == 0)
+        if not is_hintable:
+            return False
+        max_bytes, share = self._estimator.max_bytes(mask), self._estimator.expected_share(mask)
+        return fits_broadcast(max_bytes, share, self._settings.broadcast_bytes)
 
     def _is_relation(self, mask: int) -> bool:
         """Return whether a set is a single relation, as opposed to an item that consists of joins."""
         return mask.bit_count() == 1 and isinstance(self._chain.items[mask.bit_length() - 1].plan, RelationLeaf)
-
-    def _is_table(self, number: int) -> bool:
-        """Return whether an item is a table, whose name occurs in Spark's plan of the query."""
-        plan = self._chain.items[number].plan
-        return isinstance(plan, RelationLeaf) and self._block.is_table(plan.name)
 
     def _is_below_threshold(self, mask: int) -> bool:
         """Return whether a set is a single relation that Spark broadcasts without a hint because of its file size."""
@@ -317,26 +370,10 @@ class JoinOrderOptimizer:
         file_bytes = self._relations[mask.bit_length() - 1].file_bytes
         return file_bytes is not None and file_bytes <= self._settings.broadcast_threshold
 
-    def _fits_broadcast(self, mask: int) -> bool:
-        if mask not in self._fits:
-            max_bytes, share = self._estimator.max_bytes(mask), self._estimator.expected_share(mask)
-            self._fits[mask] = fits_broadcast(max_bytes, share, self._settings.broadcast_bytes)
-        return self._fits[mask]
-
 
 def _connect(edges: list[int], pair: int) -> None:
     for number in bits(pair):
         edges[number] |= pair & ~(1 << number)
-
-
-def _chain_tree(shape: Shape) -> ChainTree:
-    if isinstance(shape, int):
-        return shape
-    return JoinNode(_chain_tree(shape.left), _chain_tree(shape.right), JoinKind.INNER)
-
-
-def _shape(tree: ChainTree) -> Shape:
-    return tree if isinstance(tree, int) else Branch(_shape(tree.left), _shape(tree.right))
 
 
 def relation_label(plan: Plan) -> str:
@@ -356,7 +393,7 @@ def tree_report(
 ) -> JoinTree:
     """Return a tree for the report. `broadcast` holds the relations of each hinted side of a join."""
     hint = "BROADCAST" if relation_names(tree, items) in broadcast else None
-    estimated = None if rows is None else round(rows(relation_mask(_shape(tree))), 1)
+    estimated = None if rows is None else round(rows(relation_mask(tree)), 1)
     if isinstance(tree, int):
         return JoinTree(relation=relation_label(items[tree].plan), hint=hint, estimated=estimated)
     return JoinTree(

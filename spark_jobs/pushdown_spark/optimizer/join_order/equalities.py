@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from pushdown_spark.optimizer.logical_plan import ChainTree, Conjunct, JoinChain, OrderedChain, column_equality, owner
-from pushdown_spark.optimizer.reorder_safety import TypeInfo
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics
 
@@ -69,7 +69,7 @@ class ChainEqualities:
     `all` are the equalities. `classes` are the classes of columns that exact equalities connect.
     """
 
-    def __init__(self, block: SelectBlock, chain: JoinChain, types: TypeInfo) -> None:
+    def __init__(self, block: SelectBlock, chain: JoinChain, types: ColumnTypes) -> None:
         self._block = block
         self._chain = chain
         self._types = types

@@ -10,7 +10,8 @@ Relations are numbered. Sets of relations are bit masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -60,6 +61,7 @@ class CardinalityEstimator:
         self._max_rows_of: dict[int, float] = {}
         self._starts_of: dict[int, int] = {}
         self._joined_by_key = self._relations_joined_by_key()
+        self._composite_keys = tuple(self._composite_key_corrections())
 
     def rows(self, mask: int) -> float:
         """Return the estimated rows of the join of a set of relations, at least one."""
@@ -132,7 +134,9 @@ class CardinalityEstimator:
             rows *= max(self._restricted[number].filtered_rows, 0.0)
         for group in self._classes:
             rows *= self._class_selectivity(group, mask)
-        rows *= self._composite_key_correction(mask)
+        for pair, factor in self._composite_keys:
+            if pair & mask == pair:
+                rows *= factor
         for condition in self._filters:
             if condition.mask & mask == condition.mask:
                 rows *= condition.selectivity
@@ -156,28 +160,19 @@ class CardinalityEstimator:
             selectivity /= count
         return selectivity
 
-    def _composite_key_correction(self, mask: int) -> float:
-        """Return the factor by which several classes between two relations underestimate their join."""
-        factor = 1.0
-        for left, right in combinations(list(bits(mask)), 2):
-            left_product, right_product = 1.0, 1.0
-            assumed, shared_classes = 1.0, 0
-            for group in self._classes:
-                left_distinct, right_distinct = (self._class_distinct(group, number) for number in (left, right))
-                if left_distinct is None or right_distinct is None:
-                    continue
-                shared_classes += 1
-                left_distinct, right_distinct = max(left_distinct, 1.0), max(right_distinct, 1.0)
-                left_product *= left_distinct
-                right_product *= right_distinct
-                assumed *= max(left_distinct, right_distinct)
-            if shared_classes > 1:
+    def _composite_key_corrections(self) -> Iterator[tuple[int, float]]:
+        """Yield pairs of relations, and the factor by which several classes between them underestimate their join."""
+        for left, right in combinations(range(len(self._relations)), 2):
+            counts = [
+                (self._class_distinct(group, left), self._class_distinct(group, right)) for group in self._classes
+            ]
+            shared = [(max(one, 1.0), max(two, 1.0)) for one, two in counts if one is not None and two is not None]
+            if len(shared) > 1:
                 possible = max(
-                    min(product, max(self._restricted[number].filtered_rows, 1.0))
-                    for product, number in ((left_product, left), (right_product, right))
+                    min(math.prod(distinct), max(self._restricted[number].filtered_rows, 1.0))
+                    for number, distinct in zip((left, right), zip(*shared, strict=True), strict=True)
                 )
-                factor *= max(assumed / possible, 1.0)
-        return factor
+                yield 1 << left | 1 << right, max(math.prod(map(max, shared)) / possible, 1.0)
 
     def _class_distinct(self, group: Sequence[ClassMember], relation: int) -> float | None:
         """Return the distinct values of a relation in a class, or None if it has no column in it."""
