@@ -17,10 +17,9 @@ from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.catalyst import PrivateViews
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes, SourceSize, statistics_obstacle
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
-from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
 from pushdown_spark.planner import PlannedScan, plan_scan
 from pushdown_spark.projection.paths import quote_name
@@ -202,8 +201,8 @@ class QueryContext:
         return SourceStatistics(self.spark, self.samples)
 
     @cached_property
-    def policy(self) -> ReorderPolicy:
-        """The decision whether statistics are collected for this query."""
+    def statistics_obstacle(self) -> str | None:
+        """The reason why no statistics are collected for this query, or None if they are."""
         sizes = [
             SourceSize(
                 reference.declared.name,
@@ -214,7 +213,7 @@ class QueryContext:
             for reference in self.references
         ]
         processors = self.spark.sparkContext.defaultParallelism
-        return ReorderPolicy(self.options, self.samples.analysis_costs, sizes, processors)
+        return statistics_obstacle(self.options, self.samples.analysis_costs, sizes, processors)
 
 
 def source_references(

@@ -56,7 +56,7 @@ def reorder_joins(context: QueryContext) -> None:
         context.resolver,
         table_statistics,
         context.types_in,
-        context.policy.obstacle,
+        context.statistics_obstacle,
         hints_joins=True,
         uses_known_keys=context.has_plain_literals and not _has_many_references(context),
     )

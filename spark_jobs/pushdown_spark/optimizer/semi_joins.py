@@ -69,7 +69,7 @@ _MIN_SKIPPED_ROWS = 50_000.0
 
 def reduce_semi_joins(context: QueryContext) -> None:
     """Add the predicates of dynamic semi-joins to the sources of a query, and plan these again."""
-    if context.policy.obstacle is not None or not context.predicates or not context.options.reorder:
+    if context.statistics_obstacle is not None or not context.predicates or not context.options.reorder:
         return
     for block in context.blocks():
         for semi_join in _DynamicReduction(context, block).semi_joins():

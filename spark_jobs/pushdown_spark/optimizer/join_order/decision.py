@@ -27,21 +27,19 @@ from pushdown_spark.optimizer.join_order.enumeration import (
     find_cheapest_tree,
     relation_mask,
 )
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ClassMember, detect_star, star_first
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, detect_star, star_first
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
     Conjunct,
     Join,
     JoinChain,
-    JoinKind,
     JoinNode,
     OrderedChain,
     Plan,
     RelationLeaf,
     attach_conjuncts,
     heuristic_order,
-    item_numbers,
     relation_names,
 )
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
@@ -50,7 +48,7 @@ from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
-from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
 _MAX_COST_SHARE = 0.9
 """Share of the cost of the written order that another order may have at most."""
@@ -205,7 +203,7 @@ class JoinOrderOptimizer:
         self._hints_joins = settings.hints_joins and supports_join_hints(block.select)
         output_columns = RequiredOutputColumns(block, chain, equalities.classes).columns if self._hints_joins else None
         self._estimator = chain_estimator(block, chain, equalities, relations, output_columns)
-        self._equality_edges = self._find_equality_edges()
+        equality_edges = equalities.edges(only_equalities=True)
         self._tables = sum(
             1 << number
             for number, item in enumerate(chain.items)
@@ -214,7 +212,7 @@ class JoinOrderOptimizer:
         self._model = ClusterCostModel(
             self._estimator.rows,
             cache(lambda mask: self._is_below_threshold(mask) or self._may_hint(mask)),
-            lambda left, right: are_adjacent(left, right, self._equality_edges),
+            lambda left, right: are_adjacent(left, right, equality_edges),
             _STAGE_ROWS * settings.processors,
         )
 
@@ -233,7 +231,7 @@ class JoinOrderOptimizer:
             and search.cost < self._model.tree_cost(written.tree)
         )
         tree = self._with_build_sides_right(search.tree) if is_better else written.tree
-        complete = self._with_implied_equalities(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
+        complete = self._equalities.with_implied(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
         simplified = self._equalities.remove_redundant(complete)
         after = replace(simplified, above=(*simplified.above, *self._key_conjuncts()))
         broadcast = self._broadcast_sets(after.tree)
@@ -256,32 +254,15 @@ class JoinOrderOptimizer:
         """Return the star, if any, and the cheapest tree."""
         options = self._settings.options
         star = detect_star(self._relations, self._equalities.all) if options.star_schema else ()
-        edges = list(self._equality_edges)
-        for condition in self._chain.conjuncts:
-            if condition.is_joinable and self._equalities.mask_of(condition).bit_count() == 2:
-                _connect(edges, self._equalities.mask_of(condition))
+        edges = self._equalities.edges()
         # Parts that nothing connects are joined last, so that a star across them cannot come first.
         is_allowed = star_first(star if len(connected_components(edges)) == 1 else ())
         return star, find_cheapest_tree(edges, self._model, threshold=options.dp_threshold, is_allowed=is_allowed)
 
-    def _find_equality_edges(self) -> list[int]:
-        """Return which items equalities connect, including implied equalities."""
-        edges = [0] * len(self._chain.items)
-        for condition in self._chain.conjuncts:
-            mask = self._equalities.mask_of(condition)
-            if condition.is_joinable and isinstance(condition.node, exp.EQ) and mask.bit_count() == 2:
-                _connect(edges, mask)
-        for group in self._equalities.classes:
-            for one in group:
-                for two in group:
-                    if one.relation != two.relation:
-                        _connect(edges, 1 << one.relation | 1 << two.relation)
-        return edges
-
     def _key_conjuncts(self) -> list[Conjunct]:
         """Return the key predicates for all equal columns. Spark infers them for directly equated columns only."""
         return [
-            Conjunct(predicate.condition(self._column(member.key)), frozenset({member.key[0]}))
+            Conjunct(predicate.condition(self._equalities.column(member.key)), frozenset({member.key[0]}))
             for predicate in self._key_predicates
             for member in predicate.members
         ]
@@ -296,39 +277,6 @@ class JoinOrderOptimizer:
         else:
             swap = isinstance(left, int)
         return JoinNode(right, left) if swap else JoinNode(left, right)
-
-    def _with_implied_equalities(self, ordered: OrderedChain) -> OrderedChain:
-        """Return the order with implied equalities in joins that would otherwise be cross products."""
-
-        def complete(tree: ChainTree) -> ChainTree:
-            if isinstance(tree, int):
-                return tree
-            node = replace(tree, left=complete(tree.left), right=complete(tree.right))
-            if any(isinstance(conjunct.node, exp.EQ) for conjunct in node.conjuncts):
-                return node
-            equality = self._implied_equality(node)
-            if equality is None:
-                return node
-            return replace(node, kind=JoinKind.INNER, conjuncts=(equality, *node.conjuncts))
-
-        return OrderedChain(complete(ordered.tree), ordered.above)
-
-    def _implied_equality(self, node: JoinNode) -> Conjunct | None:
-        """Return an equality between both sides of a join that follows from others, or None."""
-        left_items, right_items = set(item_numbers(node.left)), set(item_numbers(node.right))
-        for group in self._equalities.classes:
-            left = next((member for member in group if member.relation in left_items), None)
-            right = next((member for member in group if member.relation in right_items), None)
-            if left is not None and right is not None:
-                return self._equate(left, right)
-        return None
-
-    def _equate(self, left: ClassMember, right: ClassMember) -> Conjunct:
-        equality = exp.EQ(this=self._column(left.key), expression=self._column(right.key))
-        return Conjunct(equality, frozenset({left.key[0], right.key[0]}))
-
-    def _column(self, key: ColumnKey) -> exp.Column:
-        return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
 
     def _broadcast_sets(self, tree: ChainTree) -> frozenset[frozenset[str]]:
         """Return the sets of relations that are the smaller side of a join and provably fit a broadcast.
@@ -369,11 +317,6 @@ class JoinOrderOptimizer:
             return False
         file_bytes = self._relations[mask.bit_length() - 1].file_bytes
         return file_bytes is not None and file_bytes <= self._settings.broadcast_threshold
-
-
-def _connect(edges: list[int], pair: int) -> None:
-    for number in bits(pair):
-        edges[number] |= pair & ~(1 << number)
 
 
 def relation_label(plan: Plan) -> str:

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.logical_plan import ChainTree, Conjunct, JoinChain, OrderedChain, column_equality, owner
+from pushdown_spark.optimizer.join_order.enumeration import bits
+from pushdown_spark.optimizer.logical_plan import (
+    ChainTree,
+    Conjunct,
+    JoinChain,
+    JoinKind,
+    JoinNode,
+    OrderedChain,
+    column_equality,
+    item_numbers,
+    owner,
+)
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics
@@ -106,6 +118,50 @@ class ChainEqualities:
 
     def _item_number(self, name: str) -> int:
         return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+
+    def edges(self, *, only_equalities: bool = False) -> list[int]:
+        """Return for each item the items that a condition or an implied equality connects it with."""
+        masks = [
+            self.mask_of(condition)
+            for condition in self._chain.conjuncts
+            if condition.is_joinable and (isinstance(condition.node, exp.EQ) or not only_equalities)
+        ]
+        masks += [
+            1 << one.relation | 1 << two.relation for group in self.classes for one, two in combinations(group, 2)
+        ]
+        edges = [0] * len(self._chain.items)
+        for mask in masks:
+            for number in bits(mask) if mask.bit_count() == 2 else ():
+                edges[number] |= mask & ~(1 << number)
+        return edges
+
+    def column(self, key: ColumnKey) -> exp.Column:
+        """Return a column as an expression."""
+        return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
+
+    def with_implied(self, ordered: OrderedChain) -> OrderedChain:
+        """Return the order with implied equalities in joins that would otherwise be cross products."""
+
+        def complete(tree: ChainTree) -> ChainTree:
+            if isinstance(tree, int):
+                return tree
+            node = replace(tree, left=complete(tree.left), right=complete(tree.right))
+            has_equality = any(isinstance(conjunct.node, exp.EQ) for conjunct in node.conjuncts)
+            implied = None if has_equality else self._implied_equality(node)
+            return replace(node, kind=JoinKind.INNER, conjuncts=(implied, *node.conjuncts)) if implied else node
+
+        return OrderedChain(complete(ordered.tree), ordered.above)
+
+    def _implied_equality(self, node: JoinNode) -> Conjunct | None:
+        """Return an equality between both sides of a join that follows from others, or None."""
+        left_items, right_items = set(item_numbers(node.left)), set(item_numbers(node.right))
+        for group in self.classes:
+            left = next((member.key for member in group if member.relation in left_items), None)
+            right = next((member.key for member in group if member.relation in right_items), None)
+            if left is not None and right is not None:
+                equality = exp.EQ(this=self.column(left), expression=self.column(right))
+                return Conjunct(equality, frozenset({left[0], right[0]}))
+        return None
 
     def remove_redundant(self, ordered: OrderedChain) -> OrderedChain:
         """Return the order without equalities that follow from others at the same join and below it.

@@ -27,6 +27,7 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
 from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.relation_statistics import (
     JoinColumnStatistics,
@@ -34,7 +35,6 @@ from pushdown_spark.optimizer.statistics.relation_statistics import (
     RelationStatistics,
     guess_selectivity,
 )
-from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts, analysis_obstacle, estimated_query_seconds
+from pushdown_spark.optimizer.reorder_safety import AnalysisCosts, analysis_obstacle, estimated_query_seconds
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import InputFile, local_files
@@ -46,25 +46,6 @@ def test_the_first_query_of_a_session_may_sample_a_few_new_files() -> None:
     costs = AnalysisCosts()
     assert analysis_obstacle(costs.expected_seconds(3, 3), costs.warmup) is None
     assert analysis_obstacle(costs.expected_seconds(30, 30), costs.warmup) is not None
-
-
-def test_costs_follow_measured_times_and_decay() -> None:
-    costs, started = AnalysisCosts(), AnalysisCosts()
-    costs.record(10.0, relations=4, new=2)
-    assert started.expected_seconds(4, 2) < costs.expected_seconds(4, 2) < 10.0
-    for _ in range(10):
-        costs.record(10.0, relations=4, new=2)
-    assert costs.expected_seconds(4, 2) == pytest.approx(10.0, rel=0.01)
-    for _ in range(100):
-        costs.decay()
-    assert costs.expected_seconds(4, 2) == pytest.approx(started.expected_seconds(4, 2), rel=0.01)
-
-
-def test_times_of_sampled_files_do_not_change_the_cost_of_new_ones() -> None:
-    costs = AnalysisCosts()
-    costs.record(10.0, relations=3, new=0)
-    assert costs.new == AnalysisCosts().new
-    assert costs.cached > AnalysisCosts().cached
 
 
 @pytest.fixture
