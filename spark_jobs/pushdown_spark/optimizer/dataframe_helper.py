@@ -19,6 +19,7 @@ from pushdown_spark.optimizer.broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,
+    SessionTableStatistics,
     column_name,
     computes_columns,
     conjuncts_of,
@@ -40,7 +41,6 @@ from pushdown_spark.optimizer.sql_reader import (
     parse_sql,
 )
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
-from pushdown_spark.optimizer.statistics.session_tables import SessionTableStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
@@ -237,12 +237,15 @@ class _DataFrameJoins:
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
         obstacle = chain.obstacle(ansi=self._settings.ansi) or (None if self._cross_joins else NO_CROSS_JOINS)
+        texts = {name: str(item.toString()) for name, item in zip(chain.names, chain.items, strict=True)}
         # Spark would drop a hint inside of an item next to ours.
-        has_hints = any("ResolvedHint" in str(item.toString()) for item in chain.items)
+        has_hints = any("ResolvedHint" in text for text in texts.values())
         settings = replace(self._settings, broadcast_bytes=-1) if has_hints else self._settings
 
         def statistics_of(_block: SelectBlock, name: str, _conditions: Sequence[exp.Expr]) -> RelationStatistics | None:
-            return self._item_statistics(chain, chain.names.index(name))
+            # Spark cannot optimize a reference to a common table expression alone.
+            is_complete = "CTERelationRef" not in texts[name]
+            return self._item_statistics(chain, chain.names.index(name)) if is_complete else None
 
         # Without types no equality is exact, so none is added: Spark infers further equalities itself.
         decision = order_chain(chain.block, chain.chain, ColumnTypes(), statistics_of, settings, obstacle)

@@ -1,17 +1,29 @@
-"""Chains of joins in Spark's logical plans, in the form in which the optimizer orders them."""
+"""Spark's logical plans: chains of joins in the form in which the optimizer orders them, and statistics of relations.
+
+Statistics of tables, views and DataFrames are sampled from files, or guessed by Spark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
+from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.optimizer.catalyst import class_name
-from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, Join, JoinChain, JoinKind, Plan, RelationLeaf
+from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.optimizer.statistics.source_statistics import SourceStatistics, StatisticsRequest
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import decoded, input_uris, is_local
 from pushdown_spark.runtime.jvm_gateway import elements
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
@@ -24,6 +36,16 @@ _NEVER_FAIL = frozenset(
     }
 )
 """Expressions that fail on no value. Casts are checked by type elsewhere."""
+_FORMATS_BY_NAME = {
+    "Parquet": SourceFormat.PARQUET,
+    "ORC": SourceFormat.ORC,
+    "CSV": SourceFormat.CSV,
+    "JSON": SourceFormat.JSON,
+}
+_FORMATS_BY_SUFFIX = {".parquet": SourceFormat.PARQUET, ".orc": SourceFormat.ORC}
+_UNKNOWN_BYTES = 1 << 60
+"""Sizes from here on mean that Spark does not know the size."""
+_ROW_OVERHEAD_BYTES = 8
 _SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"})
 
 
@@ -43,30 +65,26 @@ class CatalystChain:
         if not is_chained(plan):
             return None
         items, kinds, conditions = _flatten(plan, JoinKind.INNER)
-        item_of: dict[int, int] = {}
-        for number, item in enumerate(items):
-            for attribute in elements(item.output()):
-                if item_of.setdefault(_attribute_id(attribute), number) != number:
-                    return None
+        attributes = [[_attribute_id(attribute) for attribute in elements(item.output())] for item in items]
+        item_of = {attribute: number for number, ids in enumerate(attributes) for attribute in ids}
+        if len(item_of) < sum(len(set(ids)) for ids in attributes):
+            return None
         names = tuple(_item_name(item, number) for number, item in enumerate(items))
         chain = JoinChain(
             tuple(ChainItem(RelationLeaf(name), kind) for name, kind in zip(names, kinds, strict=True)),
             tuple(_conjunct(expression, number, item_of, names) for number, expression in enumerate(conditions)),
         )
-        columns = {
-            name: frozenset(column_name(attribute) for attribute in elements(item.output()))
-            for name, item in zip(names, items, strict=True)
-        }
+        columns = {name: frozenset(f"c{each}" for each in ids) for name, ids in zip(names, attributes, strict=True)}
         relations = {name: exp.to_table(name) for name in names}
-        block = SelectBlock(exp.Select(), _left_deep(chain), relations, columns)
+        # The chain stands for the plan of the block.
+        block = SelectBlock(exp.Select(), chain.items[0].plan, relations, columns)
         return CatalystChain(tuple(items), names, chain, tuple(conditions), block)
 
     def expression(self, conjunct: Conjunct) -> JavaObject:
-        """Return Spark's expression of a conjunct."""
-        # Different expressions may have equal conjuncts, which omit casts. Identity decides first.
-        numbers = (number for number, other in enumerate(self.chain.conjuncts) if other is conjunct)
-        number = next(numbers, None)
-        return self.expressions[self.chain.conjuncts.index(conjunct) if number is None else number]
+        """Return Spark's expression of a conjunct of the chain."""
+        # Different expressions may have equal conjuncts, which omit casts.
+        pairs = zip(self.chain.conjuncts, self.expressions, strict=True)
+        return next(expression for other, expression in pairs if other is conjunct)
 
     def obstacle(self, *, ansi: bool) -> str | None:
         """Return why the chain must keep its order, or None if it may be reordered."""
@@ -184,13 +202,6 @@ def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
         pending += reversed(list(elements(node.children())))
 
 
-def _left_deep(chain: JoinChain) -> Plan:
-    plan: Plan = chain.items[0].plan
-    for item in chain.items[1:]:
-        plan = Join(plan, item.plan, item.kind)
-    return plan
-
-
 def _item_name(item: JavaObject, number: int) -> str:
     """Return a unique name for an item that contains its alias."""
     while item.nodeName() in ("Filter", "Project"):
@@ -201,3 +212,86 @@ def _item_name(item: JavaObject, number: int) -> str:
 
 def _attribute_id(attribute: JavaObject) -> int:
     return int(attribute.exprId().id())
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A DataFrame that only reads files."""
+
+    native: DataFrame
+
+    @property
+    def schema(self) -> StructType:
+        """Its columns."""
+        return self.native.schema
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """The URIs of its files."""
+        return input_uris(self.native)
+
+
+class SessionTableStatistics:
+    """Statistics of DataFrames by name. With Spark Connect, only local Parquet and ORC files have statistics."""
+
+    def __init__(self, spark: SparkSession, sources: SourceStatistics) -> None:
+        self._spark = spark
+        self._sources = sources
+
+    def statistics_of(self, name: str, frame: DataFrame, request: StatisticsRequest) -> RelationStatistics | None:
+        """Return the statistics of a DataFrame, or None if there are none."""
+        if not isinstance(self._spark, SparkSession):
+            source = _source_of_files(name, frame)
+            statistics = None if source is None else self._sources.statistics_of(source, FileTable(frame), request)
+            if statistics is None:
+                return None
+            # The bounds do not hold: the name may be that of a view that multiplies the rows of its files.
+            return RelationStatistics(statistics.rows, statistics.filtered_rows, statistics.columns)
+        plan = frame._jdf.queryExecution().optimizedPlan()
+        source = _source_of_plan(name, plan)
+        if source is not None:
+            return self._sources.statistics_of(source, FileTable(frame), request)
+        return _statistics_of_plan(plan)
+
+
+def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
+    """Return the files that a plan reads as a source, or None if the plan does more than read files."""
+    if plan.nodeName() != "LogicalRelation" or class_name(plan.relation()) != "HadoopFsRelation":
+        return None
+    relation = plan.relation()
+    source_format = _FORMATS_BY_NAME.get(str(relation.fileFormat().toString()))
+    if source_format is None:
+        return None
+    iterator, options = relation.options().iterator(), {}
+    while iterator.hasNext():
+        entry = iterator.next()
+        options[str(entry._1()).lower()] = str(entry._2())
+    return _source(name, source_format, options)
+
+
+def _source_of_files(name: str, frame: DataFrame) -> Source | None:
+    """Return the local files of a DataFrame as a source, or None if they have no common format."""
+    uris = input_uris(frame)
+    paths = [Path(decoded(uri).removeprefix("file:")) for uri in uris]
+    formats = {_FORMATS_BY_SUFFIX.get(path.suffix) for path in paths}
+    source_format = formats.pop() if len(formats) == 1 else None
+    if source_format is None or not all(map(is_local, uris)) or not all(path.exists() for path in paths):
+        return None
+    return _source(name, source_format, {})
+
+
+def _source(name: str, source_format: SourceFormat, options: Mapping[str, str]) -> Source:
+    return Source(name, source_format, (), None, options, ReaderChoice.SPARK, filter_pushdown=True)
+
+
+def _statistics_of_plan(plan: JavaObject) -> RelationStatistics | None:
+    """Return the rows that Spark counted, or guesses from its estimate of the size."""
+    stats = plan.stats()
+    if stats.rowCount().isDefined():
+        rows = float(str(stats.rowCount().get()))
+        return RelationStatistics(rows, rows)
+    size = int(str(stats.sizeInBytes()))
+    if size >= _UNKNOWN_BYTES:
+        return None
+    rows = max(size / (plan.schema().defaultSize() + _ROW_OVERHEAD_BYTES), 1.0)
+    return RelationStatistics(rows, rows)

@@ -8,7 +8,7 @@ chain. A projection, an aggregate, an outer join or a hinted join ends the chain
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sqlglot import exp
@@ -103,13 +103,17 @@ class Filter:
 
 @dataclass(frozen=True)
 class Join:
-    """A join of two plans. `hinted` means that the query has a hint for this join."""
+    """A join of two plans.
+
+    `hinted` means that the query has a hint for this join. `syntax` is the join in the query, if it is from there.
+    """
 
     left: Plan
     right: Plan
     kind: JoinKind = JoinKind.INNER
     conjuncts: tuple[Conjunct, ...] = ()
     hinted: bool = False
+    syntax: exp.Join | None = field(default=None, compare=False)
 
     @property
     def names(self) -> frozenset[str]:

@@ -27,9 +27,7 @@ from pushdown_spark.optimizer.push_predicates import push_predicates
 from pushdown_spark.optimizer.query_context import (
     QueryContext,
     QueryScan,
-    find_source,
     source_references,
-    unknown_source_message,
 )
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
 from pushdown_spark.optimizer.reorder_joins import reorder_joins
@@ -67,7 +65,7 @@ def verify_reading(context: QueryContext) -> None:
 
 PASSES: tuple[Callable[[QueryContext], None], ...] = (
     prune_columns,
-    # Infers predicates (infer_predicates.py) at every join that it passes.
+    # Infers predicates (`infer_predicates`) at every join that it passes.
     push_predicates,
     verify_reading,
     # The dynamic reduction. The static one changes the statistics of a chain, so it is part of reorder_joins.
@@ -137,27 +135,26 @@ class QueryOptimizer:
         return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
 
     def _declared(self, table: exp.Table) -> AnySource:
-        """Return the source that a table name refers to."""
+        """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""
         name = ".".join(part.name for part in table.parts)
-        source = find_source(self._sources, name)
+        source = self._source(name)
         if source is None:
-            raise UnreadableQueryError(unknown_source_message(self._sources, name))
+            raise UnreadableQueryError(self._unknown_source(name))
         return source
 
+    def _source(self, name: str) -> AnySource | None:
+        """Return the source of a name, in this case or else in any."""
+        others = (source for known, source in self._sources.items() if known.lower() == name.lower())
+        return self._sources.get(name) or next(others, None)
 
-class PassthroughPlanner:
-    """Plans queries over declared sources, given only the names of the sources that they read."""
+    def _unknown_source(self, name: str) -> str:
+        return f"query: no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}"
 
-    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], views: PrivateViews) -> None:
-        self._spark = spark
-        self._sources = sources
-        self._views = views
+    def pass_through(self, sql: str, reason: str) -> QueryResult | None:
+        """Plan a query that Spark runs as written, given the reason for the reports. Return None if it cannot.
 
-    def plan(self, sql: str, reason: str) -> QueryResult | None:
-        """Plan a query with a reason for the reports, or return None if Spark cannot run it as written either.
-
-        Raises BadSpecError if it reads a table that is not a declared source, and typed errors for mistakes that
-        Spark finds.
+        Spark's parser returns the names of its sources, which are read completely. Raises BadSpecError if it reads a
+        table that is not a declared source, and typed errors for mistakes that Spark finds.
         """
         sources = self._referenced_sources(sql)
         if not sources:
@@ -181,9 +178,9 @@ class PassthroughPlanner:
             return None
         sources: dict[str, AnySource] = {}
         for (name,) in names:
-            source = self._sources.get(name) if case_sensitive else find_source(self._sources, name)
+            source = self._sources.get(name) if case_sensitive else self._source(name)
             if source is None:
-                raise BadSpecError(unknown_source_message(self._sources, name))
+                raise BadSpecError(self._unknown_source(name))
             # One view stands for all spellings of a name.
             if sources.setdefault(name if case_sensitive else name.lower(), source) is not source:
                 return None

@@ -198,6 +198,6 @@ def _referenced_columns(block: SelectBlock, node: exp.Expr) -> set[tuple[str, st
 
 
 def _has_star_or_merged_columns(block: SelectBlock) -> bool:
-    if any(map(merges_columns, block.joins.values())):
+    if any(map(merges_columns, block.joins)):
         return True
     return any(not isinstance(star.parent, exp.Count) for star in block.select.find_all(exp.Star))

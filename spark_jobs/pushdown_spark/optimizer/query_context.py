@@ -232,18 +232,6 @@ def source_references(
     return references
 
 
-def find_source(sources: Mapping[str, AnySource], name: str) -> AnySource | None:
-    """Return the declared source that a table name refers to, or None if there is none."""
-    if name in sources:
-        return sources[name]
-    return next((source for known, source in sources.items() if known.lower() == name.lower()), None)
-
-
-def unknown_source_message(sources: Mapping[str, AnySource], name: str) -> str:
-    """Return the error message for a table name that is not a declared source."""
-    return f"query: no source is named {name!r}; there are {', '.join(sorted(sources)) or 'none'}"
-
-
 def remove_qualifier(condition: exp.Expr, relation: str) -> exp.Expr:
     """Return a condition whose columns are not qualified with a relation.
 

@@ -25,7 +25,7 @@ from pushdown_spark.optimizer.logical_plan import (
 from pushdown_spark.optimizer.push_predicates import implied_predicates
 from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext, remove_qualifier
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes, block_obstacle, rewrite_obstacle, session_obstacle
-from pushdown_spark.optimizer.select_block import SelectBlock, join_on, select_blocks, write_plan
+from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks, write_plan
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatistics, StatisticsOf, TableStatisticsOf
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
@@ -167,15 +167,14 @@ def reorder_block(
     plan = chains.ordered_plan()
     if any(decision.changes_query for decision in chains.decisions):
         hinted = frozenset[str]().union(*(decision.broadcast_relations for decision in chains.decisions))
-        write_plan(replace(block, plan=plan, joins=chains.joins), hinted)
+        write_plan(block, plan, hinted)
     return chains.decisions
 
 
 class _BlockChains:
     """The chains of a SELECT: the one at the top of its plan, and those below joins that preserve their left side.
 
-    `decisions` are those on all chains, innermost first. `joins` maps the joins of the ordered plan to their syntax
-    trees.
+    `decisions` has one for each chain, innermost first.
     """
 
     def __init__(
@@ -186,7 +185,6 @@ class _BlockChains:
         self._statistics_of = statistics_of
         self._settings = settings
         self.decisions: list[ReorderDecision] = []
-        self.joins = dict(block.joins)
 
     def ordered_plan(self) -> Plan:
         """Return the plan with its chains in order."""
@@ -205,16 +203,10 @@ class _BlockChains:
         if not isinstance(plan, Join) or plan.hinted:
             return plan
         if plan.kind.is_inner:
-            left = self._with_inner_chains(plan.left, (*above, *plan.conjuncts))
-        elif plan.kind.preserves_left:
-            left = self._with_ordered_chain(plan.left, above)
-        else:
-            return plan
-        if left is plan.left:
-            return plan
-        join = replace(plan, left=left)
-        self.joins[id(join)] = self.joins[id(plan)]
-        return join
+            return replace(plan, left=self._with_inner_chains(plan.left, (*above, *plan.conjuncts)))
+        if plan.kind.preserves_left:
+            return replace(plan, left=self._with_ordered_chain(plan.left, above))
+        return plan
 
     def _with_ordered_chain(self, plan: Plan, above: tuple[Conjunct, ...]) -> Plan:
         """Return the left side of a preserving join in order. Conditions above that join connect its relations too."""
@@ -247,6 +239,4 @@ class _BlockChains:
         if isinstance(tree, int):
             return chain.items[tree].plan
         left, right = self._as_plan(tree.left, chain), self._as_plan(tree.right, chain)
-        join = Join(left, right, tree.kind, tree.conjuncts)
-        self.joins[id(join)] = join_on(tree.conjuncts)
-        return join
+        return Join(left, right, tree.kind, tree.conjuncts)

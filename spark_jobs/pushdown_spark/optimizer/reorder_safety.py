@@ -196,13 +196,13 @@ def session_obstacle(spark: SparkSession) -> str | None:
 
 def block_obstacle(block: SelectBlock, chain: JoinChain, types: ColumnTypes, *, ansi: bool) -> str | None:
     """Return why the joins of a SELECT must keep their order, or None if they may be reordered."""
-    if any(isinstance(join, exp.Join) and (join.hint or join.args.get("match_condition")) for join in _joins(block)):
+    if any(join.hint or join.args.get("match_condition") for join in block.joins):
         return "a join has a hint"
     if block.select.args.get("hint") is not None:
         return "the query has its own hints"
     if block.has_ambiguous_names:
         return "an unqualified name in an ON clause could refer to another relation"
-    has_merged_columns = any(map(merges_columns, _joins(block)))
+    has_merged_columns = any(map(merges_columns, block.joins))
     for item in block.select.expressions:
         if isinstance(item, exp.Star) and (has_merged_columns or any(item.args.values())):
             return "the columns of the star depend on USING, NATURAL or EXCEPT"
@@ -235,10 +235,6 @@ def rewrite_obstacle(query: ParsedQuery, rewritten: str, analyze: Analyze, *, ch
 
 def _output_columns(frame: DataFrame) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.json()) for field in frame.schema.fields]
-
-
-def _joins(block: SelectBlock) -> list[exp.Join]:
-    return list(block.joins.values())
 
 
 def _is_argument(star: exp.Star, select: exp.Select) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -36,16 +36,16 @@ class SelectBlock:
     """One SELECT and its logical plan.
 
     `relations` holds its tables and sub-queries by lower-case name, in the order of the text, and `columns` their
-    columns. `joins` maps the identity of each join of the plan to its syntax tree. `hidden` are the relations on the
-    right side of semi and anti joins, whose columns are not visible above these. `has_ambiguous_names` means that a
-    name in an ON clause could refer to another column if more relations were in scope.
+    columns. `joins` are the joins in its text. `hidden` are the relations on the right side of semi and anti joins,
+    whose columns are not visible above these. `has_ambiguous_names` means that a name in an ON clause could refer to
+    another column if more relations were in scope.
     """
 
     select: exp.Select
     plan: Plan
     relations: Mapping[str, exp.Expr]
     columns: RelationColumns
-    joins: Mapping[int, exp.Join] = field(default_factory=dict)
+    joins: tuple[exp.Join, ...] = ()
     hidden: frozenset[str] = frozenset()
     has_ambiguous_names: bool = False
 
@@ -71,7 +71,7 @@ class _BlockReader:
         self._columns_of = columns_of
         self._relations: dict[str, exp.Expr] = {}
         self._columns: dict[str, frozenset[str] | None] = {}
-        self._joins: dict[int, exp.Join] = {}
+        self._joins: list[exp.Join] = []
         self._hidden: set[str] = set()
         self._has_ambiguous_names = False
 
@@ -88,7 +88,7 @@ class _BlockReader:
             plan = Filter(self._conjuncts(where.this, plan.names), plan)
         hidden = frozenset(self._hidden)
         return SelectBlock(
-            self._select, plan, self._relations, self._columns, self._joins, hidden, self._has_ambiguous_names
+            self._select, plan, self._relations, self._columns, tuple(self._joins), hidden, self._has_ambiguous_names
         )
 
     def _add_relations(self, node: exp.Expr) -> bool:
@@ -116,8 +116,8 @@ class _BlockReader:
             kind = _join_kind(join)
             right = self._plan(join.this)
             conditions = () if on is None else self._conjuncts(on, plan.names | right.names)
-            plan = Join(plan, right, kind, conditions, has_hints or bool(join.hint))
-            self._joins[id(plan)] = join
+            plan = Join(plan, right, kind, conditions, has_hints or bool(join.hint), join)
+            self._joins.append(join)
             if kind in (JoinKind.SEMI, JoinKind.ANTI):
                 self._hidden |= plan.right.names
             if merges_columns(join):
@@ -170,18 +170,15 @@ def _join_kind(join: exp.Join) -> JoinKind:
     return _SIDES.get(join.side, JoinKind.INNER)
 
 
-def write_plan(block: SelectBlock, broadcast: Collection[str]) -> None:
-    """Replace FROM, WHERE and hints of a block's SELECT by those of its plan, in place.
+def write_plan(block: SelectBlock, plan: Plan, broadcast: Collection[str]) -> None:
+    """Replace FROM, WHERE and hints of a block's SELECT by those of a plan, in place.
 
     `broadcast` names relations to hint. A bare star becomes one star per relation in the original order, so that the
     output columns stay the same.
 
-    >>> from dataclasses import replace
-
     >>> from pushdown_spark.optimizer.sql_reader import parse_query
     >>> block = next(select_blocks(parse_query("SELECT * FROM a, b WHERE a.k = b.k"), lambda table: frozenset("k")))
-    >>> joins = Join(RelationLeaf("b"), RelationLeaf("a"), conjuncts=block.plan.conjuncts)
-    >>> write_plan(replace(block, plan=joins, joins={id(joins): join_on(joins.conjuncts)}), {"a"})
+    >>> write_plan(block, Join(RelationLeaf("b"), RelationLeaf("a"), conjuncts=block.plan.conjuncts), {"a"})
     >>> block.select.sql("spark")
     'SELECT /*+ BROADCAST(`a`) */ `a`.*, `b`.* FROM b JOIN a ON a.k = b.k'
     """
@@ -191,7 +188,7 @@ def write_plan(block: SelectBlock, broadcast: Collection[str]) -> None:
     items: list[exp.Expr] = []
     for item in select.expressions:
         items += [star.copy() for star in stars] if isinstance(item, exp.Star) else [item]
-    above, plan = (block.plan.conjuncts, block.plan.child) if isinstance(block.plan, Filter) else ((), block.plan)
+    above, plan = (plan.conjuncts, plan.child) if isinstance(plan, Filter) else ((), plan)
     first, joins = _from_clause(plan, block)
     select.set("expressions", items)
     select.set("from_", exp.From(this=first))
@@ -203,7 +200,7 @@ def write_plan(block: SelectBlock, broadcast: Collection[str]) -> None:
         select.set("hint", template.args["hint"])
 
 
-def join_on(conditions: Sequence[Conjunct]) -> exp.Join:
+def _join_on(conditions: Sequence[Conjunct]) -> exp.Join:
     """Return an inner join on conditions, or a cross join without conditions. Its right side is still missing."""
     return exp.Join(on=_conjunction(conditions)) if conditions else exp.Join(kind=JoinKind.CROSS.value)
 
@@ -223,7 +220,7 @@ def _from_clause(plan: Plan, block: SelectBlock) -> tuple[exp.Expr, list[exp.Joi
     if not isinstance(plan, Join):
         raise ValueError("a FROM clause cannot contain a filter")
     first, joins = _from_clause(plan.left, block)
-    join = block.joins[id(plan)].copy()
+    join = plan.syntax.copy() if plan.syntax is not None else _join_on(plan.conjuncts)
     join.set("this", _right_side(plan.right, block))
     return first, [*joins, join]
 
