@@ -72,11 +72,6 @@ class OptimizedQuery:
     broadcast: frozenset[frozenset[str]] = frozenset()
 
 
-def unchanged(frame: DataFrame) -> DataFrame:
-    """Return a DataFrame as it is."""
-    return frame
-
-
 @dataclass(frozen=True)
 class QueryScan:
     """A scan of a source for one reference of a query. `key` names it in reports, `view` in the query's text."""
@@ -88,7 +83,7 @@ class QueryScan:
 
     def native(self, reason: str) -> QueryScan:
         """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
-        fallback = self.planned.fallback(unchanged)
+        fallback = self.planned.fallback(lambda frame: frame)
         return self if fallback is None else replace(self, scan=fallback(reason).scan)
 
 

@@ -114,12 +114,10 @@ class _DynamicReduction:
             conditions = predicates[small.name]
             if not conditions or any(map(_is_volatile, conditions)):
                 continue
-            reached = self._pushed_with_keys(small, [0])
-            large_sides = [
-                large
-                for large in candidates
-                if reached[large.name] != predicates[large.name] and self._pays(small, large, conditions)
-            ]
+            large_sides = [large for large in candidates if self._pays(small, large, conditions)]
+            # Keys are read only for predicates that reach a large side.
+            reached = self._pushed_with_keys(small, [0]) if large_sides else predicates
+            large_sides = [large for large in large_sides if reached[large.name] != predicates[large.name]]
             keys = self._read_keys(small) if large_sides else None
             if not keys:
                 continue

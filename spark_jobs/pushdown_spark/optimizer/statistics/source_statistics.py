@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -73,18 +74,12 @@ class SampleCache:
 
     def __init__(self) -> None:
         self._samples: dict[_CacheKey, tuple[frozenset[str], SourceSample]] = {}
-        self._constants: dict[_CacheKey, object] = {}
+        self._constant = lru_cache(_MAX_CONSTANTS)(lambda spark, sql, *_settings: value_of(spark, sql))
         self.analysis_costs = AnalysisCosts()
 
     def constant(self, spark: SparkSession, sql: str) -> object:
         """Return the value of a deterministic constant expression, or None if it has none."""
-        key = (*(spark.conf.get(setting, None) for setting in _FOLDING_SETTINGS), sql)
-        if key not in self._constants:
-            value = value_of(spark, sql)
-            if len(self._constants) >= _MAX_CONSTANTS:
-                self._constants.clear()
-            self._constants[key] = value
-        return self._constants[key]
+        return self._constant(spark, sql, *(spark.conf.get(setting, None) for setting in _FOLDING_SETTINGS))
 
     def has_sample(self, source: Source, files: Sequence[InputFile]) -> bool:
         """Return whether these files of a source have been sampled."""
