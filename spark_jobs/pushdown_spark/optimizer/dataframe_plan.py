@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
@@ -21,7 +19,7 @@ from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
-from pushdown_spark.optimizer.statistics.source_statistics import SourceStatistics, StatisticsRequest
+from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, input_uris, is_local
 from pushdown_spark.runtime.jvm_gateway import elements
@@ -214,23 +212,6 @@ def _attribute_id(attribute: JavaObject) -> int:
     return int(attribute.exprId().id())
 
 
-@dataclass(frozen=True)
-class FileTable:
-    """A DataFrame that only reads files."""
-
-    native: DataFrame
-
-    @property
-    def schema(self) -> StructType:
-        """Its columns."""
-        return self.native.schema
-
-    @cached_property
-    def uris(self) -> tuple[str, ...]:
-        """The URIs of its files."""
-        return input_uris(self.native)
-
-
 class SessionTableStatistics:
     """Statistics of DataFrames by name. With Spark Connect, only local Parquet and ORC files have statistics."""
 
@@ -242,7 +223,7 @@ class SessionTableStatistics:
         """Return the statistics of a DataFrame, or None if there are none."""
         if not isinstance(self._spark, SparkSession):
             source = _source_of_files(name, frame)
-            statistics = None if source is None else self._sources.statistics_of(source, FileTable(frame), request)
+            statistics = None if source is None else self._sources.statistics_of(FileTable(source, frame), request)
             if statistics is None:
                 return None
             # The bounds do not hold: the name may be that of a view that multiplies the rows of its files.
@@ -250,7 +231,7 @@ class SessionTableStatistics:
         plan = frame._jdf.queryExecution().optimizedPlan()
         source = _source_of_plan(name, plan)
         if source is not None:
-            return self._sources.statistics_of(source, FileTable(frame), request)
+            return self._sources.statistics_of(FileTable(source, frame), request)
         return _statistics_of_plan(plan)
 
 

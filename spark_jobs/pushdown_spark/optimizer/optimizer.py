@@ -131,7 +131,7 @@ class QueryOptimizer:
         query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
         # A source is opened once, however often the query refers to it.
         relations = open_relations(self._spark, {source.name: source for source in declared.values()}.values())
-        references = source_references(query.tree, declared, relations)
+        references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
         return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
 
     def _declared(self, table: exp.Table) -> AnySource:

@@ -15,7 +15,6 @@ from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
 from pushdown_spark.projection.required_columns import words_outside_names
-from pushdown_spark.relations.declaration import Source
 
 
 def prune_columns(context: QueryContext) -> None:
@@ -31,8 +30,8 @@ def prune_columns(context: QueryContext) -> None:
     for reference in context.references:
         names = reference.relation.schema.fieldNames()
         metadata: tuple[str, ...] = ()
-        if isinstance(reference.declared, Source):
-            catalog = reference.declared.catalog
+        if reference.is_of_files:
+            catalog = reference.relation.source.catalog
             metadata = pruner.metadata_columns(reference.table, names, context.columns_by_view, catalog)
         context.required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), metadata)
 

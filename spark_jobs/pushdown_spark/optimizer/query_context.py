@@ -12,7 +12,7 @@ from types import TracebackType
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.contract import JoinOptions, JoinReport, SourceFormat
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
@@ -24,7 +24,6 @@ from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, S
 from pushdown_spark.planner import PlannedScan, plan_scan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
-from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.request import spark_only
 from pushdown_spark.scan.base import Scan
 
@@ -40,7 +39,11 @@ class SourceReference:
     view: str
     table: exp.Table
     relation: Relation
-    declared: AnySource
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether the source consists of files, unlike a table of a database."""
+        return self.relation.source.format is not SourceFormat.REMOTE
 
 
 @dataclass(frozen=True)
@@ -200,10 +203,10 @@ class QueryContext:
         """The reason why no statistics are collected for this query, or None if they are."""
         sizes = [
             SourceSize(
-                reference.declared.name,
-                reference.declared.format if isinstance(reference.declared, Source) else None,
-                self.statistics.file_bytes(reference.declared, reference.relation),
-                self.statistics.is_sampled(reference.declared, reference.relation),
+                reference.relation.source.name,
+                reference.relation.source.format,
+                self.statistics.file_bytes(reference.relation),
+                self.statistics.is_sampled(reference.relation),
             )
             for reference in self.references
         ]
@@ -211,19 +214,17 @@ class QueryContext:
         return statistics_obstacle(self.options, self.samples.analysis_costs, sizes, processors)
 
 
-def source_references(
-    tree: exp.Expr, declared: Mapping[str, AnySource], relations: Mapping[str, Relation]
-) -> list[SourceReference]:
-    """Return the references of a query to sources. `declared` holds sources by view, `relations` by name."""
-    counts = Counter(source.name for source in declared.values())
+def source_references(tree: exp.Expr, relations: Mapping[str, Relation]) -> list[SourceReference]:
+    """Return the references of a query to sources. `relations` holds the relation of each view."""
+    counts = Counter(relation.source.name for relation in relations.values())
     keys: Counter[str] = Counter()
     references = []
     for table in named_tables(tree):
-        name = declared[table.name].name
+        name = relations[table.name].source.name
         key = name if counts[name] == 1 else f"{name} as {table.alias}"
         keys[key] += 1
         key = key if keys[key] == 1 else f"{key} ({keys[key]})"
-        references.append(SourceReference(key, table.name, table, relations[name], declared[table.name]))
+        references.append(SourceReference(key, table.name, table, relations[table.name]))
     return references
 
 

@@ -48,7 +48,7 @@ def reorder_joins(context: QueryContext) -> None:
         unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
         columns = frozenset(context.required[reference.view].columns)
         request = StatisticsRequest(name, unqualified, keys, columns)
-        return context.statistics.statistics_of(reference.declared, reference.relation, request)
+        return context.statistics.statistics_of(reference.relation, request)
 
     reordering = JoinReordering(
         context.spark,
@@ -68,13 +68,8 @@ def _has_many_references(context: QueryContext) -> bool:
 
     Spark compiles one piece of code for all these scans, unless key predicates have different constants in each.
     """
-    counts = Counter(reference.declared.name for reference in context.references)
-    repeated = {
-        reference.declared.name: reference
-        for reference in context.references
-        if counts[reference.declared.name] > _MAX_REFERENCES
-    }
-    sizes = (context.statistics.file_bytes(each.declared, each.relation) for each in repeated.values())
+    counts = Counter(reference.relation for reference in context.references)
+    sizes = (context.statistics.file_bytes(relation) for relation, count in counts.items() if count > _MAX_REFERENCES)
     return any((size or 0) > _LARGE_SOURCE_BYTES for size in sizes)
 
 

@@ -89,10 +89,10 @@ class AnalysisCosts:
 
 @dataclass(frozen=True)
 class SourceSize:
-    """A source that a query reads: its name, its format (None for a database), its bytes, and whether it is sampled."""
+    """A source that a query reads: its name, its format, its bytes if they are known, and whether it is sampled."""
 
     name: str
-    format: SourceFormat | None
+    format: SourceFormat
     bytes: int | None
     is_sampled: bool
 
@@ -112,7 +112,7 @@ def statistics_obstacle(
         return None if is_enough else f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes"
     # A source that is referenced twice is sampled once.
     new = len({source.name for source in references if not source.is_sampled})
-    sizes = [(source.format, source.bytes or 0) for source in references if source.format is not None]
+    sizes = [(source.format, source.bytes or 0) for source in references]
     query_seconds = estimated_query_seconds(sizes, processors) + costs.warmup
     return analysis_obstacle(costs.expected_seconds(len(references), new), query_seconds)
 

@@ -41,7 +41,6 @@ from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.declaration import RemoteSource, Source
 
 MAX_DYNAMIC_KEYS = 1_000
 """Keys that a dynamic semi-join lists at most."""
@@ -157,35 +156,29 @@ class _DynamicReduction:
 
     def _pays(self, small: _JoinSide, large: _JoinSide, conditions: Sequence[exp.Expr]) -> bool:
         """Return whether the small side has few enough keys, and the large side enough rows with other keys."""
-        small_bytes = self._statistics.file_bytes(small.reference.declared, small.reference.relation)
+        small_bytes = self._statistics.file_bytes(small.reference.relation)
         if small_bytes is None or small_bytes > _MAX_SMALL_BYTES or not self._may_pay(large, small_bytes):
             return False
         keys = self._distinct(small, tuple(remove_qualifier(condition, small.name) for condition in conditions))
         if keys is None or keys > MAX_DYNAMIC_KEYS:
             return False
-        if isinstance(large.reference.declared, RemoteSource):
+        if not large.reference.is_of_files:
             return True
         large_keys = self._distinct(large, ())
         return large_keys is not None and large_keys >= _MIN_KEY_RATIO * keys
 
     def _may_pay(self, large: _JoinSide, small_bytes: int) -> bool:
         """Return whether the reader of the large side skips rows by keys, and has enough bytes to skip."""
-        declared = large.reference.declared
-        if isinstance(declared, RemoteSource):
-            return declared.spec.filter_pushdown
-        large_bytes = self._statistics.file_bytes(declared, large.reference.relation)
-        return (
-            isinstance(declared, Source)
-            and declared.format in _SKIPPING_FORMATS
-            and declared.filter_pushdown
-            and declared.reader is not ReaderChoice.SPARK
-            and large_bytes is not None
-            and large_bytes >= max(_MIN_SIZE_RATIO * small_bytes, self._min_bytes)
-        )
+        source = large.reference.relation.source
+        if not large.reference.is_of_files or not source.filter_pushdown:
+            return source.filter_pushdown
+        large_bytes = self._statistics.file_bytes(large.reference.relation) or 0
+        skips_rows = source.format in _SKIPPING_FORMATS and source.reader is not ReaderChoice.SPARK
+        return skips_rows and large_bytes >= max(_MIN_SIZE_RATIO * small_bytes, self._min_bytes)
 
     def _distinct(self, side: _JoinSide, conditions: tuple[exp.Expr, ...]) -> float | None:
         request = StatisticsRequest(side.name, conditions, frozenset({side.key[1]}))
-        statistics = self._statistics.statistics_of(side.reference.declared, side.reference.relation, request)
+        statistics = self._statistics.statistics_of(side.reference.relation, request)
         return None if statistics is None else statistics.filtered_distinct(side.key)
 
     def _read_keys(self, side: _JoinSide) -> list[int | str] | None:

@@ -46,9 +46,7 @@ class DatabaseRelation(Relation):
         jdbc: JdbcTransport | str,
     ) -> None:
         """`jdbc` is the JDBC transport, or the reason why it is not available."""
-        declaration = source.as_files
-        super().__init__(spark, declaration.catalog)
-        self.source = declaration
+        super().__init__(spark, source.as_files)
         self._remote = source
         self._connections = connections
         self._table = table

@@ -9,8 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
-from typing import Protocol
+from functools import cached_property, lru_cache
 from urllib.parse import unquote
 
 import numpy as np
@@ -38,8 +37,8 @@ from pushdown_spark.optimizer.statistics.relation_statistics import (
 )
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
-from pushdown_spark.relations.declaration import AnySource, Source
-from pushdown_spark.relations.listing import InputFile, input_files
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import InputFile, input_files, input_uris
 from pushdown_spark.relations.storage import storage_for
 
 _TEXT_EXPANSION = 4
@@ -103,20 +102,22 @@ def _cache_key(source: Source, files: Sequence[InputFile]) -> _CacheKey:
     return source.format, listed, tuple(sorted(source.options.items()))
 
 
-class ReadableSource(Protocol):
-    """A source as Spark's own reader reads it."""
+@dataclass(frozen=True)
+class FileTable:
+    """A DataFrame that only reads files."""
 
-    @property
-    def native(self) -> DataFrame:
-        """The DataFrame of Spark's reader."""
+    source: Source
+    native: DataFrame
 
     @property
     def schema(self) -> t.StructType:
         """Its columns."""
+        return self.native.schema
 
-    @property
+    @cached_property
     def uris(self) -> tuple[str, ...]:
         """The URIs of its files."""
+        return input_uris(self.native)
 
 
 @dataclass(frozen=True)
@@ -142,35 +143,34 @@ class SourceStatistics:
         self._files: dict[str, tuple[InputFile, ...] | None] = {}
         self._case_sensitive = is_case_sensitive(spark)
 
-    def file_bytes(self, source: AnySource, readable: ReadableSource) -> int | None:
-        """Return the bytes of a source's files, or None if they are unknown."""
-        files = self._list_files(source, readable)
+    def file_bytes(self, relation: Relation | FileTable) -> int | None:
+        """Return the bytes of a relation's files, or None if they are unknown."""
+        files = self._list_files(relation)
         return None if files is None else sum(file.size for file in files)
 
-    def is_sampled(self, source: AnySource, readable: ReadableSource) -> bool:
-        """Return whether a source's files have been sampled before."""
-        files = self._list_files(source, readable)
-        return files is not None and isinstance(source, Source) and self._cache.has_sample(source, files)
+    def is_sampled(self, relation: Relation | FileTable) -> bool:
+        """Return whether a relation's files have been sampled before."""
+        files = self._list_files(relation)
+        return files is not None and self._cache.has_sample(relation.source, files)
 
-    def statistics_of(
-        self, source: AnySource, readable: ReadableSource, request: StatisticsRequest
-    ) -> RelationStatistics | None:
-        """Return the statistics of a source as a relation of a query, or None if there are none."""
-        files = self._list_files(source, readable)
-        if files is None or not isinstance(source, Source):
-            return _reported_statistics(readable, request) if isinstance(readable, Relation) else None
+    def statistics_of(self, relation: Relation | FileTable, request: StatisticsRequest) -> RelationStatistics | None:
+        """Return the statistics of a relation in a query, or None if there are none."""
+        files = self._list_files(relation)
+        if files is None:
+            return _reported_statistics(relation, request) if isinstance(relation, Relation) else None
         try:
-            return self._sampled_statistics(source, files, readable.schema, request)
+            return self._sampled_statistics(relation.source, files, relation.schema, request)
         except (pa.ArrowException, PySparkException, KeyError, OverflowError):
             # Arrow cannot count values of some types. A query must not fail because of an estimate.
             return None
 
-    def _list_files(self, source: AnySource, readable: ReadableSource) -> tuple[InputFile, ...] | None:
-        if not isinstance(source, Source):
+    def _list_files(self, relation: Relation | FileTable) -> tuple[InputFile, ...] | None:
+        source = relation.source
+        if source.format is SourceFormat.REMOTE:
             return None
         if source.name not in self._files:
-            storage = storage_for(self._spark, readable.uris, source.options)
-            files = None if isinstance(storage, str) else input_files(readable.native, storage, readable.uris)
+            storage = storage_for(self._spark, relation.uris, source.options)
+            files = None if isinstance(storage, str) else input_files(relation.native, storage, relation.uris)
             self._files[source.name] = files
         return self._files[source.name]
 
