@@ -27,7 +27,6 @@ from pushdown_spark.optimizer.dataframe_plan import (
 )
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
 from pushdown_spark.optimizer.logical_plan import ChainTree
-from pushdown_spark.optimizer.query_context import remove_qualifier
 from pushdown_spark.optimizer.query_result import explained_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering, unchanged_report
 from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, ColumnTypes, casts_may_fail
@@ -145,9 +144,8 @@ class _TextQuery:
     ) -> RelationStatistics | None:
         if table.args.get("sample") is not None:
             return None
-        unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
         key = _quoted_name(table)
-        return self._statistics.statistics_of(key, self._frames[key], StatisticsRequest(name, unqualified, keys))
+        return self._statistics.statistics_of(key, self._frames[key], StatisticsRequest(name, conditions, keys))
 
     def _types(self, block: SelectBlock) -> ColumnTypes:
         tables = {

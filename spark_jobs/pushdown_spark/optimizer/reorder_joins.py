@@ -23,7 +23,7 @@ from pushdown_spark.optimizer.logical_plan import (
     extract_chain,
 )
 from pushdown_spark.optimizer.push_predicates import implied_predicates
-from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext, remove_qualifier
+from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes, block_obstacle, rewrite_obstacle, session_obstacle
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks, write_plan
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, to_sql
@@ -45,9 +45,8 @@ def reorder_joins(context: QueryContext) -> None:
         reference = context.by_view.get(table.name)
         if reference is None or table.alias_column_names:
             return None
-        unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
         columns = frozenset(context.required[reference.view].columns)
-        request = StatisticsRequest(name, unqualified, keys, columns)
+        request = StatisticsRequest(name, conditions, keys, columns)
         return context.statistics.statistics_of(reference.relation, request)
 
     reordering = JoinReordering(

@@ -26,6 +26,7 @@ from pushdown_spark.optimizer.push_predicates import (
     inner_join_conjuncts,
     pushdown_predicates,
 )
+from pushdown_spark.optimizer.query_context import remove_qualifier
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import referenced_cte
@@ -51,7 +52,7 @@ StatisticsOf = Callable[[SelectBlock, str, Sequence[exp.Expr]], RelationStatisti
 """Returns the statistics of a relation of a block with additional conditions, or None if nothing is known."""
 
 TableStatisticsOf = Callable[[exp.Table, str, tuple[exp.Expr, ...], frozenset[str]], RelationStatistics | None]
-"""Returns the statistics of a table, given its name in the SELECT, the conditions on it, and its join keys."""
+"""Returns the statistics of a table, given its name in the SELECT, unqualified conditions on it, and its join keys."""
 
 
 class QueryStatistics:
@@ -113,8 +114,9 @@ class QueryStatistics:
         if isinstance(node, exp.Table):
             cte = referenced_cte(node)
             if cte is None:
-                conditions = self._pushed_predicates(block)[name]
-                return self._table_statistics(node, name, (*conditions, *additional), keys)
+                conditions = (*self._pushed_predicates(block)[name], *additional)
+                unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
+                return self._table_statistics(node, name, unqualified, keys)
             if cte.parent is not None and cte.parent.args.get("recursive"):
                 return None
             node = cte
