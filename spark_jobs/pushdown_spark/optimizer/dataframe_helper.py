@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.optimizer.broadcast_hints import broadcast_hint
+from pushdown_spark.optimizer.add_broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,

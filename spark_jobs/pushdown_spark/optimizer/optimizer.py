@@ -20,7 +20,7 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
+from pushdown_spark.optimizer.add_broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless, relation_names_in
 from pushdown_spark.optimizer.prune_columns import prune_columns
 from pushdown_spark.optimizer.push_predicates import push_predicates
@@ -30,8 +30,8 @@ from pushdown_spark.optimizer.query_context import (
     source_references,
 )
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
+from pushdown_spark.optimizer.reduce_semi_joins import reduce_semi_joins
 from pushdown_spark.optimizer.reorder_joins import reorder_joins
-from pushdown_spark.optimizer.semi_joins import reduce_semi_joins
 from pushdown_spark.optimizer.sql_reader import (
     ParsedQuery,
     UnreadableQueryError,

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import joins_text
-from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
+from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
@@ -236,7 +236,8 @@ def _has_shape(tree: JoinTree, node: PlanNode | None) -> bool:
 
 def _counted(tree: JoinTree, node: PlanNode) -> JoinTree:
     if not tree.sides:
-        return tree.model_copy(update={"actual": _relation_rows(node)})
+        counted = _first_below(node, lambda each: each.rows is not None)
+        return tree.model_copy(update={"actual": counted and counted.rows})
     sides = []
     for side, child in zip(tree.sides, node.inputs, strict=True):
         join = _next_join(child) if side.sides else None
@@ -245,18 +246,13 @@ def _counted(tree: JoinTree, node: PlanNode) -> JoinTree:
 
 
 def _next_join(node: PlanNode) -> PlanNode | None:
-    """Return the join whose rows reach a node through nodes with a single input, or None."""
-    while node.kind not in _JOINS:
+    return _first_below(node, lambda each: each.kind in _JOINS)
+
+
+def _first_below(node: PlanNode, matches: Callable[[PlanNode], bool]) -> PlanNode | None:
+    """Return the first node that matches on the way down through nodes with a single input, or None."""
+    while not matches(node):
         if len(node.inputs) != 1:
             return None
         node = node.inputs[0]
     return node
-
-
-def _relation_rows(node: PlanNode) -> int | None:
-    """Return the rows of a relation, from the first node with a count on the way down through single inputs."""
-    while node.rows is None:
-        if len(node.inputs) != 1:
-            return None
-        node = node.inputs[0]
-    return node.rows

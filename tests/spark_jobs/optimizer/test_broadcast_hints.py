@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions, JoinTree
-from pushdown_spark.optimizer.broadcast_hints import with_broadcast_hints
+from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
 from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns

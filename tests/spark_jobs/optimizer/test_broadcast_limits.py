@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.optimizer.broadcast_hints import broadcast_threshold, fits_broadcast
+from pushdown_spark.optimizer.add_broadcast_hints import broadcast_threshold, fits_broadcast
 from pushdown_spark.optimizer.join_order.enumeration import ClusterCostModel, CostModel, find_cheapest_tree
 
 

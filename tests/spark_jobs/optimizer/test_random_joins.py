@@ -13,7 +13,7 @@ from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.optimizer import semi_joins
+from pushdown_spark.optimizer import reduce_semi_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery
@@ -138,7 +138,7 @@ def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count
 
 @pytest.fixture
 def keys_always_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semi_joins, "_MIN_SKIPPED_ROWS", 0.0)
+    monkeypatch.setattr(reduce_semi_joins, "_MIN_SKIPPED_ROWS", 0.0)
 
 
 @pytest.mark.usefixtures("views", "keys_always_pay")

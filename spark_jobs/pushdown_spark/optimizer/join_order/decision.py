@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.optimizer.broadcast_hints import (
+from pushdown_spark.optimizer.add_broadcast_hints import (
     broadcast_threshold,
     fits_broadcast,
     max_broadcast_bytes,
@@ -43,9 +43,9 @@ from pushdown_spark.optimizer.logical_plan import (
     relation_names,
 )
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
