@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException
@@ -98,7 +99,7 @@ class QueryOptimizer:
 
         Raises UnreadableQueryError if sqlglot cannot read it, or if it reads a table that is not a declared source.
         """
-        with self._read(sql) as context:
+        with closing(self._read(sql)) as context:
             for optimize in PASSES:
                 optimize(context)
             # The next query of the session finds a warm JVM.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import TracebackType
 
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -17,7 +16,7 @@ from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.catalyst import PrivateViews
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes, SourceSize, statistics_obstacle
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes, statistics_obstacle
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
@@ -91,9 +90,7 @@ class QueryScan:
 
 
 class QueryContext:
-    """The state that the passes of the optimizer share.
-
-    It is a context manager: the views that stand for the sources exist until it ends.
+    """The state that the passes of the optimizer share. Temporary views stand for the sources until it is closed.
 
     `query` has the names of these views in place of the sources' names. The passes set `required` (columns by view),
     `predicates` (SQL by view), `semi_joins` (by view), `reordered` and `frame`.
@@ -135,12 +132,8 @@ class QueryContext:
         self._registered = ExitStack()
         self._analyzed: dict[str, DataFrame] = {}
 
-    def __enter__(self) -> QueryContext:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Drop the views that stand for the sources."""
         self._registered.close()
 
     def analyze(self, sql: str) -> DataFrame:
@@ -201,17 +194,12 @@ class QueryContext:
     @cached_property
     def statistics_obstacle(self) -> str | None:
         """The reason why no statistics are collected for this query, or None if they are."""
-        sizes = [
-            SourceSize(
-                reference.relation.source.name,
-                reference.relation.source.format,
-                self.statistics.file_bytes(reference.relation),
-                self.statistics.is_sampled(reference.relation),
-            )
-            for reference in self.references
-        ]
+        relations = [reference.relation for reference in self.references]
+        sizes = [(relation.source.format, self.statistics.file_bytes(relation)) for relation in relations]
+        # A source that is referenced twice is sampled once.
+        new = sum(not self.statistics.is_sampled(relation) for relation in set(relations))
         processors = self.spark.sparkContext.defaultParallelism
-        return statistics_obstacle(self.options, self.samples.analysis_costs, sizes, processors)
+        return statistics_obstacle(self.options, self.samples.analysis_costs, sizes, new, processors)
 
 
 def source_references(tree: exp.Expr, relations: Mapping[str, Relation]) -> list[SourceReference]:

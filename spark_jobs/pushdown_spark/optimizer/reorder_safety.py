@@ -87,34 +87,26 @@ class AnalysisCosts:
         return self.cached * (relations - new) + self.new * new
 
 
-@dataclass(frozen=True)
-class SourceSize:
-    """A source that a query reads: its name, its format, its bytes if they are known, and whether it is sampled."""
-
-    name: str
-    format: SourceFormat
-    bytes: int | None
-    is_sampled: bool
-
-
 def statistics_obstacle(
-    options: JoinOptions, costs: AnalysisCosts, references: Sequence[SourceSize], processors: int
+    options: JoinOptions,
+    costs: AnalysisCosts,
+    sizes: Sequence[tuple[SourceFormat, int | None]],
+    new: int,
+    processors: int,
 ) -> str | None:
     """Return why no statistics are collected for a query, or None if they are, as in the case of an unknown size.
 
-    `references` has a source once per reference to it.
+    `sizes` are the formats and bytes of all references to sources. `new` sources have not been sampled before.
     """
-    if not options.reorder or any(source.bytes is None for source in references):
+    known = [(source_format, size) for source_format, size in sizes if size is not None]
+    if not options.reorder or len(known) < len(sizes):
         return None
     if options.min_bytes is not None:
-        total = sum(source.bytes or 0 for source in references)
+        total = sum(size for _, size in known)
         is_enough = total >= options.min_bytes
         return None if is_enough else f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes"
-    # A source that is referenced twice is sampled once.
-    new = len({source.name for source in references if not source.is_sampled})
-    sizes = [(source.format, source.bytes or 0) for source in references]
-    query_seconds = estimated_query_seconds(sizes, processors) + costs.warmup
-    return analysis_obstacle(costs.expected_seconds(len(references), new), query_seconds)
+    query_seconds = estimated_query_seconds(known, processors) + costs.warmup
+    return analysis_obstacle(costs.expected_seconds(len(sizes), new), query_seconds)
 
 
 def analysis_obstacle(analysis_seconds: float, query_seconds: float) -> str | None:
