@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.optimizer.catalyst import class_name
+from pushdown_spark.optimizer.catalyst import CATALYST, class_name
 from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
@@ -22,7 +22,7 @@ from pushdown_spark.optimizer.statistics.relation_statistics import RelationStat
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, input_uris, is_local
-from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.runtime.jvm_gateway import elements, java_class
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _NEVER_FAIL = frozenset(
@@ -44,7 +44,6 @@ _FORMATS_BY_SUFFIX = {".parquet": SourceFormat.PARQUET, ".orc": SourceFormat.ORC
 _UNKNOWN_BYTES = 1 << 60
 """Sizes from here on mean that Spark does not know the size."""
 _ROW_OVERHEAD_BYTES = 8
-_SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"})
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class CatalystChain:
     block: SelectBlock
 
     @staticmethod
-    def starting_at(plan: JavaObject) -> CatalystChain | None:
+    def starting_at(spark: SparkSession, plan: JavaObject) -> CatalystChain | None:
         """Return the chain at the top of a plan, or None if there is none or if two items share an attribute."""
         if not is_chained(plan):
             return None
@@ -68,9 +67,14 @@ class CatalystChain:
         if len(item_of) < sum(len(set(ids)) for ids in attributes):
             return None
         names = tuple(_item_name(item, number) for number, item in enumerate(items))
+        # A condition with a sub-query stays where it is, like one over attributes from elsewhere.
+        subquery = java_class(spark, f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()
         chain = JoinChain(
             tuple(ChainItem(RelationLeaf(name), kind) for name, kind in zip(names, kinds, strict=True)),
-            tuple(_conjunct(expression, number, item_of, names) for number, expression in enumerate(conditions)),
+            tuple(
+                _conjunct(expression, number, {} if expression.containsPattern(subquery) else item_of, names)
+                for number, expression in enumerate(conditions)
+            ),
         )
         columns = {name: frozenset(f"c{each}" for each in ids) for name, ids in zip(names, attributes, strict=True)}
         relations = {name: exp.to_table(name) for name in names}
@@ -160,14 +164,18 @@ def _flatten(plan: JavaObject, kind: JoinKind) -> tuple[list[JavaObject], list[J
 
 
 def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], names: Sequence[str]) -> Conjunct:
-    """Return a condition as a conjunct. Only equalities of attributes are translated."""
+    """Return a condition as a conjunct. Only equalities of attributes are translated.
+
+    `item_of` returns the numbers of the items that have attributes. Conditions over other attributes are not movable.
+    """
     references = [_attribute_id(attribute) for attribute in elements(expression.references())]
-    movable = bool(references) and all(each in item_of for each in references) and not _has_subquery(expression)
+    movable = bool(references) and all(each in item_of for each in references)
     placeholder = exp.Var(this=f"condition {number}")
     if not movable:
         return Conjunct(placeholder, frozenset(), movable=False)
     relations = frozenset(names[item_of[each]] for each in references)
-    sides = [_without_casts(side) for side in elements(expression.children())] if _is_equality(expression) else []
+    is_equality = class_name(expression) == "EqualTo"
+    sides = [_without_casts(side) for side in elements(expression.children())] if is_equality else []
     columns = [
         exp.column(column_name(side), table=names[item_of[_attribute_id(side)]]) for side in sides if side is not None
     ]
@@ -176,19 +184,11 @@ def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], n
     return Conjunct(placeholder, relations)
 
 
-def _is_equality(expression: JavaObject) -> bool:
-    return class_name(expression) == "EqualTo"
-
-
 def _without_casts(expression: JavaObject) -> JavaObject | None:
     """Return the attribute below casts, or None for any other expression."""
     while class_name(expression) == "Cast":
         expression = expression.child()
     return expression if class_name(expression) == "AttributeReference" else None
-
-
-def _has_subquery(expression: JavaObject) -> bool:
-    return any(class_name(node) in _SUBQUERIES for node in _nodes(expression))
 
 
 def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
