@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -25,8 +23,6 @@ _UNFILTERED_FACTOR = 2.0
 _FILTERED_MARGIN = 4.0
 """A filtered relation must be expected to have this many times fewer bytes than the limit."""
 
-_SIZE = re.compile(r"\s*(\d+)\s*([kmgtp]?)i?b?\s*", re.IGNORECASE)
-_UNIT_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _HINTABLE_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Select: ("from_", "joins", "with_"),
     exp.Join: ("this",),
@@ -50,28 +46,6 @@ def fits_broadcast(max_bytes: float | None, expected_share: float, limit: int) -
         return False
     is_selective = max_bytes <= _UNFILTERED_FACTOR * limit and max_bytes * expected_share * _FILTERED_MARGIN <= limit
     return max_bytes <= limit or is_selective
-
-
-def broadcast_threshold(setting: str | None) -> int:
-    """Return `spark.sql.autoBroadcastJoinThreshold` in bytes, or -1 if Spark must not broadcast.
-
-    Raises ValueError for a string that is not a size. Spark rejects such a setting itself.
-
-    >>> broadcast_threshold("10MB"), broadcast_threshold("2097152b"), broadcast_threshold("-1")
-    (10485760, 2097152, -1)
-    """
-    text = setting or "10MB"
-    if text.lstrip().startswith("-"):
-        return -1
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"spark.sql.autoBroadcastJoinThreshold: {text!r} is not a size")
-    return int(match[1]) << _UNIT_SHIFTS[match[2].lower()]
-
-
-def max_broadcast_bytes(threshold: int) -> int:
-    """Return the bytes up to which relations may be hinted. No relation may if Spark must not broadcast."""
-    return -1 if threshold < 0 else MAX_BROADCAST_BYTES
 
 
 def supports_join_hints(select: exp.Select) -> bool:

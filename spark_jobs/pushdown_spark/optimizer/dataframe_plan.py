@@ -78,7 +78,7 @@ class CatalystChain:
         )
         columns = {name: frozenset(f"c{each}" for each in ids) for name, ids in zip(names, attributes, strict=True)}
         relations = {name: exp.to_table(name) for name in names}
-        # The chain stands for the plan of the block.
+        # Only the chain is ordered, so the plan of the block does not matter.
         block = SelectBlock(exp.Select(), chain.items[0].plan, relations, columns)
         return CatalystChain(tuple(items), names, chain, tuple(conditions), block)
 

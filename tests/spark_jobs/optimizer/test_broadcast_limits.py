@@ -1,28 +1,11 @@
-"""Broadcast thresholds and limits, and their effect on the cheapest order."""
+"""Limits of broadcasts, and their effect on the cheapest order."""
 
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
 
-from pushdown_spark.optimizer.add_broadcast_hints import broadcast_threshold, fits_broadcast
+from pushdown_spark.optimizer.add_broadcast_hints import fits_broadcast
 from pushdown_spark.optimizer.join_order.enumeration import ClusterCostModel, CostModel, find_cheapest_tree
-
-
-@pytest.mark.parametrize("text", ["10MB", "10485760", "10485760b", "10m", " 10MiB ", "1g", "20kb", "-1", "-1b"])
-def test_the_threshold_is_parsed_like_in_spark(spark: SparkSession, text: str) -> None:
-    key = "spark.sql.autoBroadcastJoinThreshold"
-    try:
-        spark.conf.set(key, text.strip())
-        its = spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
-    finally:
-        spark.conf.unset(key)
-    assert broadcast_threshold(text) == max(its, -1)
-
-
-def test_an_invalid_size_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'ten' is not a size"):
-        broadcast_threshold("ten")
 
 
 @pytest.mark.parametrize(

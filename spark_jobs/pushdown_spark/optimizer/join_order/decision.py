@@ -13,9 +13,8 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.add_broadcast_hints import (
-    broadcast_threshold,
+    MAX_BROADCAST_BYTES,
     fits_broadcast,
-    max_broadcast_bytes,
     supports_join_hints,
 )
 from pushdown_spark.optimizer.join_order.enumeration import (
@@ -60,10 +59,10 @@ _STAGE_ROWS = 500_000.0
 class ReorderSettings:
     """What the join order of a query depends on besides the query and its statistics.
 
-    Relations of at most `broadcast_bytes` in memory may be hinted. Spark broadcasts relations in files of up to
-    `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too, and
-    `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect statistics,
-    unless the written order has a nested loop. `processors` run Spark's tasks.
+    Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
+    up to `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too,
+    and `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect
+    statistics, unless the written order has a nested loop. `processors` run Spark's tasks.
     """
 
     options: JoinOptions
@@ -78,15 +77,13 @@ class ReorderSettings:
     @classmethod
     def of_session(cls, spark: SparkSession, options: JoinOptions) -> ReorderSettings:
         """Return the settings of a session."""
-        threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
-        return cls(
-            options,
-            max_broadcast_bytes(threshold),
-            is_enabled(spark, "spark.sql.ansi.enabled", default=True),
-            threshold,
-            # Spark Connect does not report its processors.
-            processors=spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1,
-        )
+        ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
+        if not isinstance(spark, SparkSession):
+            # Sizes of relations are unknown with Spark Connect, and it does not report its processors.
+            return cls(options, broadcast_bytes=-1, ansi=ansi)
+        threshold = int(spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold())
+        hinted_bytes = -1 if threshold < 0 else MAX_BROADCAST_BYTES
+        return cls(options, hinted_bytes, ansi, threshold, processors=spark.sparkContext.defaultParallelism)
 
 
 @dataclass(frozen=True)
