@@ -11,8 +11,7 @@ from random import Random
 import duckdb
 from sqlglot import exp
 
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.sql_reader import parse_query
+from pushdown_spark.optimizer.sql_reader import parse_query, to_sql
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import PrivateViews, SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
-from pushdown_spark.optimizer.passthrough import PassthroughPlanner
 from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
@@ -48,7 +47,7 @@ class SqlPlanner:
         reason = (
             f"the query runs as it is written, because sqlglot cannot read it: {str(unread).removeprefix('query: ')}"
         )
-        left = PassthroughPlanner(self._spark, self._sources, self._views).plan(sql, reason)
+        left = self._optimizer(joins).pass_through(sql, reason)
         if left is None:
             raise unread
         return left
@@ -59,7 +58,10 @@ class SqlPlanner:
         named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
         if named is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
             return self._plan_one_source(sql, tree, named)
-        return QueryOptimizer(self._spark, self._sources, joins, self._cache, self._views).optimize(sql)
+        return self._optimizer(joins).optimize(sql)
+
+    def _optimizer(self, joins: JoinOptions) -> QueryOptimizer:
+        return QueryOptimizer(self._spark, self._sources, joins, self._cache, self._views)
 
     def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Return whether the tree of a query over one table has all required columns by their own names."""

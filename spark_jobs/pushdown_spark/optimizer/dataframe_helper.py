@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 
 from py4j.java_gateway import JavaClass, JavaObject
@@ -14,40 +13,33 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.errors import BadSpecError, UnsupportedError
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.optimizer.broadcast_hints import broadcast_hint, broadcast_threshold, max_broadcast_bytes
+from pushdown_spark.optimizer.add_broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,
+    SessionTableStatistics,
     column_name,
     computes_columns,
     conjuncts_of,
     is_chained,
 )
-from pushdown_spark.optimizer.join_order.decision import (
-    JoinOrderOptimizer,
-    ReorderDecision,
-    ReorderSettings,
-    tree_report,
-)
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.join_order.heuristics import heuristic_order
-from pushdown_spark.optimizer.logical_plan import ChainTree, SelectBlock
-from pushdown_spark.optimizer.query_context import ColumnTypes, remove_qualifier
+from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
+from pushdown_spark.optimizer.logical_plan import ChainTree
 from pushdown_spark.optimizer.query_result import explained_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering, unchanged_report
-from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, UnknownTypes, casts_may_fail
-from pushdown_spark.optimizer.sql_dialect import parse_sql
+from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, ColumnTypes, casts_may_fail
+from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import (
     ColumnNameResolver,
     ParsedQuery,
     UnreadableQueryError,
     as_spec_error,
     named_tables,
+    parse_sql,
 )
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
-from pushdown_spark.optimizer.statistics.session_tables import SessionTableStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
@@ -152,9 +144,8 @@ class _TextQuery:
     ) -> RelationStatistics | None:
         if table.args.get("sample") is not None:
             return None
-        unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
         key = _quoted_name(table)
-        return self._statistics.statistics_of(key, self._frames[key], StatisticsRequest(name, unqualified, keys))
+        return self._statistics.statistics_of(key, self._frames[key], StatisticsRequest(name, conditions, keys))
 
     def _types(self, block: SelectBlock) -> ColumnTypes:
         tables = {
@@ -178,17 +169,15 @@ class _DataFrameJoins:
 
     def __init__(self, spark: SparkSession, options: JoinOptions, statistics: SessionTableStatistics) -> None:
         self._spark = spark
-        self._options = options
         self._statistics = statistics
         self._reports: list[JoinReport] = []
-        self._ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
+        self._settings = ReorderSettings.of_session(spark, options)
         self._cross_joins = is_enabled(spark, "spark.sql.crossJoin.enabled", default=True)
-        self._threshold = broadcast_threshold(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB"))
 
     def reorder(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
         """Return a DataFrame with its joins in order, or the same object if nothing changes, and the joins."""
         plan = frame._jdf.queryExecution().withCachedData()
-        if plan.isStreaming() or (self._ansi and casts_may_fail(frame)):
+        if plan.isStreaming() or (self._settings.ansi and casts_may_fail(frame)):
             return frame, ()
         try:
             rewritten = self._rewrite(plan)
@@ -205,7 +194,7 @@ class _DataFrameJoins:
     def _rewrite(self, plan: JavaObject) -> JavaObject | None:
         """Return a plan with its chains in order, or None if none of them changes."""
         # An alias stays above its joins, because it hides columns that Spark would find below a projection.
-        chain = None if plan.nodeName() == "SubqueryAlias" else CatalystChain.starting_at(plan)
+        chain = None if plan.nodeName() == "SubqueryAlias" else CatalystChain.starting_at(self._spark, plan)
         if chain is not None:
             return self._rewrite_chain(plan, chain)
         children = self._rewrite_all(list(elements(plan.children())))
@@ -245,45 +234,21 @@ class _DataFrameJoins:
 
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
-        started = time.perf_counter()
-        before = heuristic_order(chain.chain)
-        try:
-            relations = self._chain_statistics(chain)
-        except UnsupportedError as problem:
-            tree = tree_report(before.tree, chain.chain.items, None, ())
-            self._reports.append(JoinReport(before=tree, after=tree, reason=str(problem)))
-            return None
+        obstacle = chain.obstacle(ansi=self._settings.ansi) or (None if self._cross_joins else NO_CROSS_JOINS)
+        texts = {name: str(item.toString()) for name, item in zip(chain.names, chain.items, strict=True)}
         # Spark would drop a hint inside of an item next to ours.
-        has_hints = any("ResolvedHint" in str(item.toString()) for item in chain.items)
+        has_hints = any("ResolvedHint" in text for text in texts.values())
+        settings = replace(self._settings, broadcast_bytes=-1) if has_hints else self._settings
+
+        def statistics_of(_block: SelectBlock, name: str, _conditions: Sequence[exp.Expr]) -> RelationStatistics | None:
+            # Spark cannot optimize a reference to a common table expression alone.
+            is_complete = "CTERelationRef" not in texts[name]
+            return self._item_statistics(chain, chain.names.index(name)) if is_complete else None
+
         # Without types no equality is exact, so none is added: Spark infers further equalities itself.
-        types = UnknownTypes()
-        settings = ReorderSettings(
-            self._options,
-            lambda block, name, conditions: None,
-            lambda _block: types,
-            -1 if has_hints else max_broadcast_bytes(self._threshold),
-            self._ansi,
-            self._threshold,
-            processors=self._spark.sparkContext.defaultParallelism,
-        )
-        equalities = ChainEqualities(chain.block, chain.chain, types)
-        optimizer = JoinOrderOptimizer(chain.block, chain.chain, equalities, relations, settings)
-        decision = optimizer.decide(before, started)
+        decision = order_chain(chain.block, chain.chain, ColumnTypes(), statistics_of, settings, obstacle)
         self._reports.append(decision.report)
         return decision if decision.changes_query else None
-
-    def _chain_statistics(self, chain: CatalystChain) -> list[RelationStatistics]:
-        """Return the statistics of the items. Raises UnsupportedError if the chain must keep its order."""
-        if not self._options.reorder:
-            raise UnsupportedError("join_reorder is off")
-        chain.check(ansi=self._ansi)
-        if not self._cross_joins:
-            raise UnsupportedError(NO_CROSS_JOINS)
-        items = [self._item_statistics(chain, number) for number in range(len(chain.items))]
-        statistics = [item for item in items if item is not None]
-        if len(statistics) < len(items):
-            raise UnsupportedError("no statistics for a relation")
-        return statistics
 
     def _item_statistics(self, chain: CatalystChain, number: int) -> RelationStatistics | None:
         """Return the statistics of an item: those of the relation below its filters, with all conditions on it."""

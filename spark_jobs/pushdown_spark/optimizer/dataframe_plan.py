@@ -1,27 +1,28 @@
-"""Chains of joins in Spark's logical plans, in the form in which the optimizer orders them."""
+"""Spark's logical plans: chains of joins in the form in which the optimizer orders them, and statistics of relations.
+
+Statistics of tables, views and DataFrames are sampled from files, or guessed by Spark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.optimizer.catalyst import class_name
-from pushdown_spark.optimizer.logical_plan import (
-    ChainItem,
-    Conjunct,
-    Join,
-    JoinChain,
-    JoinKind,
-    Plan,
-    RelationLeaf,
-    SelectBlock,
-)
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.optimizer.catalyst import CATALYST, class_name
+from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
-from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import decoded, input_uris, is_local
+from pushdown_spark.runtime.jvm_gateway import elements, java_class
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _NEVER_FAIL = frozenset(
@@ -33,7 +34,16 @@ _NEVER_FAIL = frozenset(
     }
 )
 """Expressions that fail on no value. Casts are checked by type elsewhere."""
-_SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"})
+_FORMATS_BY_NAME = {
+    "Parquet": SourceFormat.PARQUET,
+    "ORC": SourceFormat.ORC,
+    "CSV": SourceFormat.CSV,
+    "JSON": SourceFormat.JSON,
+}
+_FORMATS_BY_SUFFIX = {".parquet": SourceFormat.PARQUET, ".orc": SourceFormat.ORC}
+_UNKNOWN_BYTES = 1 << 60
+"""Sizes from here on mean that Spark does not know the size."""
+_ROW_OVERHEAD_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -47,47 +57,49 @@ class CatalystChain:
     block: SelectBlock
 
     @staticmethod
-    def starting_at(plan: JavaObject) -> CatalystChain | None:
+    def starting_at(spark: SparkSession, plan: JavaObject) -> CatalystChain | None:
         """Return the chain at the top of a plan, or None if there is none or if two items share an attribute."""
         if not is_chained(plan):
             return None
         items, kinds, conditions = _flatten(plan, JoinKind.INNER)
-        item_of: dict[int, int] = {}
-        for number, item in enumerate(items):
-            for attribute in elements(item.output()):
-                if item_of.setdefault(_attribute_id(attribute), number) != number:
-                    return None
+        attributes = [[_attribute_id(attribute) for attribute in elements(item.output())] for item in items]
+        item_of = {attribute: number for number, ids in enumerate(attributes) for attribute in ids}
+        if len(item_of) < sum(len(set(ids)) for ids in attributes):
+            return None
         names = tuple(_item_name(item, number) for number, item in enumerate(items))
+        # A condition with a sub-query stays where it is, like one over attributes from elsewhere.
+        subquery = java_class(spark, f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()
         chain = JoinChain(
             tuple(ChainItem(RelationLeaf(name), kind) for name, kind in zip(names, kinds, strict=True)),
-            tuple(_conjunct(expression, number, item_of, names) for number, expression in enumerate(conditions)),
+            tuple(
+                _conjunct(expression, number, {} if expression.containsPattern(subquery) else item_of, names)
+                for number, expression in enumerate(conditions)
+            ),
         )
-        columns = {
-            name: frozenset(column_name(attribute) for attribute in elements(item.output()))
-            for name, item in zip(names, items, strict=True)
-        }
+        columns = {name: frozenset(f"c{each}" for each in ids) for name, ids in zip(names, attributes, strict=True)}
         relations = {name: exp.to_table(name) for name in names}
-        block = SelectBlock(exp.Select(), _left_deep(chain), relations, columns)
+        # Only the chain is ordered, so the plan of the block does not matter.
+        block = SelectBlock(exp.Select(), chain.items[0].plan, relations, columns)
         return CatalystChain(tuple(items), names, chain, tuple(conditions), block)
 
     def expression(self, conjunct: Conjunct) -> JavaObject:
-        """Return Spark's expression of a conjunct."""
-        # Different expressions may have equal conjuncts, which omit casts. Identity decides first.
-        numbers = (number for number, other in enumerate(self.chain.conjuncts) if other is conjunct)
-        number = next(numbers, None)
-        return self.expressions[self.chain.conjuncts.index(conjunct) if number is None else number]
+        """Return Spark's expression of a conjunct of the chain."""
+        # Different expressions may have equal conjuncts, which omit casts.
+        pairs = zip(self.chain.conjuncts, self.expressions, strict=True)
+        return next(expression for other, expression in pairs if other is conjunct)
 
-    def check(self, *, ansi: bool) -> None:
-        """Raise UnsupportedError if the chain must keep its order."""
+    def obstacle(self, *, ansi: bool) -> str | None:
+        """Return why the chain must keep its order, or None if it may be reordered."""
         if not all(expression.deterministic() for expression in self.expressions):
-            raise UnsupportedError(NONDETERMINISTIC)
+            return NONDETERMINISTIC
         over_several = [
             expression
             for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
             if len(conjunct.names) > 1
         ]
         if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in _nodes(each)):
-            raise UnsupportedError(MAY_FAIL)
+            return MAY_FAIL
+        return None
 
     def conditions_on(self, number: int) -> Iterator[JavaObject]:
         """Yield the conditions on one item alone."""
@@ -152,24 +164,24 @@ def _flatten(plan: JavaObject, kind: JoinKind) -> tuple[list[JavaObject], list[J
 
 
 def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], names: Sequence[str]) -> Conjunct:
-    """Return a condition as a conjunct. Only equalities of attributes are translated."""
+    """Return a condition as a conjunct. Only equalities of attributes are translated.
+
+    `item_of` returns the numbers of the items that have attributes. Conditions over other attributes are not movable.
+    """
     references = [_attribute_id(attribute) for attribute in elements(expression.references())]
-    movable = bool(references) and all(each in item_of for each in references) and not _has_subquery(expression)
+    movable = bool(references) and all(each in item_of for each in references)
     placeholder = exp.Var(this=f"condition {number}")
     if not movable:
         return Conjunct(placeholder, frozenset(), movable=False)
     relations = frozenset(names[item_of[each]] for each in references)
-    sides = [_without_casts(side) for side in elements(expression.children())] if _is_equality(expression) else []
+    is_equality = class_name(expression) == "EqualTo"
+    sides = [_without_casts(side) for side in elements(expression.children())] if is_equality else []
     columns = [
         exp.column(column_name(side), table=names[item_of[_attribute_id(side)]]) for side in sides if side is not None
     ]
     if len(columns) == 2 and len(relations) == 2:
         return Conjunct(exp.EQ(this=columns[0], expression=columns[1]), relations)
     return Conjunct(placeholder, relations)
-
-
-def _is_equality(expression: JavaObject) -> bool:
-    return class_name(expression) == "EqualTo"
 
 
 def _without_casts(expression: JavaObject) -> JavaObject | None:
@@ -179,10 +191,6 @@ def _without_casts(expression: JavaObject) -> JavaObject | None:
     return expression if class_name(expression) == "AttributeReference" else None
 
 
-def _has_subquery(expression: JavaObject) -> bool:
-    return any(class_name(node) in _SUBQUERIES for node in _nodes(expression))
-
-
 def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
     """Yield all nodes of an expression."""
     pending = [tree]
@@ -190,13 +198,6 @@ def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
         node = pending.pop()
         yield node
         pending += reversed(list(elements(node.children())))
-
-
-def _left_deep(chain: JoinChain) -> Plan:
-    plan: Plan = chain.items[0].plan
-    for item in chain.items[1:]:
-        plan = Join(plan, item.plan, item.kind)
-    return plan
 
 
 def _item_name(item: JavaObject, number: int) -> str:
@@ -209,3 +210,69 @@ def _item_name(item: JavaObject, number: int) -> str:
 
 def _attribute_id(attribute: JavaObject) -> int:
     return int(attribute.exprId().id())
+
+
+class SessionTableStatistics:
+    """Statistics of DataFrames by name. With Spark Connect, only local Parquet and ORC files have statistics."""
+
+    def __init__(self, spark: SparkSession, sources: SourceStatistics) -> None:
+        self._spark = spark
+        self._sources = sources
+
+    def statistics_of(self, name: str, frame: DataFrame, request: StatisticsRequest) -> RelationStatistics | None:
+        """Return the statistics of a DataFrame, or None if there are none."""
+        if not isinstance(self._spark, SparkSession):
+            source = _source_of_files(name, frame)
+            statistics = None if source is None else self._sources.statistics_of(FileTable(source, frame), request)
+            if statistics is None:
+                return None
+            # The bounds do not hold: the name may be that of a view that multiplies the rows of its files.
+            return RelationStatistics(statistics.rows, statistics.filtered_rows, statistics.columns)
+        plan = frame._jdf.queryExecution().optimizedPlan()
+        source = _source_of_plan(name, plan)
+        if source is not None:
+            return self._sources.statistics_of(FileTable(source, frame), request)
+        return _statistics_of_plan(plan)
+
+
+def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
+    """Return the files that a plan reads as a source, or None if the plan does more than read files."""
+    if plan.nodeName() != "LogicalRelation" or class_name(plan.relation()) != "HadoopFsRelation":
+        return None
+    relation = plan.relation()
+    source_format = _FORMATS_BY_NAME.get(str(relation.fileFormat().toString()))
+    if source_format is None:
+        return None
+    iterator, options = relation.options().iterator(), {}
+    while iterator.hasNext():
+        entry = iterator.next()
+        options[str(entry._1()).lower()] = str(entry._2())
+    return _source(name, source_format, options)
+
+
+def _source_of_files(name: str, frame: DataFrame) -> Source | None:
+    """Return the local files of a DataFrame as a source, or None if they have no common format."""
+    uris = input_uris(frame)
+    paths = [Path(decoded(uri).removeprefix("file:")) for uri in uris]
+    formats = {_FORMATS_BY_SUFFIX.get(path.suffix) for path in paths}
+    source_format = formats.pop() if len(formats) == 1 else None
+    if source_format is None or not all(map(is_local, uris)) or not all(path.exists() for path in paths):
+        return None
+    return _source(name, source_format, {})
+
+
+def _source(name: str, source_format: SourceFormat, options: Mapping[str, str]) -> Source:
+    return Source(name, source_format, (), None, options, ReaderChoice.SPARK, filter_pushdown=True)
+
+
+def _statistics_of_plan(plan: JavaObject) -> RelationStatistics | None:
+    """Return the rows that Spark counted, or guesses from its estimate of the size."""
+    stats = plan.stats()
+    if stats.rowCount().isDefined():
+        rows = float(str(stats.rowCount().get()))
+        return RelationStatistics(rows, rows)
+    size = int(str(stats.sizeInBytes()))
+    if size >= _UNKNOWN_BYTES:
+        return None
+    rows = max(size / (plan.schema().defaultSize() + _ROW_OVERHEAD_BYTES), 1.0)
+    return RelationStatistics(rows, rows)

@@ -7,15 +7,14 @@ chain. A projection, an aggregate, an outer join or a hinted join ends the chain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sqlglot import exp
 
 from pushdown_spark.expressions.conjuncts import conjuncts
-from pushdown_spark.optimizer.sql_dialect import truncation_unit
-from pushdown_spark.optimizer.sql_reader import referenced_cte
+from pushdown_spark.optimizer.sql_reader import truncation_unit
 
 _NONDETERMINISTIC = (exp.Rand, exp.Randn, exp.Uuid, exp.Anonymous, exp.AnonymousAggFunc)
 """Functions whose value may differ between calls. Functions that sqlglot does not know are among them."""
@@ -43,14 +42,8 @@ class JoinKind(StrEnum):
         return self in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
 
 
-_SIDES = {"LEFT": JoinKind.LEFT, "RIGHT": JoinKind.RIGHT, "FULL": JoinKind.FULL}
-_KINDS = {"SEMI": JoinKind.SEMI, "ANTI": JoinKind.ANTI, "CROSS": JoinKind.CROSS}
-
 RelationColumns = Mapping[str, frozenset[str] | None]
 """Lower-case column names by relation; None where they are unknown."""
-
-ColumnsOf = Callable[[exp.Expr], frozenset[str] | None]
-"""Returns the lower-case column names of a table or sub-query, or None if they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +103,17 @@ class Filter:
 
 @dataclass(frozen=True)
 class Join:
-    """A join of two plans. `hinted` means that the query has a hint for this join."""
+    """A join of two plans.
+
+    `hinted` means that the query has a hint for this join. `syntax` is the join in the query, if it is from there.
+    """
 
     left: Plan
     right: Plan
     kind: JoinKind = JoinKind.INNER
     conjuncts: tuple[Conjunct, ...] = ()
     hinted: bool = False
+    syntax: exp.Join | None = field(default=None, compare=False)
 
     @property
     def names(self) -> frozenset[str]:
@@ -150,11 +147,11 @@ class JoinChain:
 
 @dataclass(frozen=True)
 class JoinNode:
-    """A join in an ordered chain. Each side is a join, or the number of an item of the chain."""
+    """A join in a join tree over a chain. Each side is a join, or the number of an item of the chain."""
 
     left: ChainTree
     right: ChainTree
-    kind: JoinKind
+    kind: JoinKind = JoinKind.INNER
     conjuncts: tuple[Conjunct, ...] = ()
 
 
@@ -235,36 +232,55 @@ def attach_conjuncts(tree: ChainTree, items: Sequence[ChainItem], conditions: It
     return OrderedChain(attached, (*above, *pending))
 
 
-@dataclass(frozen=True)
-class SelectBlock:
-    """One SELECT and its logical plan.
+def heuristic_order(chain: JoinChain) -> OrderedChain:
+    """Return the order in which Spark joins a chain without statistics.
 
-    `relations` holds its tables and sub-queries by lower-case name, in the order of the text, and `columns` their
-    columns. `joins` maps the identity of each join of the plan to its syntax tree. `hidden` are the relations on the
-    right side of semi and anti joins, whose columns are not visible above these. `has_ambiguous_names` means that a
-    name in an ON clause could refer to another column if more relations were in scope.
+    Two relations keep their order. With more, the first relation is joined with the first relation that a condition
+    connects it with, or with the next one if there is none. Their join is then the first relation. A condition belongs
+    to the first join that has all its relations. Conditions that no join can evaluate stay above.
+    Raises ValueError for fewer than two relations.
+
+    >>> import sqlglot
+
+    >>> condition = Conjunct(sqlglot.condition("a.k = c.k"), frozenset({"a", "c"}))
+    >>> items = tuple(ChainItem(RelationLeaf(name), JoinKind.INNER) for name in "abc")
+    >>> item_numbers(heuristic_order(JoinChain(items, (condition,))).tree)
+    (0, 2, 1)
     """
+    items = chain.items
+    if len(items) < 2:
+        raise ValueError("a chain has at least two relations")
+    above = tuple(conjunct for conjunct in chain.conjuncts if not conjunct.is_joinable)
+    conditions = tuple(conjunct for conjunct in chain.conjuncts if conjunct.is_joinable)
+    tree: ChainTree = 0
+    kind, remaining = items[0].kind, list(range(1, len(items)))
+    while len(remaining) > 1:
+        number = _next_relation(tree, remaining, items, conditions)
+        remaining.remove(number)
+        own, conditions = split_by_relations(conditions, relation_names(tree, items) | items[number].plan.names)
+        tree = JoinNode(tree, number, items[number].kind, own)
+        kind = JoinKind.INNER
+    last = remaining[0]
+    own, conditions = split_by_relations(conditions, relation_names(tree, items) | items[last].plan.names)
+    is_inner = kind is JoinKind.INNER and items[last].kind is JoinKind.INNER
+    return OrderedChain(
+        JoinNode(tree, last, JoinKind.INNER if is_inner else JoinKind.CROSS, own), (*conditions, *above)
+    )
 
-    select: exp.Select
-    plan: Plan
-    relations: Mapping[str, exp.Expr]
-    columns: RelationColumns
-    joins: Mapping[int, exp.Join] = field(default_factory=dict)
-    hidden: frozenset[str] = frozenset()
-    has_ambiguous_names: bool = False
 
-    def is_table(self, name: str) -> bool:
-        """Return whether a relation is a table, as opposed to a sub-query or a common table expression."""
-        node = self.relations[name]
-        return isinstance(node, exp.Table) and referenced_cte(node) is None
-
-
-def select_blocks(tree: exp.Expr, columns_of: ColumnsOf) -> Iterator[SelectBlock]:
-    """Return the SELECTs of a query whose FROM clause consists of joins of named relations."""
-    for select in tree.find_all(exp.Select):
-        block = _BlockReader(select, columns_of).read()
-        if block is not None:
-            yield block
+def _next_relation(
+    tree: ChainTree, remaining: Sequence[int], items: Sequence[ChainItem], conditions: Sequence[Conjunct]
+) -> int:
+    """Return the first remaining relation that a condition connects with a tree, or else the first remaining one."""
+    joined = relation_names(tree, items)
+    for number in remaining:
+        names = items[number].plan.names
+        if any(
+            condition.names <= joined | names and not condition.names <= joined and not condition.names <= names
+            for condition in conditions
+        ):
+            return number
+    return remaining[0]
 
 
 def owner(column: exp.Expr, columns: RelationColumns) -> str | None:
@@ -329,108 +345,15 @@ def factor_common_conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     return common if [] in rest else [*common, exp.or_(*(exp.and_(*parts) for parts in rest))]
 
 
-class _BlockReader:
-    """Reads FROM and WHERE of one SELECT."""
+def column_equality(node: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
+    """Return the columns of `a.k = b.k`, or None for any other condition.
 
-    def __init__(self, select: exp.Select, columns_of: ColumnsOf) -> None:
-        self._select = select
-        self._columns_of = columns_of
-        self._relations: dict[str, exp.Expr] = {}
-        self._columns: dict[str, frozenset[str] | None] = {}
-        self._joins: dict[int, exp.Join] = {}
-        self._hidden: set[str] = set()
-        self._has_ambiguous_names = False
-
-    def read(self) -> SelectBlock | None:
-        source = self._select.args.get("from_")
-        if source is None or self._select.args.get("laterals") or self._select.args.get("pivots"):
-            return None
-        joins = self._select.args.get("joins") or []
-        if not all(self._add_relations(node) for node in (source.this, *(join.this for join in joins))):
-            return None
-        plan = self._joined(self._plan(source.this), joins)
-        where = self._select.args.get("where")
-        if where is not None:
-            plan = Filter(self._conjuncts(where.this, plan.names), plan)
-        hidden = frozenset(self._hidden)
-        return SelectBlock(
-            self._select, plan, self._relations, self._columns, self._joins, hidden, self._has_ambiguous_names
-        )
-
-    def _add_relations(self, node: exp.Expr) -> bool:
-        """Register the relations of a part of FROM. Return False if one has no name or a name occurs twice."""
-        first = _first_in_parentheses(node)
-        if first is None:
-            return not node.args.get("joins") and self._add_relation(node)
-        return self._add_relation(first) and all(
-            self._add_relations(join.this) for join in first.args.get("joins") or ()
-        )
-
-    def _add_relation(self, node: exp.Expr) -> bool:
-        name = node.alias_or_name.lower()
-        is_named = isinstance(node, exp.Table | exp.Subquery) and bool(name) and name not in self._relations
-        if not is_named or node.args.get("pivots"):
-            return False
-        self._relations[name] = node
-        self._columns[name] = self._columns_of(node)
-        return True
-
-    def _joined(self, plan: Plan, joins: Sequence[exp.Join]) -> Plan:
-        has_hints = self._select.args.get("hint") is not None
-        for join in joins:
-            on = join.args.get("on")
-            kind = _join_kind(join)
-            right = self._plan(join.this)
-            conditions = () if on is None else self._conjuncts(on, plan.names | right.names)
-            plan = Join(plan, right, kind, conditions, has_hints or bool(join.hint))
-            self._joins[id(plan)] = join
-            if kind in (JoinKind.SEMI, JoinKind.ANTI):
-                self._hidden |= plan.right.names
-            if merges_columns(join):
-                plan = Project(plan)
-        return plan
-
-    def _plan(self, node: exp.Expr) -> Plan:
-        first = _first_in_parentheses(node)
-        if first is None:
-            return RelationLeaf(node.alias_or_name.lower())
-        return self._joined(RelationLeaf(first.alias_or_name.lower()), first.args.get("joins") or [])
-
-    def _conjuncts(self, condition: exp.Expr, names: frozenset[str]) -> tuple[Conjunct, ...]:
-        # A condition sees neither the columns of later relations nor those of the right side of semi and anti joins:
-        # the same name may refer to an outer query or to a session variable there.
-        visible = {name: self._columns[name] for name in names - self._hidden}
-        invisible = {name: columns for name, columns in self._columns.items() if name not in visible}
-        parts = [part for conjunct in conjuncts(condition) for part in factor_common_conjuncts(conjunct)]
-        self._has_ambiguous_names |= any(_is_ambiguous(part, visible, invisible) for part in parts)
-        return tuple(conjunct_of(part, visible) for part in parts)
-
-
-def merges_columns(join: exp.Join) -> bool:
-    """Return whether a join merges columns of equal names (USING, NATURAL)."""
-    return bool(join.args.get("using")) or join.method == "NATURAL"
-
-
-def _is_ambiguous(node: exp.Expr, visible: RelationColumns, invisible: RelationColumns) -> bool:
-    """Return whether a column of a condition could refer to an invisible relation if that were in scope."""
-    for column in node.find_all(exp.Column):
-        first = column.parts[0].name.lower()
-        is_qualified = len(column.parts) > 1 and owner(column, visible) is not None
-        if not is_qualified and any(
-            first == relation or names is None or first in names for relation, names in invisible.items()
-        ):
-            return True
-    return False
-
-
-def _first_in_parentheses(node: exp.Expr) -> exp.Table | None:
-    """Return the first table of joins in parentheses without an alias, or None for anything else."""
-    if not isinstance(node, exp.Subquery) or node.alias or not isinstance(node.this, exp.Table):
-        return None
-    return None if any(node.args.get(part) for part in ("joins", "sample", "pivots")) else node.this
-
-
-def _join_kind(join: exp.Join) -> JoinKind:
-    if join.kind in _KINDS:
-        return _KINDS[join.kind]
-    return _SIDES.get(join.side, JoinKind.INNER)
+    >>> import sqlglot
+    >>> [column.sql() for column in column_equality(sqlglot.condition("a.k = (b.k)"))]
+    ['a.k', 'b.k']
+    """
+    if isinstance(node, exp.EQ):
+        left, right = node.left.unnest(), node.right.unnest()
+        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            return left, right
+    return None

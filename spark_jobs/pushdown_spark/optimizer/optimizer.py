@@ -1,6 +1,7 @@
 """The optimizer for SQL over several sources: the list of its passes, and their driver.
 
-Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query.
+Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query. It runs
+queries that sqlglot cannot read as they are written, over complete sources.
 
 >>> [optimize.__name__ for optimize in PASSES][:2]
 ['prune_columns', 'push_predicates']
@@ -10,27 +11,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.broadcast_hints import add_broadcast_hints
-from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless
+from pushdown_spark.optimizer.add_broadcast_hints import add_broadcast_hints
+from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless, relation_names_in
 from pushdown_spark.optimizer.prune_columns import prune_columns
 from pushdown_spark.optimizer.push_predicates import push_predicates
 from pushdown_spark.optimizer.query_context import (
     QueryContext,
-    find_source,
+    QueryScan,
     source_references,
-    unknown_source_message,
 )
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
+from pushdown_spark.optimizer.reduce_semi_joins import reduce_semi_joins
 from pushdown_spark.optimizer.reorder_joins import reorder_joins
-from pushdown_spark.optimizer.semi_joins import reduce_semi_joins
 from pushdown_spark.optimizer.sql_reader import (
     ParsedQuery,
     UnreadableQueryError,
@@ -40,6 +42,8 @@ from pushdown_spark.optimizer.sql_reader import (
     replace_table_names,
 )
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
+from pushdown_spark.planner import plan_scan
+from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relations
 from pushdown_spark.runtime.error_classification import typed_error
@@ -61,7 +65,7 @@ def verify_reading(context: QueryContext) -> None:
 
 PASSES: tuple[Callable[[QueryContext], None], ...] = (
     prune_columns,
-    # Infers predicates (infer_predicates.py) at every join that it passes.
+    # Infers predicates (`infer_predicates`) at every join that it passes.
     push_predicates,
     verify_reading,
     # The dynamic reduction. The static one changes the statistics of a chain, so it is part of reorder_joins.
@@ -94,10 +98,11 @@ class QueryOptimizer:
 
         Raises UnreadableQueryError if sqlglot cannot read it, or if it reads a table that is not a declared source.
         """
-        with self._read(sql) as context:
+        with closing(self._read(sql)) as context:
             for optimize in PASSES:
                 optimize(context)
-            context.policy.learn(context.reordered.joins)
+            # The next query of the session finds a warm JVM.
+            self._samples.analysis_costs = replace(self._samples.analysis_costs, warmup=0.0)
             assert context.frame is not None
             query = AnalyzedQuery(
                 self._spark,
@@ -117,36 +122,87 @@ class QueryOptimizer:
             declared_names = ", ".join(sorted(self._sources))
             raise UnreadableQueryError(f"query: it reads none of the declared sources ({declared_names})")
         case_sensitive = is_case_sensitive(self._spark)
-        try:
-            _check_reading(tree, case_sensitive=case_sensitive)
-        except UnsupportedError as problem:
-            raise UnreadableQueryError(f"query: {problem}") from problem
+        problem = _known_misreading(tree, case_sensitive=case_sensitive)
+        if problem is not None:
+            raise UnreadableQueryError(f"query: {problem}")
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
         declared = {views[number]: self._declared(table) for number, table in tables.items()}
         query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
         # A source is opened once, however often the query refers to it.
         relations = open_relations(self._spark, {source.name: source for source in declared.values()}.values())
-        references = source_references(query.tree, declared, relations)
+        references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
         return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
 
     def _declared(self, table: exp.Table) -> AnySource:
-        """Return the source that a table name refers to."""
+        """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""
         name = ".".join(part.name for part in table.parts)
-        source = find_source(self._sources, name)
+        source = self._source(name)
         if source is None:
-            raise UnreadableQueryError(unknown_source_message(self._sources, name))
+            raise UnreadableQueryError(self._unknown_source(name))
         return source
 
+    def _source(self, name: str) -> AnySource | None:
+        """Return the source of a name, in this case or else in any."""
+        others = (source for known, source in self._sources.items() if known.lower() == name.lower())
+        return self._sources.get(name) or next(others, None)
 
-def _check_reading(tree: exp.Expr, *, case_sensitive: bool) -> None:
-    """Raise UnsupportedError if sqlglot is known to read a query differently from Spark."""
+    def _unknown_source(self, name: str) -> str:
+        return f"query: no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}"
+
+    def pass_through(self, sql: str, reason: str) -> QueryResult | None:
+        """Plan a query that Spark runs as written, given the reason for the reports. Return None if it cannot.
+
+        Spark's parser returns the names of its sources, which are read completely. Raises BadSpecError if it reads a
+        table that is not a declared source, and typed errors for mistakes that Spark finds.
+        """
+        sources = self._referenced_sources(sql)
+        if not sources:
+            return None
+        relations = open_relations(self._spark, sources.values())
+        scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
+        frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
+        try:
+            with self._views.shadowing(frames):
+                analyzed = self._spark.sql(sql)
+        except (AnalysisException, ParseException) as problem:
+            raise typed_error(problem, about="query") from problem
+        query = AnalyzedQuery(self._spark, self._views.shadowing, sql, frozenset(), frames, analyzed)
+        return QueryResult(query, scans, ())
+
+    def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:
+        """Return the sources by the names that the query uses, or None if views cannot stand for all of them."""
+        case_sensitive = is_case_sensitive(self._spark)
+        names = relation_names_in(self._spark, sql, case_sensitive=case_sensitive)
+        if names is None or any(len(name) > 1 for name in names):
+            return None
+        sources: dict[str, AnySource] = {}
+        for (name,) in names:
+            source = self._sources.get(name) if case_sensitive else self._source(name)
+            if source is None:
+                raise BadSpecError(self._unknown_source(name))
+            # One view stands for all spellings of a name.
+            if sources.setdefault(name if case_sensitive else name.lower(), source) is not source:
+                return None
+        return sources
+
+    def _scan(self, name: str, relation: Relation, source: AnySource, sql: str, reason: str) -> QueryScan:
+        """Return a scan of all columns and rows of a source."""
+        projection = relation.projection(None)
+        request = relation.request(projection, None).of_query(sql)
+        planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
+        return QueryScan(source.name, name, planned, planned.scan)
+
+
+def _known_misreading(tree: exp.Expr, *, case_sensitive: bool) -> str | None:
+    """Return what sqlglot reads differently from Spark in a query, or None if no such difference is known."""
     if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
-        raise UnsupportedError("a relation has the name OUTER")
+        return "a relation has the name OUTER"
     if any(node.args.get("symmetric") is not None for node in tree.find_all(exp.Between)):
-        raise UnsupportedError("BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark")
+        return "BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark"
     if case_sensitive:
         for table in tree.find_all(exp.Table):
             cte = referenced_cte(table)
             if cte is not None and cte.alias != table.name:
-                raise UnsupportedError("the names of a table and of a common table expression differ by case alone")
+                return "the names of a table and of a common table expression differ by case alone"
+    return None

@@ -9,12 +9,12 @@ from sqlglot import exp
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
-from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, SelectBlock, merges_columns, owner
+from pushdown_spark.optimizer.join_order.equalities import ClassMember
+from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, owner
 from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
-from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember
+from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
 from pushdown_spark.projection.required_columns import words_outside_names
-from pushdown_spark.relations.declaration import Source
 
 
 def prune_columns(context: QueryContext) -> None:
@@ -30,8 +30,8 @@ def prune_columns(context: QueryContext) -> None:
     for reference in context.references:
         names = reference.relation.schema.fieldNames()
         metadata: tuple[str, ...] = ()
-        if isinstance(reference.declared, Source):
-            catalog = reference.declared.catalog
+        if reference.is_of_files:
+            catalog = reference.relation.source.catalog
             metadata = pruner.metadata_columns(reference.table, names, context.columns_by_view, catalog)
         context.required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), metadata)
 
@@ -197,6 +197,6 @@ def _referenced_columns(block: SelectBlock, node: exp.Expr) -> set[tuple[str, st
 
 
 def _has_star_or_merged_columns(block: SelectBlock) -> bool:
-    if any(map(merges_columns, block.joins.values())):
+    if any(map(merges_columns, block.joins)):
         return True
     return any(not isinstance(star.parent, exp.Count) for star in block.select.find_all(exp.Star))

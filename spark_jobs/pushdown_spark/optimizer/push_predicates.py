@@ -1,17 +1,21 @@
 """Push predicates down to the relations of a SELECT as far as this does not change its result.
 
 A predicate above a join may only go below it on a side that the join does not extend with null rows. A predicate in the
-ON clause of an outer join may only go to the side that the join does extend. Inferred predicates are pushed as well.
+ON clause of an outer join may only go to the side that the join does extend.
+
+Inferred predicates are pushed as well. With `a.k = b.k`, a condition on `a.k` holds for `b.k` too.
+`(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)` implies `a.x = 1 OR a.x = 3`. Spark infers the latter from a
+conjunctive normal form (`PushExtraPredicateThroughJoin`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from pushdown_spark.expressions.session_settings import has_plain_meaning
-from pushdown_spark.optimizer.infer_predicates import IsExactEquality, infer_predicates, with_implied
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,
     Filter,
@@ -21,9 +25,11 @@ from pushdown_spark.optimizer.logical_plan import (
     Project,
     RelationColumns,
     RelationLeaf,
+    column_equality,
+    owner,
 )
 from pushdown_spark.optimizer.query_context import QueryContext, remove_qualifier
-from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import to_sql
 
 # Kinds of joins below which a predicate from above, or from the ON clause, may go to the left or to the right.
 _ABOVE_TO_LEFT = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
@@ -34,6 +40,12 @@ _ON_TO_RIGHT = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKin
 Predicates = dict[str, tuple[exp.Expr, ...]]
 """Predicates by the relation that they refer to."""
 
+IsExactEquality = Callable[[exp.Column, exp.Column], bool]
+"""Returns whether `=` between two columns means that their values are identical: same type, no equal variants."""
+
+_Side = tuple[exp.Column, str]
+"""A side of an equality, and the relation that it belongs to."""
+
 
 def push_predicates(context: QueryContext) -> None:
     """Set the predicates of each source reference of a query, as SQL.
@@ -41,8 +53,8 @@ def push_predicates(context: QueryContext) -> None:
     No predicate is pushed if its text may mean something else to Spark than to sqlglot, or if names that differ by case
     alone are different columns.
     """
-    has_plain_text = context.has_plain_literals and has_plain_meaning(context.spark, context.sql)
-    if not has_plain_text or context.case_sensitive:
+    is_plain = context.has_plain_literals and has_plain_meaning(context.spark, context.sql)
+    if not is_plain or context.case_sensitive:
         return
     for block in context.blocks():
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)
@@ -55,7 +67,7 @@ def push_predicates(context: QueryContext) -> None:
 def pushdown_predicates(plan: Plan, columns: RelationColumns, is_exact_equality: IsExactEquality) -> Predicates:
     """Return for each relation the predicates on it alone that may filter its rows before any join.
 
-    >>> from pushdown_spark.optimizer.logical_plan import select_blocks
+    >>> from pushdown_spark.optimizer.select_block import select_blocks
     >>> from pushdown_spark.optimizer.sql_reader import parse_query
     >>> query = "SELECT * FROM a JOIN b ON a.k = b.k LEFT JOIN c ON c.k = a.k AND c.z = 1 WHERE a.k = 5 AND c.y = 2"
     >>> block = next(select_blocks(parse_query(query), lambda table: frozenset({"k", "y", "z"})))
@@ -130,3 +142,98 @@ class _Pushdown:
         )
         self.descend(join.left, with_implied(left, self.columns), is_complete=False)
         self.descend(join.right, with_implied(right, self.columns), is_complete=False)
+
+
+def infer_predicates(
+    conditions: Sequence[Conjunct], columns: RelationColumns, is_exact_equality: IsExactEquality
+) -> tuple[Conjunct, ...]:
+    """Return the distinct joinable conjuncts, followed by the predicates that they imply for single relations.
+
+    >>> import sqlglot
+    >>> from pushdown_spark.optimizer.logical_plan import conjunct_of
+    >>> columns = {"a": frozenset({"k"}), "b": frozenset({"k", "y"})}
+    >>> conditions = [conjunct_of(sqlglot.condition(sql), columns) for sql in ("a.k = b.k", "a.k > 5 OR b.y = 1")]
+    >>> [inferred.node.sql() for inferred in infer_predicates(conditions, columns, lambda left, right: True)]
+    ['a.k = b.k', 'a.k > 5 OR b.y = 1']
+    >>> conditions.append(conjunct_of(sqlglot.condition("a.k < 9"), columns))
+    >>> [inferred.node.sql() for inferred in infer_predicates(conditions, columns, lambda left, right: True)]
+    ['a.k = b.k', 'a.k > 5 OR b.y = 1', 'a.k < 9', 'b.k < 9']
+    """
+    predicates = {condition.node: condition for condition in with_implied(conditions, columns) if condition.is_joinable}
+    equalities = [
+        sides for node in predicates if (sides := _equality_sides(node, columns, is_exact_equality)) is not None
+    ]
+    pending = [condition for condition in predicates.values() if len(condition.names) == 1]
+    while pending:
+        condition = pending.pop()
+        for left, right in equalities:
+            for source, target in ((left, right), (right, left)):
+                transferred = _transfer(condition, source, target)
+                if transferred is not None and transferred.node not in predicates:
+                    predicates[transferred.node] = transferred
+                    pending.append(transferred)
+    return tuple(predicates.values())
+
+
+def with_implied(conditions: Iterable[Conjunct], columns: RelationColumns) -> tuple[Conjunct, ...]:
+    """Return the conjuncts, followed by what those over several relations imply for each of these relations."""
+    conditions = tuple(conditions)
+    return (*conditions, *(part for each in conditions for part in implied_predicates(each, columns)))
+
+
+def implied_predicates(condition: Conjunct, columns: RelationColumns) -> Iterator[Conjunct]:
+    """Return what a condition over several relations implies for each of them alone.
+
+    >>> import sqlglot
+    >>> condition = sqlglot.condition("(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)")
+    >>> columns = {"a": frozenset({"x"}), "b": frozenset({"y"})}
+    >>> [part.node.sql() for part in implied_predicates(Conjunct(condition, frozenset({"a", "b"})), columns)]
+    ['a.x = 1 OR a.x = 3', 'b.y = 2 OR b.y = 4']
+    """
+    if condition.is_joinable and len(condition.names) > 1:
+        for name in sorted(condition.names):
+            part = _implied_for(condition.node, name, columns)
+            if part is not None:
+                yield Conjunct(part, frozenset({name}))
+
+
+def _implied_for(node: exp.Expr, name: str, columns: RelationColumns) -> exp.Expr | None:
+    """Return the strongest implied condition on one relation alone, or None if there is none."""
+    if isinstance(node, exp.And | exp.Or):
+        parts = [_implied_for(part, name, columns) for part in node.flatten()]
+        implied = [part for part in parts if part is not None]
+        if isinstance(node, exp.And):
+            return exp.and_(*implied, copy=False) if implied else None
+        return exp.or_(*implied, copy=False) if len(implied) == len(parts) else None
+    if isinstance(node, exp.Paren):
+        return _implied_for(node.this, name, columns)
+    owners = {owner(column, columns) for column in node.find_all(exp.Column)}
+    return node.copy() if owners == {name} else None
+
+
+def _equality_sides(
+    node: exp.Expr, columns: RelationColumns, is_exact_equality: IsExactEquality
+) -> tuple[_Side, _Side] | None:
+    """Return both sides of an exact equality between two relations, or None for any other condition."""
+    pair = column_equality(node)
+    if pair is None or not is_exact_equality(*pair):
+        return None
+    left, right = (owner(column, columns) for column in pair)
+    if left is None or right is None or left == right:
+        return None
+    return (pair[0], left), (pair[1], right)
+
+
+def _transfer(condition: Conjunct, source: _Side, target: _Side) -> Conjunct | None:
+    """Return a condition on the source column as a condition on the target column.
+
+    Return None if the condition refers to any other column.
+    """
+    if condition.names != {source[1]}:
+        return None
+    for column in condition.node.find_all(exp.Column):
+        # A name in another case may belong to another column.
+        if column.name != source[0].name or len(column.parts) > 2:
+            return None
+    replaced = condition.node.transform(lambda node: target[0].copy() if isinstance(node, exp.Column) else node)
+    return Conjunct(replaced, frozenset({target[1]}))

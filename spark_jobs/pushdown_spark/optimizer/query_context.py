@@ -5,38 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from types import TracebackType
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.contract import JoinOptions, JoinReport, SourceFormat
 from pushdown_spark.expressions.conjuncts import without_relation
-from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import PrivateViews
-from pushdown_spark.optimizer.logical_plan import SelectBlock, select_blocks
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes, statistics_obstacle
+from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
-from pushdown_spark.optimizer.statistics.reorder_policy import ReorderPolicy, SourceSize
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
 from pushdown_spark.planner import PlannedScan, plan_scan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
-from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.scan.base import Scan
-
-_EXACT_TYPES = (
-    *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
-    *(t.DateType, t.TimestampType, t.TimestampNTZType),
-)
-"""Types whose equal values are identical, unlike doubles with their two zeros."""
-_ANY_RELATION = ""
-"""Stands for the relation of an unqualified column."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +37,11 @@ class SourceReference:
     view: str
     table: exp.Table
     relation: Relation
-    declared: AnySource
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether the source consists of files, unlike a table of a database."""
+        return self.relation.source.format is not SourceFormat.REMOTE
 
 
 @dataclass(frozen=True)
@@ -82,11 +73,6 @@ class OptimizedQuery:
     broadcast: frozenset[frozenset[str]] = frozenset()
 
 
-def unchanged(frame: DataFrame) -> DataFrame:
-    """Return a DataFrame as it is."""
-    return frame
-
-
 @dataclass(frozen=True)
 class QueryScan:
     """A scan of a source for one reference of a query. `key` names it in reports, `view` in the query's text."""
@@ -98,14 +84,12 @@ class QueryScan:
 
     def native(self, reason: str) -> QueryScan:
         """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
-        fallback = self.planned.fallback(unchanged)
+        fallback = self.planned.fallback(lambda frame: frame)
         return self if fallback is None else replace(self, scan=fallback(reason).scan)
 
 
 class QueryContext:
-    """The state that the passes of the optimizer share.
-
-    It is a context manager: the views that stand for the sources exist until it ends.
+    """The state that the passes of the optimizer share. Temporary views stand for the sources until it is closed.
 
     `query` has the names of these views in place of the sources' names. The passes set `required` (columns by view),
     `predicates` (SQL by view), `semi_joins` (by view), `reordered` and `frame`.
@@ -147,12 +131,8 @@ class QueryContext:
         self._registered = ExitStack()
         self._analyzed: dict[str, DataFrame] = {}
 
-    def __enter__(self) -> QueryContext:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Drop the views that stand for the sources."""
         self._registered.close()
 
     def analyze(self, sql: str) -> DataFrame:
@@ -179,10 +159,11 @@ class QueryContext:
         predicate = self.predicates.get(reference.view)
         conjuncts = [*([predicate] if predicate else []), *(f"({semi_join.predicate})" for semi_join in semi_joins)]
         projection = relation.projection([quote_name(name) for name in required.columns])
-        request = relation.request(projection, " AND ".join(conjuncts) or None).of_query(self.sql)
+        request = relation.request(projection, " AND ".join(conjuncts) or None)
         metadata = tuple(sorted({*request.implicit, *required.metadata}))
         if metadata:
             request = replace(request, implicit=metadata, implicit_values=relation.implicit_values())
+        request = request.of_query(self.sql)
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
         return QueryScan(reference.key, reference.view, planned, planned.scan)
@@ -210,47 +191,28 @@ class QueryContext:
         return SourceStatistics(self.spark, self.samples)
 
     @cached_property
-    def policy(self) -> ReorderPolicy:
-        """The decision whether statistics are collected for this query."""
-        sizes = [
-            SourceSize(
-                reference.declared.name,
-                reference.declared.format if isinstance(reference.declared, Source) else None,
-                self.statistics.file_bytes(reference.declared, reference.relation),
-                self.statistics.is_sampled(reference.declared, reference.relation),
-            )
-            for reference in self.references
-        ]
+    def statistics_obstacle(self) -> str | None:
+        """The reason why no statistics are collected for this query, or None if they are."""
+        relations = [reference.relation for reference in self.references]
+        sizes = [(relation.source.format, self.statistics.file_bytes(relation)) for relation in relations]
+        # A source that is referenced twice is sampled once.
+        new = sum(not self.statistics.is_sampled(relation) for relation in set(relations))
         processors = self.spark.sparkContext.defaultParallelism
-        return ReorderPolicy(self.options, self.samples.analysis_costs, sizes, processors)
+        return statistics_obstacle(self.options, self.samples.analysis_costs, sizes, new, processors)
 
 
-def source_references(
-    tree: exp.Expr, declared: Mapping[str, AnySource], relations: Mapping[str, Relation]
-) -> list[SourceReference]:
-    """Return the references of a query to sources. `declared` holds sources by view, `relations` by name."""
-    counts = Counter(source.name for source in declared.values())
+def source_references(tree: exp.Expr, relations: Mapping[str, Relation]) -> list[SourceReference]:
+    """Return the references of a query to sources. `relations` holds the relation of each view."""
+    counts = Counter(relation.source.name for relation in relations.values())
     keys: Counter[str] = Counter()
     references = []
     for table in named_tables(tree):
-        name = declared[table.name].name
+        name = relations[table.name].source.name
         key = name if counts[name] == 1 else f"{name} as {table.alias}"
         keys[key] += 1
         key = key if keys[key] == 1 else f"{key} ({keys[key]})"
-        references.append(SourceReference(key, table.name, table, relations[name], declared[table.name]))
+        references.append(SourceReference(key, table.name, table, relations[table.name]))
     return references
-
-
-def find_source(sources: Mapping[str, AnySource], name: str) -> AnySource | None:
-    """Return the declared source that a table name refers to, or None if there is none."""
-    if name in sources:
-        return sources[name]
-    return next((source for known, source in sources.items() if known.lower() == name.lower()), None)
-
-
-def unknown_source_message(sources: Mapping[str, AnySource], name: str) -> str:
-    """Return the error message for a table name that is not a declared source."""
-    return f"query: no source is named {name!r}; there are {', '.join(sorted(sources)) or 'none'}"
 
 
 def remove_qualifier(condition: exp.Expr, relation: str) -> exp.Expr:
@@ -267,47 +229,3 @@ def remove_qualifier(condition: exp.Expr, relation: str) -> exp.Expr:
         return without_relation(node)
 
     return condition.transform(unqualified)
-
-
-@dataclass(frozen=True)
-class ColumnTypes:
-    """Types of the columns of those relations of a block whose schemas are known, by their names in the block."""
-
-    schemas: Mapping[str, t.StructType]
-    case_sensitive: bool = field(kw_only=True)
-
-    @cached_property
-    def _types(self) -> Mapping[tuple[str, str], list[t.DataType]]:
-        types: dict[tuple[str, str], list[t.DataType]] = {}
-        for relation, schema in self.schemas.items():
-            for column in schema.fields:
-                # Spark pads values that a catalog declares as char(n) in comparisons.
-                data_type = t.NullType() if DECLARED_TYPE in column.metadata else column.dataType
-                for qualifier in (relation, _ANY_RELATION):
-                    types.setdefault((qualifier, self._name_key(column.name)), []).append(data_type)
-        return types
-
-    def is_exact_equality(self, left: exp.Column, right: exp.Column) -> bool:
-        """Return whether both columns have one type whose equal values are identical."""
-        left_types, right_types = self._types_of(left), self._types_of(right)
-        return len(left_types) == 1 and left_types == right_types and _is_exact(left_types[0])
-
-    def is_date(self, column: exp.Column) -> bool:
-        """Return whether a column is a date."""
-        types = self._types_of(column)
-        return bool(types) and all(isinstance(data_type, t.DateType) for data_type in types)
-
-    def _types_of(self, column: exp.Column) -> list[t.DataType]:
-        """Return the types that `column` or `relation.column` may have."""
-        if len(column.parts) > 2:
-            return []
-        return self._types.get((column.table.lower() or _ANY_RELATION, self._name_key(column.name)), [])
-
-    def _name_key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self.case_sensitive)
-
-
-def _is_exact(data_type: t.DataType) -> bool:
-    if isinstance(data_type, t.StringType):
-        return type(data_type) is t.StringType and data_type.collation == "UTF8_BINARY"
-    return isinstance(data_type, _EXACT_TYPES)

@@ -13,12 +13,13 @@ from sqlglot import exp
 from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.projection.metadata_columns import ImplicitCatalog, has_column
+from pushdown_spark.projection.metadata_columns import has_column
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
 from pushdown_spark.projection.resolver import Projection
+from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -48,10 +49,10 @@ class TableStatistics:
 class Relation(ABC):
     """A declared source whose schema is known."""
 
-    def __init__(self, spark: SparkSession, catalog: ImplicitCatalog) -> None:
-        """`catalog` has the implicit columns that a query may ask for."""
+    def __init__(self, spark: SparkSession, source: Source) -> None:
+        """`source` is the declaration; its catalog has the implicit columns that a query may ask for."""
         self._spark = spark
-        self._catalog = catalog
+        self.source = source
         self._case_sensitive = is_case_sensitive(spark)
 
     @property
@@ -94,7 +95,7 @@ class Relation(ABC):
         """
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
         resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
-        implicit = self._catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
+        implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
         required = required.merged_with(whole, case_sensitive=self._case_sensitive)

@@ -44,9 +44,7 @@ class DatabaseRelation(Relation):
         table: RemoteTable,
         transport: TransportChoice,
     ) -> None:
-        declaration = source.as_files
-        super().__init__(spark, declaration.catalog)
-        self.source = declaration
+        super().__init__(spark, source.as_files)
         self._remote = source
         self._address = address
         self._table = table

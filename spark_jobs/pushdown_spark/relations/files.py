@@ -44,8 +44,7 @@ class FileRelation(Relation):
 
     def __init__(self, spark: SparkSession, source: Source, whole: FileRelation | None = None) -> None:
         """`whole` is the relation that this one is a file group of; the group's source has the group's schema."""
-        super().__init__(spark, source.catalog)
-        self.source = source
+        super().__init__(spark, source)
         self._whole = whole
         self._schema_to_load: StructType | None = None
         self._native: DataFrame | None = None

@@ -166,6 +166,17 @@ def test_joins_by_name_and_self_joins_stay_correct(spark: SparkSession) -> None:
         assert rows(found.df) == rows(plain)
 
 
+def test_references_to_common_table_expressions_have_no_statistics(spark: SparkSession) -> None:
+    plain = spark.sql(
+        "WITH c AS (SELECT * FROM customers WHERE id > 3) SELECT o.id, d.name, n.name FROM orders o "
+        "JOIN c ON o.customer = c.id JOIN c AS d ON d.id = o.kind JOIN nations n ON c.nation = n.id"
+    )
+    found = reorder_joins(spark, plain)
+    (join,) = found.joins
+    assert "no statistics for c" in join.reason
+    assert rows(found.df) == rows(plain)
+
+
 @pytest.mark.parametrize(
     "change",
     [

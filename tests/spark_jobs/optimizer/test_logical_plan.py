@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from pushdown_spark.optimizer.join_order.heuristics import heuristic_order
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     Conjunct,
@@ -20,6 +19,7 @@ from pushdown_spark.optimizer.logical_plan import (
     attach_conjuncts,
     extract_chain,
     flatten,
+    heuristic_order,
     item_numbers,
 )
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
-from pushdown_spark.optimizer.statistics import reorder_policy
-from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts
+from pushdown_spark.optimizer import reorder_safety
+from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
 from pushdown_spark.relations import open as open_module
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
@@ -271,9 +271,9 @@ def test_a_reordered_chain_is_reported_with_row_counts(answer: Answer, oracle: O
 def test_no_statistics_are_collected_for_small_sources(
     joins: JoinOptions, reason: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reorder_policy, "_RELATION_SECONDS", 0.0)
+    monkeypatch.setattr(reorder_safety, "_RELATION_SECONDS", 0.0)
     # The time of the first query of a session would be enough to sample a few small files.
-    monkeypatch.setattr(reorder_policy, "MAX_ANALYSIS_SHARE", 0.01)
+    monkeypatch.setattr(reorder_safety, "MAX_ANALYSIS_SHARE", 0.01)
     (report,) = answer(CHAIN, joins).joins()
     assert reason in report.reason
     assert not report.reordered
@@ -457,17 +457,3 @@ def test_views_of_the_session_are_restored(spark: SparkSession, answer: Answer) 
 def test_ambiguous_syntax_does_not_change_the_result(condition: str, answer: Answer, oracle: Oracle) -> None:
     query = f"SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id WHERE {condition} AND c.id < 20"
     assert answer(query, NEVER).run(lambda frame: (rows(frame), frame.dtypes)) == oracle(query)
-
-
-def test_costs_are_not_learned_from_the_first_query_of_a_session(spark: SparkSession, tables: dict[str, str]) -> None:
-    session = PushdownSession(spark)
-    for name in ("nations", "regions"):
-        header = {"header": "true"} if FORMATS[name] == "csv" else {}
-        session.add_source(name, path=tables[name], format=FORMATS[name], schema=SCHEMAS[name], options=header)
-    costs = session._sql_planner()._cache.analysis_costs
-    query = "SELECT n.id FROM nations n, regions r, regions s WHERE n.region = r.id"
-    first = AnalysisCosts(warmup=0.0)
-    session.sql(query, ALWAYS)
-    assert costs == first
-    session.sql(query, ALWAYS)
-    assert costs.cached != first.cached

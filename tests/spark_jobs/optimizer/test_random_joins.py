@@ -13,9 +13,9 @@ from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.optimizer import semi_joins
+from pushdown_spark.optimizer import reduce_semi_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering
-from pushdown_spark.optimizer.reorder_safety import UnknownTypes
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 from pushdown_spark.session import PushdownSession
@@ -84,7 +84,7 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
         columns = {(name, key): JoinColumnStatistics(rows * random.choice((0.001, 0.1, 1.0))) for key in keys}
         return RelationStatistics(rows, rows * random.choice((0.001, 0.5, 1.0)), columns, max_bytes=rows)
 
-    class Named(UnknownTypes):
+    class Named(ColumnTypes):
         """Columns of the same name have the same type, except for one with two widths."""
 
         def is_exact_equality(self, left: exp.Column, right: exp.Column, /) -> bool:
@@ -138,7 +138,7 @@ def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count
 
 @pytest.fixture
 def keys_always_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semi_joins, "_MIN_SKIPPED_ROWS", 0.0)
+    monkeypatch.setattr(reduce_semi_joins, "_MIN_SKIPPED_ROWS", 0.0)
 
 
 @pytest.mark.usefixtures("views", "keys_always_pay")

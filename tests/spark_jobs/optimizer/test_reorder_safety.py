@@ -7,8 +7,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.optimizer.query_context import ColumnTypes
-from pushdown_spark.optimizer.reorder_safety import casts_may_fail, may_fail
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes, casts_may_fail, may_fail
 
 NUMBERS = "range(3) a"
 TEXTS = "(SELECT cast(id AS string) AS word, id FROM range(3)) t"

@@ -2,70 +2,70 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
-from pushdown_spark.optimizer.broadcast_hints import fits_broadcast, supports_join_hints
-from pushdown_spark.optimizer.infer_predicates import implied_predicates
-from pushdown_spark.optimizer.join_order.cost_model import Branch, ClusterCostModel, Shape, bits, relation_mask
+from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.optimizer.add_broadcast_hints import (
+    MAX_BROADCAST_BYTES,
+    fits_broadcast,
+    supports_join_hints,
+)
 from pushdown_spark.optimizer.join_order.enumeration import (
+    ClusterCostModel,
     SearchResult,
     are_adjacent,
+    bits,
     connected_components,
     find_cheapest_tree,
+    relation_mask,
 )
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.join_order.heuristics import detect_star, star_first
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, detect_star, star_first
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
     Conjunct,
     Join,
     JoinChain,
-    JoinKind,
     JoinNode,
     OrderedChain,
     Plan,
     RelationLeaf,
-    SelectBlock,
     attach_conjuncts,
-    item_numbers,
+    heuristic_order,
     relation_names,
 )
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
-from pushdown_spark.optimizer.reorder_safety import TypeInfo
-from pushdown_spark.optimizer.semi_joins import KeyPredicate
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter, guess_selectivity
-from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, ColumnKey, RelationStatistics
+from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.sql_reader import to_sql
+from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
 _MAX_COST_SHARE = 0.9
 """Share of the cost of the written order that another order may have at most."""
 _STAGE_ROWS = 500_000.0
 """Rows that a processor joins in the time that Spark needs for a stage without rows. Measured with TPC-H and TPC-DS."""
 
-StatisticsOf = Callable[[SelectBlock, str, Sequence[exp.Expr]], RelationStatistics | None]
-"""Returns the statistics of a relation of a block with additional conditions, or None if nothing is known."""
-
 
 @dataclass(frozen=True)
 class ReorderSettings:
-    """What the join order of a query depends on besides the query.
+    """What the join order of a query depends on besides the query and its statistics.
 
-    Relations of at most `broadcast_bytes` in memory may be hinted. Spark broadcasts relations in files of up to
-    `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too, and
-    `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect statistics,
-    unless the written order has a nested loop. `processors` run Spark's tasks.
+    Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
+    up to `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too,
+    and `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect
+    statistics, unless the written order has a nested loop. `processors` run Spark's tasks.
     """
 
     options: JoinOptions
-    statistics_of: StatisticsOf
-    types_of: Callable[[SelectBlock], TypeInfo]
     broadcast_bytes: int
     ansi: bool = True
     broadcast_threshold: int = 0
@@ -73,6 +73,17 @@ class ReorderSettings:
     hints_joins: bool = False
     uses_known_keys: bool = False
     processors: int = 1
+
+    @classmethod
+    def of_session(cls, spark: SparkSession, options: JoinOptions) -> ReorderSettings:
+        """Return the settings of a session."""
+        ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
+        if not isinstance(spark, SparkSession):
+            # Sizes of relations are unknown with Spark Connect, and it does not report its processors.
+            return cls(options, broadcast_bytes=-1, ansi=ansi)
+        threshold = int(spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold())
+        hinted_bytes = -1 if threshold < 0 else MAX_BROADCAST_BYTES
+        return cls(options, hinted_bytes, ansi, threshold, processors=spark.sparkContext.defaultParallelism)
 
 
 @dataclass(frozen=True)
@@ -103,32 +114,68 @@ class ReorderDecision:
         return frozenset(names for names in self.broadcast if len(names) > 1)
 
 
-def chain_estimator(
+def order_chain(
     block: SelectBlock,
     chain: JoinChain,
-    equalities: ChainEqualities,
-    relations: Sequence[RelationStatistics],
+    types: ColumnTypes,
+    statistics_of: StatisticsOf,
     settings: ReorderSettings,
-) -> CardinalityEstimator:
-    """Return an estimator for the joins of a chain, given the statistics of its items."""
-    distinct = {key: column.distinct for relation in relations for key, column in relation.columns.items()}
+    obstacle: str | None,
+) -> ReorderDecision:
+    """Return the cheapest order of a chain, or the written order with the reason in the report.
 
-    def selectivity(condition: Conjunct) -> float:
-        # The statistics of each relation include what the condition implies for it alone.
-        implied = (guess_selectivity(part.node, distinct) for part in implied_predicates(condition, block.columns))
-        return min(guess_selectivity(condition.node, distinct) / max(math.prod(implied), 1e-9), 1.0)
+    `obstacle` is the reason why the chain must keep its order, if there is one.
+    """
+    started = time.perf_counter()
+    before = heuristic_order(chain)
+    reason = obstacle if settings.options.reorder else "join_reorder is off"
+    if reason:
+        return _keep_order(chain, before, before, reason)
+    equalities = ChainEqualities(block, chain, types)
+    without_redundant = equalities.remove_redundant(before)
+    if settings.obstacle and not _must_reorder(before.tree, chain, settings):
+        return _keep_order(chain, before, without_redundant, settings.obstacle)
+    statistics = [(item.plan, item_statistics(block, item.plan, statistics_of)) for item in chain.items]
+    relations = [relation for _, relation in statistics if relation is not None]
+    if len(relations) < len(statistics):
+        missing = ", ".join(relation_label(plan) for plan, relation in statistics if relation is None)
+        return _keep_order(chain, before, without_redundant, f"no statistics for {missing}")
+    key_predicates: tuple[KeyPredicate, ...] = ()
+    if settings.uses_known_keys:
+        relations, key_predicates = reduce_by_known_keys(
+            relations,
+            equalities.classes,
+            lambda column: block.is_table(column.key[0]),
+            lambda column, conditions: statistics_of(block, column.key[0], conditions),
+        )
+    return JoinOrderOptimizer(block, chain, equalities, relations, settings, key_predicates).decide(before, started)
 
-    filters = [
-        JoinFilter(equalities.mask_of(condition), selectivity(condition))
-        for condition in chain.conjuncts
-        if condition.is_joinable
-        and equalities.mask_of(condition).bit_count() > 1
-        and equalities.equality_of(condition) is None
-    ]
-    output_columns = None
-    if settings.hints_joins and supports_join_hints(block.select):
-        output_columns = RequiredOutputColumns(block, chain, equalities.classes).columns
-    return CardinalityEstimator(relations, equalities.all, filters, output_columns)
+
+def _keep_order(chain: JoinChain, before: OrderedChain, after: OrderedChain, reason: str) -> ReorderDecision:
+    """Return the decision to keep the order. `after` may have fewer conditions than the written order."""
+    trees = [tree_report(ordered.tree, chain.items, None, ()) for ordered in (before, after)]
+    report = JoinReport(before=trees[0], after=trees[1], reason=reason)
+    return ReorderDecision(after, frozenset(), report, changes_conditions=after != before)
+
+
+def _must_reorder(tree: ChainTree, chain: JoinChain, settings: ReorderSettings) -> bool:
+    """Return whether the written order has a nested loop, so that statistics are collected at any cost.
+
+    An explicit `min_bytes` takes precedence.
+    """
+    return len(chain.items) > 2 and settings.options.min_bytes is None and _has_nested_loop(tree, chain)
+
+
+def _has_nested_loop(tree: ChainTree, chain: JoinChain) -> bool:
+    """Return whether a join has no equality between its sides, so that Spark compares all pairs of rows."""
+    if isinstance(tree, int):
+        return False
+    left, right = relation_names(tree.left, chain.items), relation_names(tree.right, chain.items)
+    has_equality = any(
+        isinstance(conjunct.node, exp.EQ | exp.NullSafeEQ) and conjunct.names & left and conjunct.names & right
+        for conjunct in tree.conjuncts
+    )
+    return not has_equality or _has_nested_loop(tree.left, chain) or _has_nested_loop(tree.right, chain)
 
 
 class JoinOrderOptimizer:
@@ -151,15 +198,20 @@ class JoinOrderOptimizer:
         self._settings = settings
         self._key_predicates = key_predicates
         self._hints_joins = settings.hints_joins and supports_join_hints(block.select)
-        self._estimator = chain_estimator(block, chain, equalities, relations, settings)
-        self._equality_edges = self._find_equality_edges()
+        output_columns = RequiredOutputColumns(block, chain, equalities.classes).columns if self._hints_joins else None
+        self._estimator = chain_estimator(block, chain, equalities, relations, output_columns)
+        equality_edges = equalities.edges(only_equalities=True)
+        self._tables = sum(
+            1 << number
+            for number, item in enumerate(chain.items)
+            if isinstance(item.plan, RelationLeaf) and block.is_table(item.plan.name)
+        )
         self._model = ClusterCostModel(
             self._estimator.rows,
-            lambda mask: self._is_below_threshold(mask) or self._may_hint(mask),
-            lambda left, right: are_adjacent(left, right, self._equality_edges),
+            cache(lambda mask: self._is_below_threshold(mask) or self._may_hint(mask)),
+            lambda left, right: are_adjacent(left, right, equality_edges),
             _STAGE_ROWS * settings.processors,
         )
-        self._fits: dict[int, bool] = {}
 
     def decide(self, written: OrderedChain, started: float) -> ReorderDecision:
         """Return the cheapest order if it is much cheaper than the written order, or else the written order.
@@ -169,15 +221,14 @@ class JoinOrderOptimizer:
         star, search = self._search()
         # A stage costs the same in both orders of a report, so that its rows compare with those that Spark counts.
         reported_model = replace(self._model, stage_rows=0.0)
-        written_shape = _shape(written.tree)
-        written_cost, found_cost = reported_model.tree_cost(written_shape), reported_model.tree_cost(search.shape)
+        written_cost, found_cost = reported_model.tree_cost(written.tree), reported_model.tree_cost(search.tree)
         is_better = (
             len(self._chain.items) > 2
             and found_cost < _MAX_COST_SHARE * written_cost
-            and search.cost < self._model.tree_cost(written_shape)
+            and search.cost < self._model.tree_cost(written.tree)
         )
-        tree = _chain_tree(self._with_build_sides_right(search.shape)) if is_better else written.tree
-        complete = self._with_implied_equalities(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
+        tree = self._with_build_sides_right(search.tree) if is_better else written.tree
+        complete = self._equalities.with_implied(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
         simplified = self._equalities.remove_redundant(complete)
         after = replace(simplified, above=(*simplified.above, *self._key_conjuncts()))
         broadcast = self._broadcast_sets(after.tree)
@@ -200,79 +251,29 @@ class JoinOrderOptimizer:
         """Return the star, if any, and the cheapest tree."""
         options = self._settings.options
         star = detect_star(self._relations, self._equalities.all) if options.star_schema else ()
-        edges = list(self._equality_edges)
-        for condition in self._chain.conjuncts:
-            if condition.is_joinable and self._equalities.mask_of(condition).bit_count() == 2:
-                _connect(edges, self._equalities.mask_of(condition))
+        edges = self._equalities.edges()
         # Parts that nothing connects are joined last, so that a star across them cannot come first.
         is_allowed = star_first(star if len(connected_components(edges)) == 1 else ())
         return star, find_cheapest_tree(edges, self._model, threshold=options.dp_threshold, is_allowed=is_allowed)
 
-    def _find_equality_edges(self) -> list[int]:
-        """Return which items equalities connect, including implied equalities."""
-        edges = [0] * len(self._chain.items)
-        for condition in self._chain.conjuncts:
-            mask = self._equalities.mask_of(condition)
-            if condition.is_joinable and isinstance(condition.node, exp.EQ) and mask.bit_count() == 2:
-                _connect(edges, mask)
-        for group in self._equalities.classes:
-            for one in group:
-                for two in group:
-                    if one.relation != two.relation:
-                        _connect(edges, 1 << one.relation | 1 << two.relation)
-        return edges
-
     def _key_conjuncts(self) -> list[Conjunct]:
         """Return the key predicates for all equal columns. Spark infers them for directly equated columns only."""
         return [
-            Conjunct(predicate.condition(self._column(member.key)), frozenset({member.key[0]}))
+            Conjunct(predicate.condition(self._equalities.column(member.key)), frozenset({member.key[0]}))
             for predicate in self._key_predicates
             for member in predicate.members
         ]
 
-    def _with_build_sides_right(self, shape: Shape) -> Shape:
+    def _with_build_sides_right(self, tree: ChainTree) -> ChainTree:
         """Return the tree with the build side of each join on the right: a single relation, or the smaller side."""
-        if isinstance(shape, int):
-            return shape
-        left, right = self._with_build_sides_right(shape.left), self._with_build_sides_right(shape.right)
+        if isinstance(tree, int):
+            return tree
+        left, right = self._with_build_sides_right(tree.left), self._with_build_sides_right(tree.right)
         if isinstance(left, int) is isinstance(right, int):
             swap = self._estimator.rows(relation_mask(left)) < self._estimator.rows(relation_mask(right))
         else:
             swap = isinstance(left, int)
-        return Branch(right, left) if swap else Branch(left, right)
-
-    def _with_implied_equalities(self, ordered: OrderedChain) -> OrderedChain:
-        """Return the order with implied equalities in joins that would otherwise be cross products."""
-
-        def complete(tree: ChainTree) -> ChainTree:
-            if isinstance(tree, int):
-                return tree
-            node = replace(tree, left=complete(tree.left), right=complete(tree.right))
-            if any(isinstance(conjunct.node, exp.EQ) for conjunct in node.conjuncts):
-                return node
-            equality = self._implied_equality(node)
-            if equality is None:
-                return node
-            return replace(node, kind=JoinKind.INNER, conjuncts=(equality, *node.conjuncts))
-
-        return OrderedChain(complete(ordered.tree), ordered.above)
-
-    def _implied_equality(self, node: JoinNode) -> Conjunct | None:
-        """Return an equality between both sides of a join that follows from others, or None."""
-        left_items, right_items = set(item_numbers(node.left)), set(item_numbers(node.right))
-        for group in self._equalities.classes:
-            left = next((member for member in group if member.relation in left_items), None)
-            right = next((member for member in group if member.relation in right_items), None)
-            if left is not None and right is not None:
-                return self._equate(left, right)
-        return None
-
-    def _equate(self, left: ClassMember, right: ClassMember) -> Conjunct:
-        equality = exp.EQ(this=self._column(left.key), expression=self._column(right.key))
-        return Conjunct(equality, frozenset({left.key[0], right.key[0]}))
-
-    def _column(self, key: ColumnKey) -> exp.Column:
-        return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
+        return JoinNode(right, left) if swap else JoinNode(left, right)
 
     def _broadcast_sets(self, tree: ChainTree) -> frozenset[frozenset[str]]:
         """Return the sets of relations that are the smaller side of a join and provably fit a broadcast.
@@ -282,7 +283,7 @@ class JoinOrderOptimizer:
         if isinstance(tree, int):
             return frozenset()
         below = self._broadcast_sets(tree.left) | self._broadcast_sets(tree.right)
-        masks = (relation_mask(_shape(side)) for side in (tree.left, tree.right))
+        masks = (relation_mask(side) for side in (tree.left, tree.right))
         smaller, larger = sorted(masks, key=self._estimator.rows)
         has_equality = any(isinstance(conjunct.node, exp.EQ) for conjunct in tree.conjuncts)
         sends_larger = self._is_below_threshold(larger) and (
@@ -293,19 +294,19 @@ class JoinOrderOptimizer:
         return below | {frozenset(name for number in bits(smaller) for name in self._chain.items[number].plan.names)}
 
     def _may_hint(self, mask: int) -> bool:
-        """Return whether a set of relations may be hinted: a single relation, or a join of tables."""
-        if mask.bit_count() == 1:
-            return self._is_relation(mask) and self._fits_broadcast(mask)
-        return self._hints_joins and all(map(self._is_table, bits(mask))) and self._fits_broadcast(mask)
+        """Return whether a set of relations may be hinted: a single relation, or a join of tables.
+
+        Tables are hinted by their names in Spark's plan of the query.
+        """
+        is_hintable = self._is_relation(mask) or (self._hints_joins and mask & ~self._tables == 0)
+        if not is_hintable:
+            return False
+        max_bytes, share = self._estimator.max_bytes(mask), self._estimator.expected_share(mask)
+        return fits_broadcast(max_bytes, share, self._settings.broadcast_bytes)
 
     def _is_relation(self, mask: int) -> bool:
         """Return whether a set is a single relation, as opposed to an item that consists of joins."""
         return mask.bit_count() == 1 and isinstance(self._chain.items[mask.bit_length() - 1].plan, RelationLeaf)
-
-    def _is_table(self, number: int) -> bool:
-        """Return whether an item is a table, whose name occurs in Spark's plan of the query."""
-        plan = self._chain.items[number].plan
-        return isinstance(plan, RelationLeaf) and self._block.is_table(plan.name)
 
     def _is_below_threshold(self, mask: int) -> bool:
         """Return whether a set is a single relation that Spark broadcasts without a hint because of its file size."""
@@ -313,27 +314,6 @@ class JoinOrderOptimizer:
             return False
         file_bytes = self._relations[mask.bit_length() - 1].file_bytes
         return file_bytes is not None and file_bytes <= self._settings.broadcast_threshold
-
-    def _fits_broadcast(self, mask: int) -> bool:
-        if mask not in self._fits:
-            max_bytes, share = self._estimator.max_bytes(mask), self._estimator.expected_share(mask)
-            self._fits[mask] = fits_broadcast(max_bytes, share, self._settings.broadcast_bytes)
-        return self._fits[mask]
-
-
-def _connect(edges: list[int], pair: int) -> None:
-    for number in bits(pair):
-        edges[number] |= pair & ~(1 << number)
-
-
-def _chain_tree(shape: Shape) -> ChainTree:
-    if isinstance(shape, int):
-        return shape
-    return JoinNode(_chain_tree(shape.left), _chain_tree(shape.right), JoinKind.INNER)
-
-
-def _shape(tree: ChainTree) -> Shape:
-    return tree if isinstance(tree, int) else Branch(_shape(tree.left), _shape(tree.right))
 
 
 def relation_label(plan: Plan) -> str:
@@ -353,7 +333,7 @@ def tree_report(
 ) -> JoinTree:
     """Return a tree for the report. `broadcast` holds the relations of each hinted side of a join."""
     hint = "BROADCAST" if relation_names(tree, items) in broadcast else None
-    estimated = None if rows is None else round(rows(relation_mask(_shape(tree))), 1)
+    estimated = None if rows is None else round(rows(relation_mask(tree)), 1)
     if isinstance(tree, int):
         return JoinTree(relation=relation_label(items[tree].plan), hint=hint, estimated=estimated)
     return JoinTree(

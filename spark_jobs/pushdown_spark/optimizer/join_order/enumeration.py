@@ -10,24 +10,92 @@ condition connects it with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pushdown_spark.optimizer.join_order.cost_model import Branch, CostModel, Shape, bits, relation_mask
+from pushdown_spark.optimizer.logical_plan import ChainTree, JoinNode
 
 MAX_PAIRS = 50_000
 """Pairs of sets that dynamic programming visits at most, about 0.3 seconds."""
 
 IsAllowed = Callable[[int], bool]
 """Returns whether the join of a set of relations may be part of the tree."""
+_COMPARISON_COST = 0.1
+"""Cost of comparing two rows in a nested loop, relative to that of an output row."""
+
+
+def relation_mask(tree: ChainTree) -> int:
+    """Return the set of relations of a tree."""
+    return 1 << tree if isinstance(tree, int) else relation_mask(tree.left) | relation_mask(tree.right)
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Yield the numbers in a set in ascending order."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The cost of a join tree as the number of rows that its joins return.
+
+    `rows` returns the estimated rows of the join of a set.
+
+    >>> CostModel(lambda mask: 10.0 * mask.bit_count()).tree_cost(JoinNode(JoinNode(0, 1), 2))
+    50.0
+    """
+
+    rows: Callable[[int], float]
+
+    def join_cost(self, left: int, right: int) -> float:
+        """Return the cost of one join without the cost of its sides."""
+        return self.rows(left | right)
+
+    def tree_cost(self, tree: ChainTree) -> float:
+        """Return the cost of a whole tree."""
+        if isinstance(tree, int):
+            return 0.0
+        join = self.join_cost(relation_mask(tree.left), relation_mask(tree.right))
+        return self.tree_cost(tree.left) + self.tree_cost(tree.right) + join
+
+
+@dataclass(frozen=True)
+class ClusterCostModel(CostModel):
+    """Adds the cost of moving rows between executors, and of nested loops.
+
+    A join moves the rows of the side that it broadcasts, or shuffles both sides. A join without an equality compares
+    all pairs of rows. All single relations are broadcast at the same time, but broadcasting the result of a join, or
+    shuffling, adds a stage that delays the following joins; `stage_rows` is the cost of such a stage in rows.
+    """
+
+    can_broadcast: Callable[[int], bool]
+    has_equality: Callable[[int, int], bool]
+    stage_rows: float = 0.0
+
+    def join_cost(self, left: int, right: int) -> float:
+        """Return the cost of one join without the cost of its sides."""
+        left_rows, right_rows = self.rows(left), self.rows(right)
+        shuffle = left_rows + right_rows + self.stage_rows
+        moved = min(self.broadcast_cost(left), self.broadcast_cost(right), shuffle)
+        compared = 0.0 if self.has_equality(left, right) else _COMPARISON_COST * left_rows * right_rows
+        return self.rows(left | right) + moved + compared
+
+    def broadcast_cost(self, side: int) -> float:
+        """Return the cost of broadcasting a side of a join, or infinity if Spark cannot broadcast it."""
+        if not self.can_broadcast(side):
+            return math.inf
+        return self.rows(side) + (self.stage_rows if side.bit_count() > 1 else 0.0)
 
 
 @dataclass(frozen=True)
 class SearchResult:
     """A join tree, its cost, the search method, and the number of visited pairs of sets."""
 
-    shape: Shape
+    tree: ChainTree
     cost: float
     method: str
     pairs: int
@@ -58,13 +126,13 @@ def find_cheapest_tree(
         _search_component(component, edges, model, threshold, max_pairs, is_allowed)
         for component in connected_components(edges)
     ]
-    parts.sort(key=lambda part: model.rows(relation_mask(part.shape)))
-    shape, cost = parts[0].shape, parts[0].cost
+    parts.sort(key=lambda part: model.rows(relation_mask(part.tree)))
+    tree, cost = parts[0].tree, parts[0].cost
     for part in parts[1:]:
-        cost += part.cost + model.join_cost(relation_mask(shape), relation_mask(part.shape))
-        shape = Branch(shape, part.shape)
+        cost += part.cost + model.join_cost(relation_mask(tree), relation_mask(part.tree))
+        tree = JoinNode(tree, part.tree)
     largest = max(parts, key=lambda part: part.pairs)
-    return SearchResult(shape, cost, largest.method, sum(part.pairs for part in parts))
+    return SearchResult(tree, cost, largest.method, sum(part.pairs for part in parts))
 
 
 def connected_components(edges: Sequence[int]) -> list[int]:
@@ -104,7 +172,7 @@ def _dynamic_programming(
     component: int, edges: Sequence[int], model: CostModel, max_pairs: int, is_allowed: IsAllowed
 ) -> SearchResult | None:
     """Return the cheapest tree, or None if there is none whose sets are all allowed."""
-    best: dict[int, tuple[float, Shape]] = {1 << number: (0.0, number) for number in bits(component)}
+    best: dict[int, tuple[float, ChainTree]] = {1 << number: (0.0, number) for number in bits(component)}
     visited = 0
     for left, right in connected_pairs(component, edges):
         both = left | right
@@ -115,26 +183,26 @@ def _dynamic_programming(
             raise _BudgetError
         cost = best[left][0] + best[right][0] + model.join_cost(left, right)
         if both not in best or cost < best[both][0]:
-            best[both] = cost, Branch(best[left][1], best[right][1])
+            best[both] = cost, JoinNode(best[left][1], best[right][1])
     if component not in best:
         return None
-    cost, shape = best[component]
-    return SearchResult(shape, cost, "dynamic programming", visited)
+    cost, tree = best[component]
+    return SearchResult(tree, cost, "dynamic programming", visited)
 
 
 def _greedy(component: int, edges: Sequence[int], model: CostModel) -> SearchResult:
     """Repeatedly join the two adjacent trees whose join is cheapest."""
-    trees: dict[int, Shape] = {1 << number: number for number in bits(component)}
+    trees: dict[int, ChainTree] = {1 << number: number for number in bits(component)}
     visited, cost = 0, 0.0
     while len(trees) > 1:
         step, left, right = _cheapest_join(trees, edges, model)
         visited += 1
         cost += step
-        trees[left | right] = Branch(trees.pop(left), trees.pop(right))
+        trees[left | right] = JoinNode(trees.pop(left), trees.pop(right))
     return SearchResult(trees[component], cost, "greedy", visited)
 
 
-def _cheapest_join(trees: Mapping[int, Shape], edges: Sequence[int], model: CostModel) -> tuple[float, int, int]:
+def _cheapest_join(trees: Mapping[int, ChainTree], edges: Sequence[int], model: CostModel) -> tuple[float, int, int]:
     """Return the cost and both sides of the cheapest join of two adjacent trees."""
     return min(
         (model.join_cost(left, right), left, right)

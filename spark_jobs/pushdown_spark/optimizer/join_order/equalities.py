@@ -1,24 +1,78 @@
-"""Equalities between the relations of a chain: their equivalence classes, and redundant equalities."""
+"""Equalities between the relations of a chain: classes of equal columns, redundant equalities, and star schemas.
+
+Star schemas are detected by the rules of Spark's `StarSchemaDetection`. The order inside of a star follows the
+estimates, because ordering dimensions by size alone can cost far more rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.infer_predicates import column_equality
-from pushdown_spark.optimizer.logical_plan import ChainTree, Conjunct, JoinChain, OrderedChain, SelectBlock, owner
-from pushdown_spark.optimizer.reorder_safety import TypeInfo
-from pushdown_spark.optimizer.statistics.relation_statistics import (
-    ClassMember,
-    ColumnKey,
-    Equality,
-    equivalence_classes,
+from pushdown_spark.optimizer.join_order.enumeration import bits
+from pushdown_spark.optimizer.logical_plan import (
+    ChainTree,
+    Conjunct,
+    JoinChain,
+    JoinKind,
+    JoinNode,
+    OrderedChain,
+    column_equality,
+    item_numbers,
+    owner,
 )
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics
+
+_MIN_UNIQUENESS = 0.95
+"""Share of distinct values among the rows of a dimension that its key must have at least."""
+_FACT_TABLE_MARGIN = 0.9
+"""Share of the fact table's rows from which on another relation may be the fact table as well."""
 
 _End = tuple[ColumnKey, exp.Column]
 """One side of an equality."""
+
+
+@dataclass(frozen=True)
+class Equality:
+    """`left = right` between columns of two relations, which are given by number."""
+
+    left: int
+    left_key: ColumnKey
+    right: int
+    right_key: ColumnKey
+
+
+@dataclass(frozen=True)
+class ClassMember:
+    """A column of a class of equal columns, with the number of its relation."""
+
+    relation: int
+    key: ColumnKey
+
+
+def equivalence_classes(equalities: Iterable[Equality]) -> tuple[tuple[ClassMember, ...], ...]:
+    """Return the classes of columns that equalities connect, directly or through other columns.
+
+    >>> equalities = [Equality(0, ("a", "k"), 1, ("b", "k")), Equality(2, ("c", "k"), 1, ("b", "k"))]
+    >>> [[member.key[0] for member in group] for group in equivalence_classes(equalities)]
+    [['a', 'b', 'c']]
+    """
+    groups: list[set[ClassMember]] = []
+    for equality in equalities:
+        merged = {ClassMember(equality.left, equality.left_key), ClassMember(equality.right, equality.right_key)}
+        others = []
+        for group in groups:
+            if group & merged:
+                merged |= group
+            else:
+                others.append(group)
+        groups = [*others, merged]
+    return tuple(tuple(sorted(group, key=lambda member: (member.relation, member.key))) for group in groups)
 
 
 class ChainEqualities:
@@ -27,7 +81,7 @@ class ChainEqualities:
     `all` are the equalities. `classes` are the classes of columns that exact equalities connect.
     """
 
-    def __init__(self, block: SelectBlock, chain: JoinChain, types: TypeInfo) -> None:
+    def __init__(self, block: SelectBlock, chain: JoinChain, types: ColumnTypes) -> None:
         self._block = block
         self._chain = chain
         self._types = types
@@ -64,6 +118,50 @@ class ChainEqualities:
 
     def _item_number(self, name: str) -> int:
         return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+
+    def edges(self, *, only_equalities: bool = False) -> list[int]:
+        """Return for each item the items that a condition or an implied equality connects it with."""
+        masks = [
+            self.mask_of(condition)
+            for condition in self._chain.conjuncts
+            if condition.is_joinable and (isinstance(condition.node, exp.EQ) or not only_equalities)
+        ]
+        masks += [
+            1 << one.relation | 1 << two.relation for group in self.classes for one, two in combinations(group, 2)
+        ]
+        edges = [0] * len(self._chain.items)
+        for mask in masks:
+            for number in bits(mask) if mask.bit_count() == 2 else ():
+                edges[number] |= mask & ~(1 << number)
+        return edges
+
+    def column(self, key: ColumnKey) -> exp.Column:
+        """Return a column as an expression."""
+        return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
+
+    def with_implied(self, ordered: OrderedChain) -> OrderedChain:
+        """Return the order with implied equalities in joins that would otherwise be cross products."""
+
+        def complete(tree: ChainTree) -> ChainTree:
+            if isinstance(tree, int):
+                return tree
+            node = replace(tree, left=complete(tree.left), right=complete(tree.right))
+            has_equality = any(isinstance(conjunct.node, exp.EQ) for conjunct in node.conjuncts)
+            implied = None if has_equality else self._implied_equality(node)
+            return replace(node, kind=JoinKind.INNER, conjuncts=(implied, *node.conjuncts)) if implied else node
+
+        return OrderedChain(complete(ordered.tree), ordered.above)
+
+    def _implied_equality(self, node: JoinNode) -> Conjunct | None:
+        """Return an equality between both sides of a join that follows from others, or None."""
+        left_items, right_items = set(item_numbers(node.left)), set(item_numbers(node.right))
+        for group in self.classes:
+            left = next((member.key for member in group if member.relation in left_items), None)
+            right = next((member.key for member in group if member.relation in right_items), None)
+            if left is not None and right is not None:
+                equality = exp.EQ(this=self.column(left), expression=self.column(right))
+                return Conjunct(equality, frozenset({left[0], right[0]}))
+        return None
 
     def remove_redundant(self, ordered: OrderedChain) -> OrderedChain:
         """Return the order without equalities that follow from others at the same join and below it.
@@ -126,3 +224,43 @@ def _within_one_side(shared: _End, other: _End, partners: Mapping[ColumnKey, Seq
         if partner_relation == relation:
             return Conjunct(exp.EQ(this=partner.copy(), expression=column.copy()), frozenset({relation}))
     return None
+
+
+def detect_star(relations: Sequence[RelationStatistics], equalities: Sequence[Equality]) -> tuple[int, ...]:
+    """Return the numbers of a fact table and its dimensions, or an empty tuple.
+
+    A dimension is joined with the fact table by `=` on a unique column without nulls. There is no star if another
+    relation is about as large as the fact table, with fewer than two dimensions, or if no dimension has a condition.
+    """
+    if len(relations) < 3:
+        return ()
+    by_size = sorted(range(len(relations)), key=lambda number: -relations[number].rows)
+    fact, second = by_size[0], by_size[1]
+    if relations[second].rows >= _FACT_TABLE_MARGIN * relations[fact].rows:
+        return ()
+    dimensions: list[int] = []
+    for equality in equalities:
+        keys = {equality.left: equality.left_key, equality.right: equality.right_key}
+        other = next((number for number in keys if number != fact), fact)
+        if fact in keys and other not in (fact, *dimensions) and _is_unique(relations[other], keys[other]):
+            dimensions.append(other)
+    is_filtered = any(relations[number].filtered_rows < relations[number].rows for number in dimensions)
+    return (fact, *dimensions) if len(dimensions) > 1 and is_filtered else ()
+
+
+def star_first(star: Sequence[int]) -> Callable[[int], bool]:
+    """Return a predicate on sets of relations that allows only trees that join the star before everything else.
+
+    An empty star allows all trees.
+
+    >>> is_allowed = star_first([0, 1])
+    >>> [is_allowed(mask) for mask in (0b001, 0b011, 0b100, 0b101)]
+    [True, True, True, False]
+    """
+    whole = sum(1 << number for number in star)
+    return lambda mask: mask & whole in (0, whole) or mask | whole == whole
+
+
+def _is_unique(relation: RelationStatistics, key: ColumnKey) -> bool:
+    column = relation.columns.get(key)
+    return column is not None and column.null_share == 0.0 and column.distinct >= _MIN_UNIQUENESS * relation.rows

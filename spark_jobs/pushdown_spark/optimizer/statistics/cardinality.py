@@ -10,24 +10,15 @@ Relations are numbered. Sets of relations are bit masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from sqlglot import exp
+from pushdown_spark.optimizer.join_order.enumeration import bits
+from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality, equivalence_classes
+from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, KeyValues, RelationStatistics
 
-from pushdown_spark.optimizer.join_order.cost_model import bits
-from pushdown_spark.optimizer.statistics.relation_statistics import (
-    ClassMember,
-    ColumnKey,
-    Equality,
-    KeyValues,
-    RelationStatistics,
-    equivalence_classes,
-)
-
-_INEQUALITY_SELECTIVITY = 1 / 3
-_UNKNOWN_SELECTIVITY = 0.25
 _MIN_ROW_BYTES = 16.0
 """Bytes of a row without columns."""
 
@@ -70,6 +61,7 @@ class CardinalityEstimator:
         self._max_rows_of: dict[int, float] = {}
         self._starts_of: dict[int, int] = {}
         self._joined_by_key = self._relations_joined_by_key()
+        self._composite_keys = tuple(self._composite_key_corrections())
 
     def rows(self, mask: int) -> float:
         """Return the estimated rows of the join of a set of relations, at least one."""
@@ -142,7 +134,9 @@ class CardinalityEstimator:
             rows *= max(self._restricted[number].filtered_rows, 0.0)
         for group in self._classes:
             rows *= self._class_selectivity(group, mask)
-        rows *= self._composite_key_correction(mask)
+        for pair, factor in self._composite_keys:
+            if pair & mask == pair:
+                rows *= factor
         for condition in self._filters:
             if condition.mask & mask == condition.mask:
                 rows *= condition.selectivity
@@ -166,28 +160,19 @@ class CardinalityEstimator:
             selectivity /= count
         return selectivity
 
-    def _composite_key_correction(self, mask: int) -> float:
-        """Return the factor by which several classes between two relations underestimate their join."""
-        factor = 1.0
-        for left, right in combinations(list(bits(mask)), 2):
-            left_product, right_product = 1.0, 1.0
-            assumed, shared_classes = 1.0, 0
-            for group in self._classes:
-                left_distinct, right_distinct = (self._class_distinct(group, number) for number in (left, right))
-                if left_distinct is None or right_distinct is None:
-                    continue
-                shared_classes += 1
-                left_distinct, right_distinct = max(left_distinct, 1.0), max(right_distinct, 1.0)
-                left_product *= left_distinct
-                right_product *= right_distinct
-                assumed *= max(left_distinct, right_distinct)
-            if shared_classes > 1:
+    def _composite_key_corrections(self) -> Iterator[tuple[int, float]]:
+        """Yield pairs of relations, and the factor by which several classes between them underestimate their join."""
+        for left, right in combinations(range(len(self._relations)), 2):
+            counts = [
+                (self._class_distinct(group, left), self._class_distinct(group, right)) for group in self._classes
+            ]
+            shared = [(max(one, 1.0), max(two, 1.0)) for one, two in counts if one is not None and two is not None]
+            if len(shared) > 1:
                 possible = max(
-                    min(product, max(self._restricted[number].filtered_rows, 1.0))
-                    for product, number in ((left_product, left), (right_product, right))
+                    min(math.prod(distinct), max(self._restricted[number].filtered_rows, 1.0))
+                    for number, distinct in zip((left, right), zip(*shared, strict=True), strict=True)
                 )
-                factor *= max(assumed / possible, 1.0)
-        return factor
+                yield 1 << left | 1 << right, max(math.prod(map(max, shared)) / possible, 1.0)
 
     def _class_distinct(self, group: Sequence[ClassMember], relation: int) -> float | None:
         """Return the distinct values of a relation in a class, or None if it has no column in it."""
@@ -236,34 +221,3 @@ def _restrict(
     # Conditions that could not be counted over the sample have the same selectivity on any rows.
     uncounted = relation.filtered_rows / max(len(values.filtered), 1)
     return replace(relation, rows=max(float(every), 1.0), filtered_rows=filtered * min(uncounted, 1.0), columns=columns)
-
-
-def guess_selectivity(node: exp.Expr, distinct: Mapping[ColumnKey, float]) -> float:
-    """Return a guess at the share of rows that satisfy a condition. `distinct` holds distinct values of columns.
-
-    >>> import sqlglot
-    >>> distinct = {("a", "x"): 20.0}
-    >>> [guess_selectivity(sqlglot.condition(sql), distinct) for sql in ("a.x = 3", "a.x IN (1, 2)", "a.y LIKE 'z%'")]
-    [0.05, 0.1, 0.25]
-    """
-    node = node.unnest()
-    if isinstance(node, exp.And):
-        return guess_selectivity(node.left, distinct) * guess_selectivity(node.right, distinct)
-    if isinstance(node, exp.Or):
-        return min(guess_selectivity(node.left, distinct) + guess_selectivity(node.right, distinct), 1.0)
-    if isinstance(node, exp.Not):
-        return max(1.0 - guess_selectivity(node.this, distinct), 0.05)
-    if isinstance(node, exp.EQ | exp.NullSafeEQ):
-        keys = [_column_key(column) for column in node.find_all(exp.Column)]
-        counts = [distinct[key] for key in keys if key in distinct]
-        return 1.0 / max([*counts, 1.0]) if counts else 0.1
-    if isinstance(node, exp.In) and node.expressions:
-        count = distinct.get(_column_key(node.this)) if isinstance(node.this, exp.Column) else None
-        return min(len(node.expressions) / count, 1.0) if count else min(0.05 * len(node.expressions), 0.5)
-    if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
-        return _INEQUALITY_SELECTIVITY
-    return _UNKNOWN_SELECTIVITY
-
-
-def _column_key(column: exp.Column) -> ColumnKey:
-    return column.table.lower(), column.name.lower()

@@ -1,22 +1,42 @@
-"""Statistics of the relations of a query's SELECTs, including sub-queries, set operations and rank limits."""
+"""Statistics of the relations of a query's SELECTs, including joins, sub-queries and set operations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.infer_predicates import IsExactEquality
-from pushdown_spark.optimizer.logical_plan import Filter, SelectBlock, owner
-from pushdown_spark.optimizer.push_predicates import inner_join_conjuncts, pushdown_predicates
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
+from pushdown_spark.optimizer.logical_plan import (
+    Conjunct,
+    Filter,
+    Join,
+    JoinChain,
+    JoinKind,
+    Plan,
+    RelationLeaf,
+    extract_chain,
+    owner,
+)
+from pushdown_spark.optimizer.push_predicates import (
+    Predicates,
+    implied_predicates,
+    inner_join_conjuncts,
+    pushdown_predicates,
+)
+from pushdown_spark.optimizer.query_context import remove_qualifier
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import referenced_cte
-from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
+from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter, OutputColumns
+from pushdown_spark.optimizer.statistics.relation_statistics import (
+    JoinColumnStatistics,
+    RelationStatistics,
+    guess_selectivity,
+)
 
-_RANKS = (exp.RowNumber, exp.Rank)
-"""Functions that number rows from one on. Few rows are assumed to share a rank."""
 _GROUPS_EXPONENT = 0.75
 """GROUP BY and DISTINCT are assumed to return this power of their input rows."""
 
@@ -28,20 +48,11 @@ _SUBQUERY_GUESSES: dict[type[exp.Expr], Guess] = {
     **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), lambda _: 1 / 3),
 }
 """Selectivity of a comparison of a column with a sub-query."""
-_RANK_COUNTS: dict[type[exp.Expr], Callable[[int], int]] = {
-    exp.EQ: lambda _: 1,
-    exp.LTE: lambda limit: limit,
-    exp.LT: lambda limit: limit - 1,
-}
-"""Number of ranks that satisfy a comparison with a number."""
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.EQ: exp.EQ, exp.GTE: exp.LTE, exp.GT: exp.LT}
-"""Comparisons with both sides exchanged."""
+StatisticsOf = Callable[[SelectBlock, str, Sequence[exp.Expr]], RelationStatistics | None]
+"""Returns the statistics of a relation of a block with additional conditions, or None if nothing is known."""
 
 TableStatisticsOf = Callable[[exp.Table, str, tuple[exp.Expr, ...], frozenset[str]], RelationStatistics | None]
-"""Returns the statistics of a table, given its name in the SELECT, the conditions on it, and its join keys."""
-
-BlockRows = Callable[[SelectBlock], float | None]
-"""Returns the estimated rows of the FROM and WHERE clauses of a block."""
+"""Returns the statistics of a table, given its name in the SELECT, unqualified conditions on it, and its join keys."""
 
 
 class QueryStatistics:
@@ -51,15 +62,14 @@ class QueryStatistics:
         self,
         blocks: Iterable[SelectBlock],
         table_statistics: TableStatisticsOf,
-        exact_equality: Callable[[SelectBlock], IsExactEquality],
-        block_rows: BlockRows,
+        types_of: Callable[[SelectBlock], ColumnTypes],
     ) -> None:
-        """Prepare the statistics of these blocks. `exact_equality` compares the column types of a block."""
+        """Prepare the statistics of these blocks. `types_of` returns the column types of a block."""
         self._blocks = {id(block.select): block for block in blocks}
         self._table_statistics = table_statistics
-        self._exact_equality = exact_equality
-        self._block_rows = block_rows
+        self._types_of = types_of
         self._known: dict[tuple[int, str], RelationStatistics | None] = {}
+        self._pushed: dict[int, Predicates] = {}
 
     def statistics_of(
         self, block: SelectBlock, name: str, conditions: Sequence[exp.Expr] = ()
@@ -81,7 +91,7 @@ class QueryStatistics:
             for column, guess, query in _subquery_comparisons(block, name)
             if self._is_uncorrelated(query)
         ]
-        keys = _join_columns(block, name) | _rank_partition_columns(block, name) | {column for column, _ in comparisons}
+        keys = _join_columns(block, name) | {column for column, _ in comparisons}
         relation = self._base_statistics(block, name, keys, conditions)
         if relation is None or not comparisons:
             return relation
@@ -101,16 +111,23 @@ class QueryStatistics:
     ) -> RelationStatistics | None:
         """Return the statistics of a table or sub-query with the conditions on it alone."""
         node = block.relations[name]
-        conditions = pushdown_predicates(block.plan, block.columns, self._exact_equality(block))[name]
         if isinstance(node, exp.Table):
             cte = referenced_cte(node)
             if cte is None:
-                return self._table_statistics(node, name, (*conditions, *additional), keys)
+                conditions = (*self._pushed_predicates(block)[name], *additional)
+                unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
+                return self._table_statistics(node, name, unqualified, keys)
             if cte.parent is not None and cte.parent.args.get("recursive"):
                 return None
             node = cte
-        statistics = self._derived(node.this, name)
-        return None if statistics is None else self._limited_by_ranks(statistics, node.this, name, conditions)
+        return self._derived(node.this, name)
+
+    def _pushed_predicates(self, block: SelectBlock) -> Predicates:
+        key = id(block.select)
+        if key not in self._pushed:
+            types = self._types_of(block)
+            self._pushed[key] = pushdown_predicates(block.plan, block.columns, types.is_exact_equality)
+        return self._pushed[key]
 
     def _derived(self, query: exp.Expr, name: str) -> RelationStatistics | None:
         """Return the statistics of the result of a sub-query."""
@@ -120,7 +137,7 @@ class QueryStatistics:
         if isinstance(query, exp.SetOperation):
             return self._set_operation(query, name)
         block = self._blocks.get(id(query))
-        joined_rows = None if block is None else self._block_rows(block)
+        joined_rows = None if block is None else self._joined_rows(block)
         if block is None or joined_rows is None:
             return None
         rows = _output_rows(block.select, joined_rows)
@@ -128,6 +145,20 @@ class QueryStatistics:
             (name, column): JoinColumnStatistics(min(distinct, rows)) for column, distinct in self._output(block)
         }
         return RelationStatistics(rows, rows, columns)
+
+    def _joined_rows(self, block: SelectBlock) -> float | None:
+        """Return the estimated rows of the FROM and WHERE clauses of a block, or None without statistics."""
+        chain = extract_chain(block.plan)
+        if chain is None:
+            plan = block.plan.child if isinstance(block.plan, Filter) else block.plan
+            statistics = item_statistics(block, plan, self.statistics_of)
+            return None if statistics is None else statistics.filtered_rows
+        items = [item_statistics(block, item.plan, self.statistics_of) for item in chain.items]
+        relations = [relation for relation in items if relation is not None]
+        if len(relations) < len(items):
+            return None
+        equalities = ChainEqualities(block, chain, self._types_of(block))
+        return chain_estimator(block, chain, equalities, relations).rows((1 << len(relations)) - 1)
 
     def _set_operation(self, query: exp.SetOperation, name: str) -> RelationStatistics | None:
         """Return the statistics of a set operation. Its columns have the names of the first SELECT."""
@@ -170,19 +201,6 @@ class QueryStatistics:
         if statistics is None or relation is None:
             return None
         return statistics.filtered_distinct((relation, column.name.lower()))
-
-    def _limited_by_ranks(
-        self, statistics: RelationStatistics, query: exp.Expr, name: str, conditions: Sequence[exp.Expr]
-    ) -> RelationStatistics:
-        """Return the statistics of a sub-query after conditions on its ranks."""
-        block = self._blocks.get(id(query))
-        if block is None:
-            return statistics
-        for limit in rank_limits(block.select, conditions):
-            rows = limit.rows(statistics.rows, partial(self._distinct, block))
-            ranks = JoinColumnStatistics(min(float(limit.ranks), rows))
-            statistics = RelationStatistics(rows, rows, {**statistics.columns, (name, limit.column): ranks})
-        return statistics
 
 
 def _output_rows(select: exp.Select, rows: float) -> float:
@@ -228,69 +246,55 @@ def _join_columns(block: SelectBlock, name: str) -> frozenset[str]:
     return _columns_of(block, name, columns)
 
 
-def _rank_partition_columns(block: SelectBlock, name: str) -> frozenset[str]:
-    """Return the columns of a relation that partition the windows of the block's ranks."""
-    columns = (column for partition in _rank_partitions(block.select).values() for column in partition)
-    return _columns_of(block, name, columns)
-
-
 def _columns_of(block: SelectBlock, name: str, columns: Iterable[exp.Expr]) -> frozenset[str]:
     return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
 
 
-@dataclass(frozen=True)
-class RankLimit:
-    """A condition that keeps rows of a number of `ranks` in each partition of a window. `column` holds the rank."""
-
-    column: str
-    ranks: int
-    partition: tuple[exp.Expr, ...]
-
-    def rows(self, rows: float, distinct: Callable[[exp.Expr], float | None]) -> float:
-        """Return the remaining rows. `distinct` returns the distinct values of a partition column, None if unknown.
-
-        >>> RankLimit("place", 3, (exp.column("shop"),)).rows(1000.0, lambda _: 20.0)
-        60.0
-        """
-        counts = [distinct(column) for column in self.partition]
-        partitions = math.prod(count for count in counts if count is not None)
-        if None in counts:
-            partitions = max(partitions, _estimated_groups(rows))
-        return max(min(rows, self.ranks * partitions), 1.0)
-
-
-def rank_limits(select: exp.Select, conditions: Iterable[exp.Expr]) -> Iterator[RankLimit]:
-    """Yield the limits that conditions on the columns of a SELECT set for its ranks.
-
-    >>> import sqlglot
-    >>> query = sqlglot.parse_one("SELECT a, rank() OVER (PARTITION BY b ORDER BY c) AS place FROM t", dialect="spark")
-    >>> [limit.ranks for limit in rank_limits(query, [sqlglot.condition("11 > q.place")])]
-    [10]
-    """
-    partitions = _rank_partitions(select)
-    for condition in conditions if partitions else ():
-        limit = _rank_count(condition.unnest())
-        if limit is not None and limit[0] in partitions:
-            yield RankLimit(*limit, partitions[limit[0]])
-
-
-def _rank_partitions(select: exp.Select) -> Mapping[str, tuple[exp.Expr, ...]]:
-    """Return the partitions of the windows of a SELECT's ranks by the lower-case names of the ranks."""
-    return {
-        item.alias.lower(): tuple(item.this.args.get("partition_by") or ())
-        for item in select.expressions
-        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Window) and isinstance(item.this.this, _RANKS)
-    }
-
-
-def _rank_count(condition: exp.Expr) -> tuple[str, int] | None:
-    """Return the column that a condition compares with a number, and how many ranks satisfy it."""
-    if not isinstance(condition, exp.Binary):
+def item_statistics(block: SelectBlock, plan: Plan, statistics_of: StatisticsOf) -> RelationStatistics | None:
+    """Return the statistics of an item of a chain. Those of a join are those of the side that it preserves."""
+    if isinstance(plan, RelationLeaf):
+        return statistics_of(block, plan.name, ())
+    if not isinstance(plan, Join):
+        return item_statistics(block, plan.child, statistics_of)
+    left, right = (item_statistics(block, side, statistics_of) for side in (plan.left, plan.right))
+    if left is None or right is None:
         return None
-    comparison: type[exp.Expr] | None = type(condition)
-    column, number = condition.left.unnest(), condition.right.unnest()
-    if isinstance(column, exp.Literal):
-        comparison, column, number = _MIRRORED.get(type(condition)), number, column
-    if comparison not in _RANK_COUNTS or not isinstance(column, exp.Column) or not isinstance(number, exp.Literal):
-        return None
-    return (column.name.lower(), max(_RANK_COUNTS[comparison](int(number.name)), 0)) if number.is_int else None
+    if plan.kind.preserves_left:
+        preserved = left
+    elif plan.kind is JoinKind.RIGHT:
+        preserved = right
+    else:
+        preserved = left if left.filtered_rows >= right.filtered_rows else right
+    columns = {key: _uncertain(column) for side in (left, right) for key, column in side.columns.items()}
+    rows = preserved.filtered_rows
+    return RelationStatistics(max(preserved.rows, rows), rows, columns)
+
+
+def _uncertain(column: JoinColumnStatistics) -> JoinColumnStatistics:
+    """Return a column whose keys must not become predicates: outer joins return rows without any key."""
+    return column if column.values is None else replace(column, values=replace(column.values, is_certain=False))
+
+
+def chain_estimator(
+    block: SelectBlock,
+    chain: JoinChain,
+    equalities: ChainEqualities,
+    relations: Sequence[RelationStatistics],
+    output_columns: OutputColumns | None = None,
+) -> CardinalityEstimator:
+    """Return an estimator for the joins of a chain, given the statistics of its items."""
+    distinct = {key: column.distinct for relation in relations for key, column in relation.columns.items()}
+
+    def selectivity(condition: Conjunct) -> float:
+        # The statistics of each relation include what the condition implies for it alone.
+        implied = (guess_selectivity(part.node, distinct) for part in implied_predicates(condition, block.columns))
+        return min(guess_selectivity(condition.node, distinct) / max(math.prod(implied), 1e-9), 1.0)
+
+    filters = [
+        JoinFilter(equalities.mask_of(condition), selectivity(condition))
+        for condition in chain.conjuncts
+        if condition.is_joinable
+        and equalities.mask_of(condition).bit_count() > 1
+        and equalities.equality_of(condition) is None
+    ]
+    return CardinalityEstimator(relations, equalities.all, filters, output_columns)

@@ -1,16 +1,19 @@
-"""Statistics of relations and join columns, equalities between columns, and classes of equal columns."""
+"""Statistics of relations and join columns, and guesses at the selectivity of conditions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from numpy import count_nonzero, int64
 from numpy.typing import NDArray
+from sqlglot import exp
 
 _DEFAULT_DISTINCT_SHARE = 0.1
 """Distinct values per row of a column without statistics."""
+_INEQUALITY_SELECTIVITY = 1 / 3
+_UNKNOWN_SELECTIVITY = 0.25
 
 ColumnKey = tuple[str, str]
 """A column: the name of its relation and its own, both in lower case."""
@@ -106,39 +109,32 @@ class RelationStatistics:
         return max(self.rows * _DEFAULT_DISTINCT_SHARE, 1.0)
 
 
-@dataclass(frozen=True)
-class Equality:
-    """`left = right` between columns of two relations, which are given by number."""
+def guess_selectivity(node: exp.Expr, distinct: Mapping[ColumnKey, float]) -> float:
+    """Return a guess at the share of rows that satisfy a condition. `distinct` holds distinct values of columns.
 
-    left: int
-    left_key: ColumnKey
-    right: int
-    right_key: ColumnKey
-
-
-@dataclass(frozen=True)
-class ClassMember:
-    """A column of a class of equal columns, with the number of its relation."""
-
-    relation: int
-    key: ColumnKey
-
-
-def equivalence_classes(equalities: Iterable[Equality]) -> tuple[tuple[ClassMember, ...], ...]:
-    """Return the classes of columns that equalities connect, directly or through other columns.
-
-    >>> equalities = [Equality(0, ("a", "k"), 1, ("b", "k")), Equality(2, ("c", "k"), 1, ("b", "k"))]
-    >>> [[member.key[0] for member in group] for group in equivalence_classes(equalities)]
-    [['a', 'b', 'c']]
+    >>> import sqlglot
+    >>> distinct = {("a", "x"): 20.0}
+    >>> [guess_selectivity(sqlglot.condition(sql), distinct) for sql in ("a.x = 3", "a.x IN (1, 2)", "a.y LIKE 'z%'")]
+    [0.05, 0.1, 0.25]
     """
-    groups: list[set[ClassMember]] = []
-    for equality in equalities:
-        merged = {ClassMember(equality.left, equality.left_key), ClassMember(equality.right, equality.right_key)}
-        others = []
-        for group in groups:
-            if group & merged:
-                merged |= group
-            else:
-                others.append(group)
-        groups = [*others, merged]
-    return tuple(tuple(sorted(group, key=lambda member: (member.relation, member.key))) for group in groups)
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return guess_selectivity(node.left, distinct) * guess_selectivity(node.right, distinct)
+    if isinstance(node, exp.Or):
+        return min(guess_selectivity(node.left, distinct) + guess_selectivity(node.right, distinct), 1.0)
+    if isinstance(node, exp.Not):
+        return max(1.0 - guess_selectivity(node.this, distinct), 0.05)
+    if isinstance(node, exp.EQ | exp.NullSafeEQ):
+        keys = [_column_key(column) for column in node.find_all(exp.Column)]
+        counts = [distinct[key] for key in keys if key in distinct]
+        return 1.0 / max([*counts, 1.0]) if counts else 0.1
+    if isinstance(node, exp.In) and node.expressions:
+        count = distinct.get(_column_key(node.this)) if isinstance(node.this, exp.Column) else None
+        return min(len(node.expressions) / count, 1.0) if count else min(0.05 * len(node.expressions), 0.5)
+    if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
+        return _INEQUALITY_SELECTIVITY
+    return _UNKNOWN_SELECTIVITY
+
+
+def _column_key(column: exp.Column) -> ColumnKey:
+    return column.table.lower(), column.name.lower()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,13 +47,12 @@ Bounds = Mapping[str, tuple[int, int]]
 class SourceSample:
     """Sampled rows of a source, and its estimated number of rows.
 
-    Each of the `groups` holds rows from one position of the files. `is_exact` means that `rows` was counted. `bytes` is
-    the size of the files. `respelled` are columns that some files spell in another case, which are not sampled there.
+    Each of the `groups` holds rows from one position of the files. `is_exact` means that `rows` was counted.
+    `respelled` are columns that some files spell in another case, which are not sampled there.
     """
 
     rows: float
     groups: tuple[pa.Table, ...]
-    bytes: int
     is_exact: bool = False
     bounds: Bounds = field(default_factory=dict)
     respelled: frozenset[str] = frozenset()
@@ -125,23 +124,20 @@ def sample_files(
     """Sample these columns of files. Files that cannot be read are estimated by their size alone."""
     files = [file for file in files if file.size]
     wanted = [column.name for column in schema.fields if column.name in set(columns)]
-    samplers: dict[SourceFormat, Callable[[], SourceSample]] = {
-        SourceFormat.PARQUET: lambda: _sample_columnar(
-            [_ParquetFile(file) for file in _with_footers(files)], files, wanted
-        ),
-        SourceFormat.ORC: lambda: _sample_columnar([_OrcFile(file) for file in _with_footers(files)], files, wanted),
-        SourceFormat.CSV: lambda: _sample_text(
-            files, lambda block: _csv(block, schema, wanted, options), "header" in options
-        ),
-        SourceFormat.JSON: lambda: _sample_text(files, lambda block: _json(block, schema, wanted), False),
-    }
+    opened = [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
     try:
-        if files and source_format in samplers:
-            return _with_consistent_types(samplers[source_format]())
+        if files and source_format is SourceFormat.PARQUET:
+            return _with_consistent_types(_sample_columnar([_ParquetFile(file) for file in opened], files, wanted))
+        if files and source_format is SourceFormat.ORC:
+            return _with_consistent_types(_sample_columnar([_OrcFile(file) for file in opened], files, wanted))
+        if files and source_format is SourceFormat.CSV:
+            parse_csv = partial(_csv, schema=schema, columns=wanted, options=options)
+            return _with_consistent_types(_sample_text(files, parse_csv, has_header="header" in options))
+        if files and source_format is SourceFormat.JSON:
+            return _with_consistent_types(_sample_text(files, partial(_json, schema=schema, columns=wanted)))
     except (pa.ArrowException, OSError, ValueError, KeyError):
         pass
-    size = sum(file.size for file in files)
-    return SourceSample(size / _DEFAULT_ROW_BYTES, (), size)
+    return SourceSample(sum(file.size for file in files) / _DEFAULT_ROW_BYTES, ())
 
 
 def _with_consistent_types(sample: SourceSample) -> SourceSample:
@@ -212,11 +208,6 @@ class _OrcFile:
         return {}
 
 
-def _with_footers(files: Sequence[InputFile]) -> list[InputFile]:
-    """Return the files whose footers are read."""
-    return [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
-
-
 def _sample_columnar(
     opened: Sequence[_ParquetFile | _OrcFile], files: Sequence[InputFile], columns: Sequence[str]
 ) -> SourceSample:
@@ -234,7 +225,6 @@ def _sample_columnar(
     return SourceSample(
         float(counted_rows) if is_exact else rows,
         tuple(groups),
-        size,
         is_exact,
         bounds,
         _respelled_columns(opened, columns),
@@ -255,7 +245,9 @@ def _respelled_columns(files: Sequence[_ParquetFile | _OrcFile], columns: Sequen
     return frozenset(name for name in columns if spellings.get(name.lower(), {name}) != {name})
 
 
-def _sample_text(files: Sequence[InputFile], parse: Callable[[bytes], pa.Table], has_header: bool) -> SourceSample:
+def _sample_text(
+    files: Sequence[InputFile], parse: Callable[[bytes], pa.Table], *, has_header: bool = False
+) -> SourceSample:
     """Sample blocks across all files, and estimate rows by the length of lines.
 
     Compressed files are sampled at their beginning.
@@ -277,7 +269,7 @@ def _sample_text(files: Sequence[InputFile], parse: Callable[[bytes], pa.Table],
     is_compressed = any(file.compression is not Compression.NONE for file in files)
     compression_ratio = text_bytes / max(stored_bytes, 1) if is_compressed else 1.0
     rows = size * compression_ratio / max(text_bytes / max(lines, 1), 1.0)
-    return SourceSample(rows, tuple(group for group in groups if group.num_columns), size)
+    return SourceSample(rows, tuple(group for group in groups if group.num_columns))
 
 
 def _text_positions(files: Sequence[InputFile]) -> Iterator[tuple[InputFile, int]]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol
+from functools import cached_property, lru_cache
 from urllib.parse import unquote
 
 import numpy as np
@@ -28,14 +28,18 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
-from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
-from pushdown_spark.optimizer.statistics.reorder_policy import AnalysisCosts
+from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
+from pushdown_spark.optimizer.sql_reader import to_sql
+from pushdown_spark.optimizer.statistics.relation_statistics import (
+    JoinColumnStatistics,
+    KeyValues,
+    RelationStatistics,
+    guess_selectivity,
+)
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
-from pushdown_spark.relations.declaration import AnySource, Source
-from pushdown_spark.relations.listing import InputFile, input_files
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import InputFile, input_files, input_uris
 from pushdown_spark.relations.storage import storage_for
 
 _TEXT_EXPANSION = 4
@@ -70,18 +74,12 @@ class SampleCache:
 
     def __init__(self) -> None:
         self._samples: dict[_CacheKey, tuple[frozenset[str], SourceSample]] = {}
-        self._constants: dict[_CacheKey, object] = {}
+        self._constant = lru_cache(_MAX_CONSTANTS)(lambda spark, sql, *_settings: value_of(spark, sql))
         self.analysis_costs = AnalysisCosts()
 
     def constant(self, spark: SparkSession, sql: str) -> object:
         """Return the value of a deterministic constant expression, or None if it has none."""
-        key = (*(spark.conf.get(setting, None) for setting in _FOLDING_SETTINGS), sql)
-        if key not in self._constants:
-            value = value_of(spark, sql)
-            if len(self._constants) >= _MAX_CONSTANTS:
-                self._constants.clear()
-            self._constants[key] = value
-        return self._constants[key]
+        return self._constant(spark, sql, *(spark.conf.get(setting, None) for setting in _FOLDING_SETTINGS))
 
     def has_sample(self, source: Source, files: Sequence[InputFile]) -> bool:
         """Return whether these files of a source have been sampled."""
@@ -105,20 +103,22 @@ def _cache_key(source: Source, files: Sequence[InputFile]) -> _CacheKey:
     return source.format, listed, tuple(sorted(source.options.items()))
 
 
-class ReadableSource(Protocol):
-    """A source as Spark's own reader reads it."""
+@dataclass(frozen=True)
+class FileTable:
+    """A DataFrame that only reads files."""
 
-    @property
-    def native(self) -> DataFrame:
-        """The DataFrame of Spark's reader."""
+    source: Source
+    native: DataFrame
 
     @property
     def schema(self) -> t.StructType:
         """Its columns."""
+        return self.native.schema
 
-    @property
+    @cached_property
     def uris(self) -> tuple[str, ...]:
         """The URIs of its files."""
+        return input_uris(self.native)
 
 
 @dataclass(frozen=True)
@@ -144,39 +144,38 @@ class SourceStatistics:
         self._files: dict[str, tuple[InputFile, ...] | None] = {}
         self._case_sensitive = is_case_sensitive(spark)
 
-    def file_bytes(self, source: AnySource, readable: ReadableSource) -> int | None:
-        """Return the bytes of a source's files, or None if they are unknown."""
-        files = self._list_files(source, readable)
+    def file_bytes(self, relation: Relation | FileTable) -> int | None:
+        """Return the bytes of a relation's files, or None if they are unknown."""
+        files = self._list_files(relation)
         return None if files is None else sum(file.size for file in files)
 
-    def is_sampled(self, source: AnySource, readable: ReadableSource) -> bool:
-        """Return whether a source's files have been sampled before."""
-        files = self._list_files(source, readable)
-        return files is not None and isinstance(source, Source) and self._cache.has_sample(source, files)
+    def is_sampled(self, relation: Relation | FileTable) -> bool:
+        """Return whether a relation's files have been sampled before."""
+        files = self._list_files(relation)
+        return files is not None and self._cache.has_sample(relation.source, files)
 
-    def statistics_of(
-        self, source: AnySource, readable: ReadableSource, request: StatisticsRequest
-    ) -> RelationStatistics | None:
-        """Return the statistics of a source as a relation of a query, or None if there are none."""
-        files = self._list_files(source, readable)
-        if files is None or not isinstance(source, Source):
-            return _reported_statistics(readable, request) if isinstance(readable, Relation) else None
+    def statistics_of(self, relation: Relation | FileTable, request: StatisticsRequest) -> RelationStatistics | None:
+        """Return the statistics of a relation in a query, or None if there are none."""
+        files = self._list_files(relation)
+        if files is None:
+            return _reported_statistics(relation, request) if isinstance(relation, Relation) else None
         try:
-            return self._sampled_statistics(source, files, readable.schema, request)
+            return self._sampled_statistics(relation.source, files, relation.schema, request)
         except (pa.ArrowException, PySparkException, KeyError, OverflowError):
             # Arrow cannot count values of some types. A query must not fail because of an estimate.
             return None
 
-    def _list_files(self, source: AnySource, readable: ReadableSource) -> tuple[InputFile, ...] | None:
-        if not isinstance(source, Source):
+    def _list_files(self, relation: Relation | FileTable) -> tuple[InputFile, ...] | None:
+        source = relation.source
+        if source.format is SourceFormat.REMOTE:
             return None
         if source.name not in self._files:
             try:
-                storage = storage_for(self._spark, readable.uris, source.options)
+                storage = storage_for(self._spark, relation.uris, source.options)
             except UnsupportedError:
                 self._files[source.name] = None
             else:
-                self._files[source.name] = input_files(readable.native, storage, readable.uris)
+                self._files[source.name] = input_files(relation.native, storage, relation.uris)
         return self._files[source.name]
 
     def _sampled_statistics(

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from pushdown_spark.optimizer.join_order.cost_model import (
-    Branch,
+from pushdown_spark.optimizer.join_order.enumeration import (
     ClusterCostModel,
     CostModel,
-    Shape,
     bits,
+    connected_components,
+    connected_pairs,
+    find_cheapest_tree,
     relation_mask,
 )
-from pushdown_spark.optimizer.join_order.enumeration import connected_components, connected_pairs, find_cheapest_tree
+from pushdown_spark.optimizer.logical_plan import ChainTree, JoinNode
 
 Edges = list[int]
 
@@ -66,7 +67,7 @@ def reach(mask: int, edges: Edges) -> int:
     return found
 
 
-def every_tree(mask: int, edges: Edges) -> Iterator[Shape]:
+def every_tree(mask: int, edges: Edges) -> Iterator[ChainTree]:
     """Yield all trees without cross products, without mirrored ones."""
     if mask.bit_count() == 1:
         yield mask.bit_length() - 1
@@ -74,7 +75,7 @@ def every_tree(mask: int, edges: Edges) -> Iterator[Shape]:
     while left > mask ^ left:
         if reach(left, edges) & (mask ^ left):
             for one in every_tree(left, edges):
-                yield from (Branch(one, two) for two in every_tree(mask ^ left, edges))
+                yield from (JoinNode(one, two) for two in every_tree(mask ^ left, edges))
         left = (left - 1) & mask
 
 
@@ -103,8 +104,8 @@ def test_the_tree_found_is_the_cheapest(size: int, seed: int) -> None:
     edges, model = random_case(seed, size)
     found = find_cheapest_tree(edges, model)
     assert found.method == "dynamic programming"
-    assert relation_mask(found.shape) == (1 << size) - 1
-    assert found.cost == pytest.approx(model.tree_cost(found.shape))
+    assert relation_mask(found.tree) == (1 << size) - 1
+    assert found.cost == pytest.approx(model.tree_cost(found.tree))
     assert found.cost == pytest.approx(min(map(model.tree_cost, every_tree((1 << size) - 1, edges))))
 
 
@@ -112,7 +113,7 @@ def test_bushy_trees_are_found() -> None:
     sizes = {0b0011: 1.0, 0b1100: 1.0, 0b1111: 1.0}
     found = find_cheapest_tree(chain(4), CostModel(lambda mask: sizes.get(mask, 1e6)))
     assert found.cost == 3
-    assert {relation_mask(found.shape.left), relation_mask(found.shape.right)} == {0b0011, 0b1100}  # type: ignore[union-attr]
+    assert {relation_mask(found.tree.left), relation_mask(found.tree.right)} == {0b0011, 0b1100}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("stage_rows", "joined_first"), [(0.0, True), (99.0, True), (101.0, False)])
@@ -122,8 +123,8 @@ def test_broadcasting_a_join_result_must_pay_for_its_stage(stage_rows: float, jo
     model = ClusterCostModel(
         lambda mask: sizes[mask], lambda mask: not mask & fact, lambda left, right: True, stage_rows=stage_rows
     )
-    found = find_cheapest_tree(chain(3), model).shape
-    assert isinstance(found, Branch)
+    found = find_cheapest_tree(chain(3), model).tree
+    assert isinstance(found, JoinNode)
     # Separate broadcasts cost 10 + 100 and 1 + 50 rows. Joining first costs 1 + 5 and 5 + 50 rows and a stage.
     assert ({relation_mask(found.left), relation_mask(found.right)} == {fact, middle | last}) is joined_first
 
@@ -133,12 +134,12 @@ def test_the_search_is_greedy_beyond_threshold_or_budget(threshold: int, max_pai
     edges, model = random_case(3, 9)
     found = find_cheapest_tree(edges, model, threshold=threshold, max_pairs=max_pairs)
     assert found.method == "greedy"
-    assert relation_mask(found.shape) == (1 << 9) - 1
-    assert found.cost == pytest.approx(model.tree_cost(found.shape))
-    assert without_cross(found.shape, edges)
+    assert relation_mask(found.tree) == (1 << 9) - 1
+    assert found.cost == pytest.approx(model.tree_cost(found.tree))
+    assert without_cross(found.tree, edges)
 
 
-def without_cross(shape: Shape, edges: Edges) -> bool:
+def without_cross(shape: ChainTree, edges: Edges) -> bool:
     if isinstance(shape, int):
         return True
     connected = reach(relation_mask(shape.left), edges) & relation_mask(shape.right)
@@ -151,9 +152,9 @@ def test_unconnected_parts_are_joined_last_from_small_to_large() -> None:
     found = find_cheapest_tree(
         edges, CostModel(lambda mask: {0b00011: 50.0, 0b01100: 4.0, 0b10000: 9.0}.get(mask, 100.0))
     )
-    assert found.shape == Branch(Branch(found.shape.left.left, 4), found.shape.right)  # type: ignore[union-attr]
-    assert relation_mask(found.shape.left.left) == 0b01100  # type: ignore[union-attr]
-    assert relation_mask(found.shape.right) == 0b00011  # type: ignore[union-attr]
+    assert found.tree == JoinNode(JoinNode(found.tree.left.left, 4), found.tree.right)  # type: ignore[union-attr]
+    assert relation_mask(found.tree.left.left) == 0b01100  # type: ignore[union-attr]
+    assert relation_mask(found.tree.right) == 0b00011  # type: ignore[union-attr]
 
 
 def test_trees_contain_only_allowed_sets() -> None:
@@ -163,13 +164,13 @@ def test_trees_contain_only_allowed_sets() -> None:
     found = find_cheapest_tree(edges, model, is_allowed=is_allowed)
     sets: list[int] = []
 
-    def collect(shape: Shape) -> None:
-        if isinstance(shape, Branch):
+    def collect(shape: ChainTree) -> None:
+        if isinstance(shape, JoinNode):
             sets.append(relation_mask(shape))
             collect(shape.left)
             collect(shape.right)
 
-    collect(found.shape)
+    collect(found.tree)
     assert facts in sets
     assert all(map(is_allowed, sets))
     assert found.pairs < find_cheapest_tree(edges, model).pairs
@@ -177,4 +178,4 @@ def test_trees_contain_only_allowed_sets() -> None:
 
 def test_one_relation_costs_nothing() -> None:
     found = find_cheapest_tree([0], CostModel(lambda mask: 7.0))
-    assert (found.shape, found.cost, found.pairs) == (0, 0.0, 0)
+    assert (found.tree, found.cost, found.pairs) == (0, 0.0, 0)

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pushdown_spark.optimizer.join_order.cost_model import CostModel
-from pushdown_spark.optimizer.join_order.enumeration import find_cheapest_tree
-from pushdown_spark.optimizer.join_order.heuristics import detect_star, star_first
-from pushdown_spark.optimizer.statistics.relation_statistics import Equality, JoinColumnStatistics, RelationStatistics
+from pushdown_spark.optimizer.join_order.enumeration import CostModel, find_cheapest_tree
+from pushdown_spark.optimizer.join_order.equalities import Equality, detect_star, star_first
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 
 FACTS, DATES, STORES, OTHER = range(4)
 

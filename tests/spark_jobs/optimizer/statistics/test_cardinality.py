@@ -12,14 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
 from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, restrict_to_joined_bounds
-from pushdown_spark.optimizer.statistics.relation_statistics import (
-    ClassMember,
-    Equality,
-    JoinColumnStatistics,
-    KeyValues,
-    RelationStatistics,
-)
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.session import PushdownSession
 
 DAYS, FIRST, LAST = 20_000, 8_000, 9_827
@@ -111,32 +106,4 @@ def test_comparisons_with_subqueries_have_a_guessed_selectivity(
     query = f"SELECT d.day FROM days d JOIN days e ON d.day = e.day JOIN days g ON g.day = e.day WHERE {condition}"
     (report, *_) = session.sql(query, JoinOptions(min_bytes=0)).joins()
     (leaf,) = [node for node in report.before.nodes() if node.relation == "d"]
-    assert leaf.estimated == pytest.approx(kept, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("ranked", "condition", "kept"),
-    [
-        ("SELECT shop, rank() OVER (ORDER BY amount DESC) AS place FROM sales", "place < 11", 10),
-        ("SELECT shop, row_number() OVER (ORDER BY amount) AS place FROM sales", "3 >= r.place", 3),
-        ("SELECT shop, row_number() OVER (PARTITION BY shop ORDER BY amount) AS place FROM sales", "place = 1", 40),
-        ("SELECT *, row_number() OVER (PARTITION BY shop ORDER BY amount) AS place FROM sales", "place <= 2", 80),
-        ("SELECT * FROM (SELECT *, rank() OVER (ORDER BY amount) AS place FROM sales) q WHERE place < 11", "true", 10),
-        ("SELECT shop, row_number() OVER (ORDER BY amount) AS place FROM sales", "place > 3", 4000),
-        ("SELECT shop, row_number() OVER (ORDER BY amount) AS place FROM sales", "place < 99999", 4000),
-        ("SELECT shop, row_number() OVER (ORDER BY amount) AS place FROM sales", "place < 3.5", 4000),
-        ("SELECT shop, sum(amount) OVER (ORDER BY amount) AS place FROM sales", "place < 11", 4000),
-    ],
-)
-def test_conditions_on_ranks_limit_the_rows_of_a_subquery(
-    ranked: str, condition: str, kept: float, spark: SparkSession, tmp_path: Path
-) -> None:
-    pq.write_table(pa.table({"shop": np.arange(4000) % 40, "amount": np.arange(4000)}), tmp_path / "sales.parquet")
-    pq.write_table(pa.table({"id": np.arange(40)}), tmp_path / "shops.parquet")
-    session = PushdownSession(spark)
-    for name in ("sales", "shops"):
-        session.add_source(name, path=str(tmp_path / f"{name}.parquet"), format="parquet", reader="spark")
-    query = f"SELECT r.place FROM ({ranked}) r JOIN shops s ON s.id = r.shop JOIN shops t ON t.id = r.shop"
-    result = session.sql(f"{query} WHERE {condition}", JoinOptions(min_bytes=0))
-    (leaf,) = [node for node in result.joins()[0].before.nodes() if node.relation == "r"]
     assert leaf.estimated == pytest.approx(kept, rel=0.02)

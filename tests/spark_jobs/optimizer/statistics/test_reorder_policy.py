@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,12 +11,7 @@ import pytest
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.optimizer.statistics.reorder_policy import (
-    AnalysisCosts,
-    check_analysis_time,
-    estimated_query_seconds,
-)
+from pushdown_spark.optimizer.reorder_safety import AnalysisCosts, analysis_obstacle, estimated_query_seconds
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import InputFile, local_files
@@ -28,10 +22,10 @@ BOTH = frozenset({"k", "v"})
 
 
 def test_statistics_may_take_a_twentieth_of_the_query() -> None:
-    check_analysis_time(0.05, 1.0)
-    reason = "collecting statistics would take about 0.06 s, more than 5% of the estimated 1.0 s of the query"
-    with pytest.raises(UnsupportedError, match=re.escape(reason)):
-        check_analysis_time(0.06, 1.0)
+    assert analysis_obstacle(0.05, 1.0) is None
+    assert analysis_obstacle(0.06, 1.0) == (
+        "collecting statistics would take about 0.06 s, more than 5% of the estimated 1.0 s of the query"
+    )
 
 
 def test_a_query_is_estimated_by_bytes_formats_and_processors() -> None:
@@ -44,35 +38,14 @@ def test_a_query_is_estimated_by_bytes_formats_and_processors() -> None:
 def test_sampled_files_are_cheaper_to_analyze_than_new_ones() -> None:
     costs = AnalysisCosts()
     query = 1.01 * costs.expected_seconds(4, 0) / 0.05
-    check_analysis_time(costs.expected_seconds(4, 0), query)
-    with pytest.raises(UnsupportedError):
-        check_analysis_time(costs.expected_seconds(4, 4), query)
+    assert analysis_obstacle(costs.expected_seconds(4, 0), query) is None
+    assert analysis_obstacle(costs.expected_seconds(4, 4), query) is not None
 
 
 def test_the_first_query_of_a_session_may_sample_a_few_new_files() -> None:
     costs = AnalysisCosts()
-    check_analysis_time(costs.expected_seconds(3, 3), costs.warmup)
-    with pytest.raises(UnsupportedError):
-        check_analysis_time(costs.expected_seconds(30, 30), costs.warmup)
-
-
-def test_costs_follow_measured_times_and_decay() -> None:
-    costs, started = AnalysisCosts(), AnalysisCosts()
-    costs.record(10.0, relations=4, new=2)
-    assert started.expected_seconds(4, 2) < costs.expected_seconds(4, 2) < 10.0
-    for _ in range(10):
-        costs.record(10.0, relations=4, new=2)
-    assert costs.expected_seconds(4, 2) == pytest.approx(10.0, rel=0.01)
-    for _ in range(100):
-        costs.decay()
-    assert costs.expected_seconds(4, 2) == pytest.approx(started.expected_seconds(4, 2), rel=0.01)
-
-
-def test_times_of_sampled_files_do_not_change_the_cost_of_new_ones() -> None:
-    costs = AnalysisCosts()
-    costs.record(10.0, relations=3, new=0)
-    assert costs.new == AnalysisCosts().new
-    assert costs.cached > AnalysisCosts().cached
+    assert analysis_obstacle(costs.expected_seconds(3, 3), costs.warmup) is None
+    assert analysis_obstacle(costs.expected_seconds(30, 30), costs.warmup) is not None
 
 
 @pytest.fixture

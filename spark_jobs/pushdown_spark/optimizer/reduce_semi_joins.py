@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.optimizer.infer_predicates import column_equality
+from pushdown_spark.optimizer.join_order.equalities import ClassMember
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,
     Filter,
@@ -24,7 +24,7 @@ from pushdown_spark.optimizer.logical_plan import (
     Plan,
     Project,
     RelationLeaf,
-    SelectBlock,
+    column_equality,
     owner,
 )
 from pushdown_spark.optimizer.push_predicates import Predicates, pushdown_predicates
@@ -35,12 +35,12 @@ from pushdown_spark.optimizer.query_context import (
     SourceReference,
     remove_qualifier,
 )
-from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
-from pushdown_spark.optimizer.statistics.relation_statistics import ClassMember, RelationStatistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.declaration import RemoteSource, Source
 
 MAX_DYNAMIC_KEYS = 1_000
 """Keys that a dynamic semi-join lists at most."""
@@ -68,7 +68,7 @@ _MIN_SKIPPED_ROWS = 50_000.0
 
 def reduce_semi_joins(context: QueryContext) -> None:
     """Add the predicates of dynamic semi-joins to the sources of a query, and plan these again."""
-    if context.policy.obstacle is not None or not context.predicates or not context.options.reorder:
+    if context.statistics_obstacle is not None or not context.predicates or not context.options.reorder:
         return
     for block in context.blocks():
         for semi_join in _DynamicReduction(context, block).semi_joins():
@@ -113,12 +113,10 @@ class _DynamicReduction:
             conditions = predicates[small.name]
             if not conditions or any(map(_is_volatile, conditions)):
                 continue
-            reached = self._pushed_with_keys(small, [0])
-            large_sides = [
-                large
-                for large in candidates
-                if reached[large.name] != predicates[large.name] and self._pays(small, large, conditions)
-            ]
+            large_sides = [large for large in candidates if self._pays(small, large, conditions)]
+            # Keys are read only for predicates that reach a large side.
+            reached = self._pushed_with_keys(small, [0]) if large_sides else predicates
+            large_sides = [large for large in large_sides if reached[large.name] != predicates[large.name]]
             keys = self._read_keys(small) if large_sides else None
             if not keys:
                 continue
@@ -158,35 +156,29 @@ class _DynamicReduction:
 
     def _pays(self, small: _JoinSide, large: _JoinSide, conditions: Sequence[exp.Expr]) -> bool:
         """Return whether the small side has few enough keys, and the large side enough rows with other keys."""
-        small_bytes = self._statistics.file_bytes(small.reference.declared, small.reference.relation)
+        small_bytes = self._statistics.file_bytes(small.reference.relation)
         if small_bytes is None or small_bytes > _MAX_SMALL_BYTES or not self._may_pay(large, small_bytes):
             return False
         keys = self._distinct(small, tuple(remove_qualifier(condition, small.name) for condition in conditions))
         if keys is None or keys > MAX_DYNAMIC_KEYS:
             return False
-        if isinstance(large.reference.declared, RemoteSource):
+        if not large.reference.is_of_files:
             return True
         large_keys = self._distinct(large, ())
         return large_keys is not None and large_keys >= _MIN_KEY_RATIO * keys
 
     def _may_pay(self, large: _JoinSide, small_bytes: int) -> bool:
         """Return whether the reader of the large side skips rows by keys, and has enough bytes to skip."""
-        declared = large.reference.declared
-        if isinstance(declared, RemoteSource):
-            return declared.spec.filter_pushdown
-        large_bytes = self._statistics.file_bytes(declared, large.reference.relation)
-        return (
-            isinstance(declared, Source)
-            and declared.format in _SKIPPING_FORMATS
-            and declared.filter_pushdown
-            and declared.reader is not ReaderChoice.SPARK
-            and large_bytes is not None
-            and large_bytes >= max(_MIN_SIZE_RATIO * small_bytes, self._min_bytes)
-        )
+        source = large.reference.relation.source
+        if not large.reference.is_of_files or not source.filter_pushdown:
+            return source.filter_pushdown
+        large_bytes = self._statistics.file_bytes(large.reference.relation) or 0
+        skips_rows = source.format in _SKIPPING_FORMATS and source.reader is not ReaderChoice.SPARK
+        return skips_rows and large_bytes >= max(_MIN_SIZE_RATIO * small_bytes, self._min_bytes)
 
     def _distinct(self, side: _JoinSide, conditions: tuple[exp.Expr, ...]) -> float | None:
         request = StatisticsRequest(side.name, conditions, frozenset({side.key[1]}))
-        statistics = self._statistics.statistics_of(side.reference.declared, side.reference.relation, request)
+        statistics = self._statistics.statistics_of(side.reference.relation, request)
         return None if statistics is None else statistics.filtered_distinct(side.key)
 
     def _read_keys(self, side: _JoinSide) -> list[int | str] | None:
