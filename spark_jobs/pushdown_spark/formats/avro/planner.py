@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -22,7 +19,7 @@ from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, unsupported_reason
 from pushdown_spark.formats.avro.file_reader import search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import combined, has_map, is_exact, read_fields, unread_column
+from pushdown_spark.formats.columnar import arrow_schema, combined, has_map, is_exact, read_fields, unread_column
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
@@ -81,11 +78,6 @@ def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple
         for file in files
         if any_extension or file.uri.endswith(".avro")
     )
-
-
-def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns."""
-    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
 
 
 def _query(
