@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.names import name_key
 
-_LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"))
+_LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"), ("bag", "array"))
 """Names of the two levels below a list that all readers understand as such. Lists of two levels are ambiguous."""
 _MAP_LEVEL = "key_value"
 _SPARK_VERSION = b"org.apache.spark.version"

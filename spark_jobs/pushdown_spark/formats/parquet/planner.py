@@ -15,7 +15,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold, is_char
-from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.formats.columnar import arrow_schema, combined, is_exact, read_fields, unread_column
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, needs_spark, prepare_files
 from pushdown_spark.formats.parquet.address import unsupported_store
@@ -125,7 +125,8 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
 def _calendars(spark: SparkSession, request: ScanRequest) -> tuple[Calendar, Calendar]:
     def mode(kind: str) -> str:
         given = request.source.options.get(f"{kind}rebasemode")
-        return (given or setting(spark, _REBASE_MODE.format(kind), "EXCEPTION")).strip().upper()
+        # Given a default, Spark would not return its own.
+        return (given or spark.conf.get(_REBASE_MODE.format(kind)) or "EXCEPTION").strip().upper()
 
     return datetime_calendar(mode("datetime")), int96_calendar(mode("int96"))
 
