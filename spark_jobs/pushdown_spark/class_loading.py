@@ -55,9 +55,8 @@ def _run_queries(spark: SparkSession, files: Mapping[SourceFormat, str], reader:
     """Scan each source alone, then join all sources except Avro. Write the results to the directory."""
     session = PushdownSession(spark)
     for source_format, path in files.items():
-        source_reader = ReaderChoice.SPARK if source_format is SourceFormat.PARQUET else reader
         name = source_format.value
-        session.add_source(name, path=path, format=name, reader=source_reader, schema=_SCHEMA)
+        session.add_source(name, path=path, format=name, reader=reader, schema=_SCHEMA)
     results = {name.value: session.scan(name.value, columns=("a", "b"), where=_WHERE) for name in files}
     for name, result in {**results, "joined": session.sql(_JOIN_QUERY)}.items():
         _write(spark, result, f"{directory}/{name}")

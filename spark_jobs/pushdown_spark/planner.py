@@ -35,8 +35,9 @@ from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 if TYPE_CHECKING:
     from pushdown_spark.formats.avro.planner import AvroPlan
     from pushdown_spark.formats.orc.planner import NativeOrcPlan, OrcPlan
+    from pushdown_spark.formats.parquet.planner import ParquetPlan
 
-P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan")
+P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan", "ParquetPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
 """Returns Spark's own DataFrame over the same files, with additional options."""
 
@@ -199,6 +200,12 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
 
         avro = plan_avro(spark, ours, folding(spark))
         scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
+    elif request.source.format is SourceFormat.PARQUET:
+        from pushdown_spark.formats.parquet.planner import plan_parquet
+        from pushdown_spark.formats.parquet.scan import ParquetScan
+
+        parquet = plan_parquet(spark, ours, folding(spark))
+        scan = ParquetScan(spark, ours, _with_pruning_conjuncts(parquet, ours), notes)
     else:
         text = plan_text(spark, ours, folding(spark))
         scan = TextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)

@@ -41,7 +41,7 @@ _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 _PUSHDOWN_OFF = {
     f"spark.sql.{name}": "false"
     for name in ("json.filterPushdown.enabled", "csv.filterPushdown.enabled", "avro.filterPushdown.enabled")
-} | {"spark.sql.orc.filterPushdown": "false"}
+} | {"spark.sql.orc.filterPushdown": "false", "spark.sql.parquet.filterPushdown": "false"}
 _FAILURES = (PySparkException, Py4JJavaError, PushdownError)
 _SAMPLE = 60
 _FEW = 4

@@ -1,4 +1,4 @@
-"""A corpus of files by several writers from a seed: Spark, pyarrow, pyorc, fastavro, and Python's csv and json."""
+"""A corpus of files by several writers from a seed: Spark, pyarrow, DuckDB, Polars, pyorc, fastavro, csv and json."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import avro_files
 import orc_files
+import parquet_files
 from csv_lines import line as csv_line
 from csv_lines import random_schema as csv_schema
 from json_lines import line as json_line
@@ -34,6 +35,11 @@ def write_corpus(spark: SparkSession, folder: Path, seed: int, source_format: So
         case SourceFormat.ORC:
             files = orc_files.Files(spark, rng, place)
             orc_files.written(files, orc_files.random_table(rng), orc_files.SOME_CHANGE, old=rng.random() < 0.1)
+        case SourceFormat.PARQUET:
+            change = rng.choice((parquet_files.NO_CHANGE, parquet_files.SOME_CHANGE))
+            parquet_files.written(
+                parquet_files.Files(spark, rng, place), orc_files.random_table(rng), change, old=rng.random() < 0.1
+            )
         case SourceFormat.AVRO:
             change = rng.choice((avro_files.NO_CHANGE, avro_files.SOME_CHANGE))
             avro_files.written(spark, rng, place, avro_files.random_table(rng), change)

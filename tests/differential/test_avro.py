@@ -35,7 +35,8 @@ from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
-from pushdown_spark.formats.avro.planner import arrow_schema, container_files
+from pushdown_spark.formats.avro.planner import container_files
+from pushdown_spark.formats.columnar import arrow_schema
 from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.relations.listing import Packing, local_files, pack
 from pushdown_spark.relations.storage import LOCAL

@@ -35,8 +35,8 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.planner import arrow_schema
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
+from pushdown_spark.formats.columnar import arrow_schema
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}

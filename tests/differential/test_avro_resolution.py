@@ -19,8 +19,8 @@ from test_vector_filters import BATCHES, SEEDS
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.planner import arrow_schema
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
+from pushdown_spark.formats.columnar import arrow_schema
 
 ROWS = 200
 SCHEMAS = 4

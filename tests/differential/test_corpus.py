@@ -1,6 +1,6 @@
 """Every reader returns Spark's rows for every file of a corpus: a given one, and one generated from seeds.
 
-`PUSHDOWN_CORPUS` is a directory of ORC, Avro, JSON and CSV files of any origin, with subdirectories.
+`PUSHDOWN_CORPUS` is a directory of ORC, Avro, Parquet, JSON and CSV files of any origin, with subdirectories.
 `PUSHDOWN_CORPUS_COMPARISONS` is the number of comparisons with our reader for each format (default 10,000).
 `PUSHDOWN_CORPUS_SEED` is the first seed of the generated files, the settings and the predicates.
 """
@@ -29,7 +29,7 @@ _WITHOUT_COMPILER = {
     "spark.sql.adaptive.enabled": "false",
 }
 """Every plan is new and has few rows: compiling it takes longer than running it. Every tenth file has the defaults."""
-FORMATS = (SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.JSON, SourceFormat.CSV)
+FORMATS = (SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET, SourceFormat.JSON, SourceFormat.CSV)
 PREDICATES = 40
 """Predicates of a file under one setting."""
 WANTED = int(os.environ.get("PUSHDOWN_CORPUS_COMPARISONS", "10000"))

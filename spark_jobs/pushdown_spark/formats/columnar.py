@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -78,6 +80,11 @@ def is_exact(conjuncts: Sequence[Pushdown[Node]]) -> bool:
 def read_fields(request: ScanRequest) -> list[t.StructField]:
     """Return the columns to read, in the table's order."""
     return list(request.read_schema.fields)
+
+
+def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+    """Return the Arrow schema in which Spark expects some columns."""
+    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
 
 
 def first_type(data_type: t.DataType, test: Callable[[t.DataType], bool]) -> t.DataType | None:

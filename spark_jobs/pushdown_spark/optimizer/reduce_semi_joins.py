@@ -53,7 +53,9 @@ _MIN_KEY_RATIO = 10
 """The large side has at least this many times the keys of the small side."""
 _VOLATILE = re.compile(r"Current|Local|Utc|Unix|Now|Rand|Uuid|Session|User")
 """Prefixes of sqlglot's names of functions whose value may differ between calls."""
-_SKIPPING_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO, SourceFormat.ORC})
+_SKIPPING_FORMATS = frozenset(
+    {SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO, SourceFormat.ORC, SourceFormat.PARQUET}
+)
 """Formats whose pushdown readers skip rows or bytes by a list of keys."""
 
 _MAX_LISTED_KEYS = 400

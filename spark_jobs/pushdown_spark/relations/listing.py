@@ -63,6 +63,10 @@ class InputFile:
             return None
         return _COMPRESSIONS.get(suffix, Compression.NONE)
 
+    def split_size(self, limit: int) -> int:
+        """Return the size of the file's splits, except the last, given the maximum size."""
+        return limit
+
     def split(self, start: int, end: int) -> Split:
         """Return the split of the lines that begin in a byte range. A compressed file has one split with all lines."""
         compression = self.compression or Compression.NONE
@@ -233,4 +237,5 @@ def _splits(file: InputFile, limit: int) -> list[Split]:
         return []
     if file.compression not in (None, Compression.NONE):
         return [file.split(0, file.size)]
-    return [file.split(start, min(start + limit, file.size)) for start in range(0, file.size, limit)]
+    size = file.split_size(limit)
+    return [file.split(start, min(start + size, file.size)) for start in range(0, file.size, size)]

@@ -94,20 +94,20 @@ class S3Bucket:
     """
 
     def __init__(self, name: str, settings: S3Settings) -> None:
-        self._name = name
-        self._settings = settings
+        self.name = name
+        self.settings = settings
         self._file_system: pa.fs.S3FileSystem | None = None
 
     def __getstate__(self) -> tuple[str, S3Settings]:
-        return self._name, self._settings
+        return self.name, self.settings
 
     def __setstate__(self, state: tuple[str, S3Settings]) -> None:
-        self._name, self._settings = state
+        self.name, self.settings = state
         self._file_system = None
 
     def open(self, key: str) -> pa.NativeFile:
         """Open an object. This requests its size and version, but no content."""
-        return self.request(lambda: self._connect().open_input_file(f"{self._name}/{key}"))
+        return self.request(lambda: self._connect().open_input_file(f"{self.name}/{key}"))
 
     def request(self, action: Callable[[], T]) -> T:
         """Run an action that uses the store. Raises OSError without secrets and without a cause that has secrets."""
@@ -116,14 +116,14 @@ class S3Bucket:
         except FileNotFoundError:
             failure: OSError = FileNotFoundError("the object no longer exists")
         except (OSError, pa.ArrowException) as problem:
-            message = self._settings.redact(str(problem))
+            message = self.settings.redact(str(problem))
             is_denied = any(sign in message for sign in _ACCESS_DENIED_SIGNS)
             failure = PermissionError(f"access denied: {message}") if is_denied else OSError(message)
         raise failure from None
 
     def _connect(self) -> pa.fs.S3FileSystem:
         if self._file_system is None:
-            self._file_system = _new_file_system(self._settings)
+            self._file_system = _new_file_system(self.settings)
         return self._file_system
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_DIRECTORIES = 1_000
 """Maximum number of directories for our readers. Reading the values of one takes about a millisecond."""
 _NULL = "null"
-_OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO})
+_OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET})
 
 _ToSql = Callable[[str], str]
 """Converts a value that the JVM prints to an SQL constant."""
@@ -83,7 +83,7 @@ def _is_spark_only(request: ScanRequest) -> bool:
     source = request.source
     is_unfiltered = request.predicate is None and (
         source.format in (SourceFormat.JSON, SourceFormat.CSV)
-        or (source.format is SourceFormat.ORC and source.reader is ReaderChoice.AUTO)
+        or (source.format in (SourceFormat.ORC, SourceFormat.PARQUET) and source.reader is ReaderChoice.AUTO)
     )
     is_unparsed = request.predicate is not None and request.predicate.tree is None
     return (

@@ -85,6 +85,11 @@ class Storage:
         store = self._buckets[bucket]
         return ObjectFile(store, key, store.open(key), start, stop, ahead)
 
+    def bucket_of(self, path: str) -> tuple[S3Bucket, str] | None:
+        """Return the bucket and the key of an object, None for a local path."""
+        bucket, key = _bucket_and_key(path)
+        return (self._buckets[bucket], key) if bucket else None
+
     def size(self, path: str) -> int:
         """Return the stored size of a file in bytes. It asks the store, unlike `input_files`."""
         bucket, key = _bucket_and_key(path)

@@ -28,7 +28,6 @@ _LOCAL_MASTER = re.compile(r"local(\[.*\])?$")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBER = re.compile(r"\d+")
 _PYTHON, _PYSPARK = "Python", "pyspark"
-_NATIVE = ("parquet", "text")
 _WORKER_FAILURES = {
     "PYTHON_VERSION_MISMATCH": "a Python version other than the driver's",
     "Cannot run program": "no Python at the path of the driver's Python",
@@ -68,7 +67,7 @@ def local_versions(_task: int = 0) -> Versions:
 def needs_python(source: AnySourceSpec) -> bool:
     """Return whether a source may need Python on executors."""
     # Database sources have no parameter `reader`.
-    return source.format not in _NATIVE and getattr(source, "reader", None) != "spark"
+    return source.format != "text" and getattr(source, "reader", None) != "spark"
 
 
 def check_executors(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> None:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from pushdown_spark.relations.declaration import Source
 
-_SECONDS = {SourceFormat.JSON: 2.4, SourceFormat.CSV: 2.4, SourceFormat.ORC: 1.6, SourceFormat.AVRO: 1.6}
+_SECONDS = {
+    SourceFormat.JSON: 2.4,
+    SourceFormat.CSV: 2.4,
+    SourceFormat.ORC: 1.6,
+    SourceFormat.AVRO: 1.6,
+    SourceFormat.PARQUET: 1.8,
+}
 """Seconds until the first workers run. For JSON and CSV, they include the JVM's compilation of the line parser."""
 _MAX_TASKS = 64
 _READERS: dict[str, str] = {
@@ -27,6 +33,7 @@ _READERS: dict[str, str] = {
     SourceFormat.CSV: "pushdown_spark.formats.text.line_filter",
     SourceFormat.ORC: "pushdown_spark.formats.orc.file_reader",
     SourceFormat.AVRO: "pushdown_spark.formats.avro.file_reader",
+    SourceFormat.PARQUET: "pushdown_spark.formats.parquet.library",
 }
 
 

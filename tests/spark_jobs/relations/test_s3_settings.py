@@ -229,6 +229,6 @@ def test_session_and_source_options_override_the_context(spark: SparkSession) ->
         spark.conf.unset("fs.s3a.bucket.mine.endpoint")
         for key in ("access.key", "secret.key", "endpoint"):
             hadoop.unset(f"fs.s3a.bucket.mine.{key}")
-    settings = found._buckets["mine"]._settings
+    settings = found._buckets["mine"].settings
     assert settings == S3Settings("eu-south-2", "http", "session:1", keys=KeyPair("AK", "hush"))
     assert repr(found) == "Storage(mine)"

@@ -107,7 +107,8 @@ def test_local_versions_have_all_required_libraries() -> None:
         ({"format": "json", "path": ["p"]}, True),
         ({"format": "orc", "path": ["p"], "reader": "pushdown"}, True),
         ({"format": "csv", "path": ["p"], "reader": "spark"}, False),
-        ({"format": "parquet", "path": ["p"]}, False),
+        ({"format": "parquet", "path": ["p"]}, True),
+        ({"format": "text", "path": ["p"]}, False),
     ],
 )
 def test_only_our_readers_need_python_on_executors(source: dict[str, object], needed: bool) -> None:

@@ -12,8 +12,9 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
-from pushdown_spark.formats.avro.planner import arrow_schema, container_files
+from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
+from pushdown_spark.formats.columnar import arrow_schema
 from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
 from pushdown_spark.relations.listing import InputFile, Task
 from pushdown_spark.relations.storage import LOCAL

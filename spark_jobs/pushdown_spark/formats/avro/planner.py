@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsupportedError
@@ -22,7 +19,7 @@ from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import check_columns, combined, has_map, is_exact, read_fields
+from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, has_map, is_exact, read_fields
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
@@ -79,11 +76,6 @@ def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple
         for file in files
         if any_extension or file.uri.endswith(".avro")
     )
-
-
-def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns."""
-    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
 
 
 def _query(

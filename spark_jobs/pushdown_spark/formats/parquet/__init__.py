@@ -1,0 +1,1 @@
+"""Lazy Parquet scans: DataFusion evaluates a filter first, and decodes other columns only where a row passes it."""

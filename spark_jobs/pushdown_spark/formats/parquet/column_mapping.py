@@ -1,0 +1,242 @@
+"""Maps the columns of a table to those of a Parquet file, and rejects files that Spark may decode differently.
+
+Only pairs of a stored type and a requested type that Arrow and Spark decode alike are accepted. A footer lists the leaf
+columns of a file in the order of its fields; the members of a struct and the levels of lists and maps are parts of
+their paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.names import name_key
+
+_LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"), ("bag", "array"))
+"""Names of the two levels below a list that all readers understand as such. Lists of two levels are ambiguous."""
+_MAP_LEVEL = "key_value"
+_SPARK_VERSION = b"org.apache.spark.version"
+_SOUND_WRITERS = {
+    "parquet-mr": (1, 10),
+    "parquet-cpp-arrow": (4, 0),
+    "parquet-rs": (5, 0),
+    "DuckDB": (0, 0),
+    "Polars": (0, 0),
+}
+"""Writers whose statistics bound all values except NaN, and their first such versions.
+
+Earlier versions of parquet-mr compare strings as signed bytes.
+"""
+_VERSION = re.compile(r"(?P<name>[\w-]+)(?: version v?(?P<major>\d+)\.(?P<minor>\d+).*)?")
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """A kind of dates or timestamps for which Spark may convert the calendar.
+
+    `mode` is Spark's setting for files by other writers. Spark writes such values as stored since its version
+    `first_version`, unless the footer has the key `legacy_key`.
+    """
+
+    mode: str
+    first_version: bytes
+    legacy_key: bytes
+
+    def is_stored(self, metadata: Mapping[bytes, bytes]) -> bool:
+        """Return whether Spark reads values as they are stored, given the key-value pairs of a footer."""
+        version = metadata.get(_SPARK_VERSION)
+        if version is None:
+            return self.mode == "CORRECTED"
+        return version >= self.first_version and self.legacy_key not in metadata
+
+
+def datetime_calendar(mode: str) -> Calendar:
+    """Return the calendar of dates and timestamps, given Spark's mode."""
+    return Calendar(mode, b"3.0.0", b"org.apache.spark.legacyDateTime")
+
+
+def int96_calendar(mode: str) -> Calendar:
+    """Return the calendar of timestamps that are stored in 96 bits, given Spark's mode."""
+    return Calendar(mode, b"3.1.0", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """The wanted columns of one file.
+
+    `names` has the file's name of each wanted column, None if the file lacks it. `leaves` has the indices of the leaf
+    columns of each. `in_milliseconds` are columns of timestamps in another unit than that of the table.
+    """
+
+    names: Mapping[str, str | None]
+    leaves: Mapping[str, tuple[int, ...]]
+    in_milliseconds: frozenset[str]
+
+
+def match_columns(
+    footer: pq.FileMetaData, schema: pa.Schema, calendars: tuple[Calendar, Calendar], *, case_sensitive: bool
+) -> FileColumns:
+    """Match the columns of a schema by name. `calendars` are those of `datetime_calendar` and `int96_calendar`.
+
+    Raises UnsafeInputError for a column that only Spark decodes.
+    """
+    stored = _leaves_by_field(footer)
+    by_key: dict[str, list[str]] = {}
+    for name in stored:
+        by_key.setdefault(name_key(name, case_sensitive=case_sensitive), []).append(name)
+    matcher = _Matcher(calendars, footer.metadata or {})
+    names: dict[str, str | None] = {}
+    leaves: dict[str, tuple[int, ...]] = {}
+    for field in schema:
+        found = by_key.get(name_key(field.name, case_sensitive=case_sensitive), [])
+        if len(found) > 1:
+            raise UnsafeInputError(f"columns {' and '.join(found)} differ only in case")
+        names[field.name] = found[0] if found else None
+        if found:
+            leaves[field.name] = matcher.match(field, stored[found[0]], found[0])
+    return FileColumns(names, leaves, frozenset(matcher.in_milliseconds))
+
+
+def has_sound_statistics(created_by: str | None) -> bool:
+    """Return whether the statistics and bloom filters of a writer may prune row groups.
+
+    >>> has_sound_statistics("parquet-mr version 1.8.3 (build x)"), has_sound_statistics("parquet-mr version 1.13.1")
+    (False, True)
+    """
+    match = _VERSION.match(created_by or "")
+    first = None if match is None else _SOUND_WRITERS.get(match["name"])
+    if match is None or first is None:
+        return False
+    return (int(match["major"] or 0), int(match["minor"] or 0)) >= first
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A leaf column: its index in the file, its path joined by dots, and its description."""
+
+    index: int
+    path: str
+    column: pq.ColumnSchema
+
+
+def _leaves_by_field(footer: pq.FileMetaData) -> dict[str, list[_Leaf]]:
+    """Return the leaf columns of each field. Raises UnsafeInputError for a name that occurs twice."""
+    columns = footer.schema
+    index = 0
+    found: dict[str, list[_Leaf]] = {}
+    for field in columns.to_arrow_schema():
+        if field.name in found:
+            raise UnsafeInputError(f"two columns have the name {field.name}")
+        found[field.name] = []
+        for _ in range(_count_leaves(field.type)):
+            column = columns.column(index)
+            found[field.name].append(_Leaf(index, column.path, column))
+            index += 1
+    if index != len(columns):
+        raise UnsafeInputError("the fields of the file do not account for its columns")
+    return found
+
+
+def _count_leaves(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_nested(kind):
+        return sum(_count_leaves(kind.field(number).type) for number in range(kind.num_fields))
+    return 1
+
+
+class _Matcher:
+    """Compares the stored types of a file with requested types."""
+
+    def __init__(self, calendars: tuple[Calendar, Calendar], metadata: Mapping[bytes, bytes]) -> None:
+        self._has_stored_dates = calendars[0].is_stored(metadata)
+        self._has_stored_int96 = calendars[1].is_stored(metadata)
+        self.in_milliseconds: set[str] = set()
+
+    def match(self, field: pa.Field, leaves: list[_Leaf], name: str) -> tuple[int, ...]:
+        """Return the leaf columns of a field. `name` is its name in the file."""
+        by_path = {leaf.path: leaf for leaf in leaves}
+        if len(by_path) != len(leaves):
+            raise UnsafeInputError(f"two members of column {name} have the same path")
+        found = tuple(self._walk(field.type, name, 0, by_path))
+        if any("milliseconds" in str(leaf.column.logical_type) for leaf in leaves if leaf.index in found):
+            if not pa.types.is_timestamp(field.type):
+                raise UnsafeInputError(f"column {name} has timestamps in milliseconds inside")
+            self.in_milliseconds.add(field.name)
+        return found
+
+    def _walk(self, kind: pa.DataType, path: str, repeated: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
+        """Yield the leaf columns of a requested type. `repeated` is the number of lists and maps around it."""
+        if pa.types.is_struct(kind):
+            for member in kind:
+                yield from self._walk(member.type, f"{path}.{member.name}", repeated, leaves)
+        elif pa.types.is_map(kind):
+            yield from self._walk(kind.key_type, f"{path}.{_MAP_LEVEL}.key", repeated + 1, leaves)
+            yield from self._walk(kind.item_type, f"{path}.{_MAP_LEVEL}.value", repeated + 1, leaves)
+        elif pa.types.is_list(kind):
+            yield from self._walk(kind.value_type, self._element(path, leaves), repeated + 1, leaves)
+        else:
+            leaf = leaves.get(path)
+            if leaf is None or leaf.column.max_repetition_level != repeated:
+                raise UnsafeInputError(f"column {path} is not stored as {kind}, or under another name")
+            self._check(leaf, kind)
+            yield leaf.index
+
+    def _element(self, path: str, leaves: Mapping[str, _Leaf]) -> str:
+        """Return the path of the elements of a list."""
+        for repeated, element in _LIST_LEVELS:
+            below = f"{path}.{repeated}.{element}"
+            if any(leaf == below or leaf.startswith(f"{below}.") for leaf in leaves):
+                return below
+        raise UnsafeInputError(f"column {path} is not a list of three levels with the usual names")
+
+    def _check(self, leaf: _Leaf, kind: pa.DataType) -> None:
+        column = leaf.column
+        stored = _stored_type(column)
+        if stored != kind:
+            logical = "" if str(column.logical_type) == "None" else f" ({column.logical_type})"
+            raise UnsafeInputError(f"column {leaf.path} is stored as {column.physical_type}{logical}, not as {kind}")
+        is_int96 = column.physical_type == "INT96"
+        is_date = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
+        if is_date and not (self._has_stored_int96 if is_int96 else self._has_stored_dates):
+            raise UnsafeInputError(f"column {leaf.path} may have dates of the old calendar, which only Spark converts")
+
+
+_PLAIN = {
+    "BOOLEAN": pa.bool_(),
+    "INT32": pa.int32(),
+    "INT64": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BYTE_ARRAY": pa.binary(),
+    "INT96": pa.timestamp("us", "UTC"),
+}
+"""Types of values without a logical type."""
+_INTEGERS = {("INT32", 8): pa.int8(), ("INT32", 16): pa.int16(), ("INT32", 32): pa.int32(), ("INT64", 64): pa.int64()}
+"""Types of signed integers by physical type and width in bits."""
+_INTEGER = re.compile(r"Int\(bitWidth=(\d+), isSigned=true\)")
+_TIMESTAMP = re.compile(r"Timestamp\(isAdjustedToUTC=(true|false), timeUnit=(?:milli|micro)seconds\b.*\)")
+_MAX_PRECISION = 38
+
+
+def _stored_type(column: pq.ColumnSchema) -> pa.DataType | None:
+    """Return the Arrow type in which Spark and DataFusion both read a leaf column, None if there is none."""
+    physical, logical = column.physical_type, str(column.logical_type)
+    if logical == "None":
+        return _PLAIN.get(physical)
+    if logical == "String":
+        return pa.string() if physical == "BYTE_ARRAY" else None
+    if logical == "Date":
+        return pa.date32() if physical == "INT32" else None
+    if logical.startswith("Decimal("):
+        return pa.decimal128(column.precision, column.scale) if 0 < column.precision <= _MAX_PRECISION else None
+    if match := _INTEGER.fullmatch(logical):
+        return _INTEGERS.get((physical, int(match[1])))
+    if match := _TIMESTAMP.fullmatch(logical):
+        return pa.timestamp("us", "UTC" if match[1] == "true" else None) if physical == "INT64" else None
+    return None

@@ -1,0 +1,202 @@
+"""The reader of Parquet files. It runs in Python workers, and on the driver over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column
+from pushdown_spark.formats.parquet.address import Address
+from pushdown_spark.formats.parquet.column_mapping import Calendar, FileColumns, has_sound_statistics, match_columns
+from pushdown_spark.formats.parquet.file_parts import part_of
+from pushdown_spark.formats.parquet.metrics import ParquetMetrics
+from pushdown_spark.formats.scan_task import FileScanTask
+from pushdown_spark.relations.listing import Split
+from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage_errors_named
+
+_FOOTER_END = 8
+"""Bytes of a file after its footer: the footer's length and a magic string."""
+_MAX_MESSAGE = 300
+_ROWS = 1 << 16
+"""Rows of a batch without stored columns."""
+
+
+@dataclass(frozen=True)
+class ParquetQuery:
+    """What a scan wants of every file.
+
+    `filter` is the filter that all rows must pass, None for all rows. `calendars` is the parameter of `match_columns`.
+    """
+
+    schema: pa.Schema
+    filter: ArrowFilter | None
+    calendars: tuple[Calendar, Calendar]
+    case_sensitive: bool
+
+    @property
+    def filter_names(self) -> frozenset[str]:
+        """Top-level columns that the filter needs."""
+        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
+
+
+class OpenParquet:
+    """An open file whose footer is read and checked."""
+
+    def __init__(self, path: str, storage: Storage, raw: RangeFile, query: ParquetQuery) -> None:
+        self.path = path
+        self._storage = storage
+        self._query = query
+        self.size = raw.size
+        self.parquet = pq.ParquetFile(pa.PythonFile(raw, "r"))
+        self.footer: pq.FileMetaData = self.parquet.metadata
+        self.columns: FileColumns = match_columns(
+            self.footer, query.schema, query.calendars, case_sensitive=query.case_sensitive
+        )
+
+    def row_groups(self, start: int, end: int) -> list[int]:
+        """Return the numbers of the row groups that begin in a byte range."""
+        groups = range(self.footer.num_row_groups)
+        return [number for number in groups if start <= self._offset(number) < end]
+
+    def _offset(self, number: int) -> int:
+        first = self.footer.row_group(number).column(0)
+        return int(first.dictionary_page_offset or first.data_page_offset)
+
+    def batches(self, start: int, end: int, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of the row groups that begin in a byte range."""
+        groups = self.row_groups(start, end)
+        metrics.bytes_read += self.footer.serialized_size + _FOOTER_END
+        if not groups:
+            return
+        names = {wanted: own for wanted, own in self.columns.names.items() if own is not None}
+        if not names:
+            yield from self._without_columns(sum(self.footer.row_group(number).num_rows for number in groups), metrics)
+            return
+        # Imported here, because the driver does not need it.
+        from pushdown_spark.formats.parquet.library import LibraryScan
+        from pushdown_spark.formats.parquet.library_filter import library_filter
+
+        row_filter = None if self._query.filter is None else library_filter(self._query.filter.root, self._filter_name)
+        scan = LibraryScan(
+            Address.of(self.path, self._storage),
+            self._stored_schema(names),
+            list(names.values()),
+            row_filter,
+            part_of(start, end, self.size),
+            may_prune=has_sound_statistics(self.footer.created_by),
+        )
+        try:
+            for batch in scan.batches():
+                yield from self._passing(self._table_columns(batch), metrics)
+        finally:
+            metrics.bytes_read += scan.count("bytes_scanned")
+            metrics.rows_decoded += scan.count("pushdown_rows_pruned") + scan.count("output_rows")
+            metrics.add_pruning(scan.printed_metrics(), len(groups))
+
+    def sample(self, group: int, rows: int) -> pa.RecordBatch:
+        """Return the filter's columns of the first rows of a row group."""
+        columns, query = self.columns, self._query
+        schema = pa.schema([field for field in query.schema if field.name in query.filter_names])
+        names = {field.name: columns.names[field.name] for field in schema}
+        paths = [self.footer.schema.column(leaf).path for name in names for leaf in columns.leaves.get(name, ())]
+        count = min(rows, self.footer.row_group(group).num_rows)
+        batches = self.parquet.iter_batches(count, [group], paths, use_threads=False)
+        batch = next(iter(batches)) if paths else pa.RecordBatch.from_pydict({})
+        arrays = [
+            pa.nulls(count, field.type) if names[field.name] is None else _cast(batch.column(names[field.name]), field)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _filter_name(self, column: Column) -> str | None:
+        name = column.path[0]
+        return None if name in self.columns.in_milliseconds else self.columns.names[name]
+
+    def _stored_schema(self, names: dict[str, str]) -> pa.Schema:
+        """Return the file's columns under its names, in the types in which DataFusion reads them."""
+        fields = []
+        for wanted, own in names.items():
+            kind = self._query.schema.field(wanted).type
+            if wanted in self.columns.in_milliseconds:
+                kind = pa.timestamp("ms", kind.tz)
+            fields.append(pa.field(own, kind))
+        return pa.schema(fields)
+
+    def _table_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of the table, with NULL where the file lacks a column."""
+        columns = iter(batch.columns)
+        arrays = [
+            pa.nulls(batch.num_rows, field.type)
+            if self.columns.names[field.name] is None
+            else _cast(next(columns), field)
+            for field in self._query.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._query.schema)
+
+    def _passing(self, batch: pa.RecordBatch, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+        if self._query.filter is not None:
+            mask = self._query.filter.keep(batch)
+            batch = batch.filter(mask) if batch.num_columns else batch.slice(0, mask.true_count)
+        metrics.rows_returned += batch.num_rows
+        if batch.num_rows:
+            yield batch
+
+    def _without_columns(self, rows: int, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield rows of a file that has none of the wanted columns."""
+        schema = self._query.schema
+        for start in range(0, rows, _ROWS):
+            count = min(_ROWS, rows - start)
+            arrays = [pa.nulls(count), *(pa.nulls(count, field.type) for field in schema)]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field("", pa.null()), *schema]))
+            yield from self._passing(batch.select(range(1, len(arrays))), metrics)
+
+
+def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    return array if array.type == field.type else array.cast(field.type)
+
+
+@contextmanager
+def _errors_located(path: str) -> Iterator[None]:
+    """Convert errors to errors that name the file. A panic of DataFusion is a BaseException."""
+    try:
+        yield
+    except UnsafeInputError as problem:
+        raise UnsafeInputError(f"{path}: {problem}") from problem
+    except (PushdownError, FileNotFoundError, PermissionError):
+        raise
+    except BaseException as problem:
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
+        line = " ".join(str(problem).split())[:_MAX_MESSAGE]
+        raise UnreadableFileError(f"cannot read {path}: {line}; {REMEDY}") from problem
+
+
+@dataclass(frozen=True)
+class ParquetScanTask(FileScanTask[ParquetQuery, ParquetMetrics]):
+    """The tasks of a Parquet scan."""
+
+    def new_metrics(self) -> ParquetMetrics:
+        """Return counts of zero."""
+        return ParquetMetrics()
+
+    def split_reader(self) -> Callable[[Split, ParquetMetrics], Iterator[pa.RecordBatch]]:
+        """Return a function that reads the matching rows of a split."""
+
+        def read(split: Split, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+            with open_parquet(split.path, split.storage, self.query) as file:
+                yield from file.batches(split.start, split.end, metrics)
+
+        return read
+
+
+@contextmanager
+def open_parquet(path: str, storage: Storage, query: ParquetQuery) -> Iterator[OpenParquet]:
+    """Open a file. Raises typed errors that name the file."""
+    with storage_errors_named(path), storage.open(path, ahead=0) as raw, _errors_located(path):
+        yield OpenParquet(path, storage, raw, query)

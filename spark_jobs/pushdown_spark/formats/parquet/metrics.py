@@ -1,0 +1,74 @@
+"""Counts of what a Parquet scan read, from the footer and from DataFusion's metrics."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pushdown_spark.formats.scan_task import FileMetrics
+
+_PRUNED = re.compile(r"(\w+)\{[^}]*\}=([\d.]+) ?([KMB]?) total → ([\d.]+) ?([KMB]?) matched")
+"""How DataFusion prints a metric of pruning. Python has no other access to its value."""
+_SCALES = {"": 1, "K": 1_000, "M": 1_000_000, "B": 1_000_000_000}
+
+
+class UnitOutcome(StrEnum):
+    """What happened to a row group or a page. The values are keys of the report."""
+
+    TOTAL = "total"
+    BY_STATISTICS = "pruned by statistics"
+    BY_BLOOM_FILTER = "pruned by bloom filter"
+    BY_PAGE_INDEX = "pruned by page index"
+    READ = "read"
+
+
+_ROW_GROUP_OUTCOMES = (
+    UnitOutcome.TOTAL,
+    UnitOutcome.BY_STATISTICS,
+    UnitOutcome.BY_BLOOM_FILTER,
+    UnitOutcome.READ,
+)
+_PAGE_OUTCOMES = (UnitOutcome.TOTAL, UnitOutcome.BY_PAGE_INDEX)
+"""Pages are counted only where a page index was consulted."""
+
+
+@dataclass
+class ParquetMetrics(FileMetrics):
+    """Counts for one file in one task.
+
+    `bytes_read` counts stored bytes with the footer, `rows_decoded` rows whose filter columns were decoded, and
+    `rows_returned` rows that were passed to Spark.
+    """
+
+    row_groups: Counter[UnitOutcome] = field(default_factory=Counter)
+    pages: Counter[UnitOutcome] = field(default_factory=Counter)
+    bytes_read: int = 0
+    rows_decoded: int = 0
+    rows_returned: int = 0
+
+    @property
+    def units(self) -> dict[str, dict[str, int]]:
+        """The row groups and pages by outcome, as the report shows them."""
+        return {
+            "row groups": {str(outcome): self.row_groups[outcome] for outcome in _ROW_GROUP_OUTCOMES},
+            "pages": {str(outcome): self.pages[outcome] for outcome in _PAGE_OUTCOMES},
+        }
+
+    def add_pruning(self, printed: str, row_groups: int) -> None:
+        """Add the outcomes of `row_groups` row groups, given the printed metrics of a scan."""
+        pruned: Counter[str] = Counter()
+        total: Counter[str] = Counter()
+        for name, count, scale, matched, matched_scale in _PRUNED.findall(printed):
+            units = round(float(count) * _SCALES[scale])
+            total[name] += units
+            pruned[name] += units - round(float(matched) * _SCALES[matched_scale])
+        by_statistics = pruned["row_groups_pruned_statistics"]
+        by_bloom_filter = pruned["row_groups_pruned_bloom_filter"]
+        self.row_groups[UnitOutcome.TOTAL] += row_groups
+        self.row_groups[UnitOutcome.BY_STATISTICS] += by_statistics
+        self.row_groups[UnitOutcome.BY_BLOOM_FILTER] += by_bloom_filter
+        self.row_groups[UnitOutcome.READ] += max(row_groups - by_statistics - by_bloom_filter, 0)
+        self.pages[UnitOutcome.TOTAL] += total["page_index_pages_pruned"]
+        self.pages[UnitOutcome.BY_PAGE_INDEX] += pruned["page_index_pages_pruned"]

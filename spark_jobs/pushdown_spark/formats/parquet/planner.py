@@ -1,0 +1,136 @@
+"""The planner of Parquet scans: it decides whether our reader or Spark's reads the files, and prepares our scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import ReaderChoice
+from pushdown_spark.errors import UnsafeInputError, UnsupportedError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.scope import Fold, is_char
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
+from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, is_exact, read_fields
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
+from pushdown_spark.formats.parquet.address import check_store
+from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
+from pushdown_spark.formats.parquet.cost import estimate
+from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
+from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
+from pushdown_spark.relations.file_schemas import check_broken_files
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.runtime.worker_startup import startup_cost
+
+_LIBRARY = "datafusion"
+_CHECKED_FILES = 64
+"""Number of files whose footers the driver checks. Workers check the footer of every file."""
+_OPEN_FILES = 8
+_REBASE_MODE = "spark.sql.parquet.{}RebaseModeInRead"
+_SPARK_SETTINGS = {
+    "spark.sql.parquet.fieldId.read.enabled": "columns may be matched by field ids",
+    "spark.sql.parquet.int96TimestampConversion": "timestamps of other writers are moved between time zones",
+}
+"""Settings that our reader does not follow when they are on."""
+_HADOOP_SETTINGS = {
+    "parquet.page.verify-checksum.enabled": "checksums of pages are to be verified",
+    "parquet.crypto.factory.class": "files may be encrypted",
+}
+
+
+@dataclass(frozen=True)
+class ParquetPlan(ColumnarPlan[ParquetQuery]):
+    """A planned Parquet scan."""
+
+
+def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> ParquetPlan:
+    """Plan a scan by our Parquet reader. Reads footers and, under `auto`, filter columns of a few row groups.
+
+    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
+    """
+    _check_request(spark, request)
+    conjuncts, listed = prepare_files(spark, request, fold)
+    files = parquet_inputs(listed)
+    query = _query(spark, request, combined(conjuncts))
+    _check_files(files, query)
+    reason = "asked for with reader='pushdown'"
+    if request.source.reader is not ReaderChoice.PUSHDOWN:
+        choice = estimate(files, query, startup_cost(spark, request.source))
+        if not choice.is_ours:
+            raise UnsupportedError(choice.reason)
+        reason = choice.reason
+    reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
+    return ParquetPlan(files, query, reason, reports, is_exact(conjuncts))
+
+
+def _check_request(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError if Spark's reader must take the scan."""
+    request.check_allowed()
+    if request.predicate is None and request.source.reader is ReaderChoice.AUTO:
+        raise UnsupportedError("no predicate to push")
+    request.check_any_reader()
+    check_columns(request)
+    for field in read_fields(request):
+        if is_char(field):
+            raise UnsupportedError(f"column {field.name} is a char(n), which only Spark pads")
+    _check_settings(spark, request)
+    if find_spec(_LIBRARY) is None:
+        raise UnsupportedError(f"the package {_LIBRARY} is not installed")
+
+
+def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError for a setting that only Spark's reader follows."""
+    options = request.source.options
+    check_broken_files(spark, options)
+    for key, meaning in _SPARK_SETTINGS.items():
+        if is_enabled(spark, key):
+            raise UnsupportedError(f"{key} is on, so that {meaning}")
+    if not is_enabled(spark, "spark.sql.parquet.int96AsTimestamp", default=True):
+        raise UnsupportedError("spark.sql.parquet.int96AsTimestamp is off")
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, meaning in _HADOOP_SETTINGS.items():
+        value = options.get(key, spark.conf.get(key, None)) or hadoop.get(key)
+        if value is not None and str(value).lower() != "false":
+            raise UnsupportedError(f"{key} is set, so that {meaning}")
+
+
+def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:
+    return ParquetQuery(
+        arrow_schema(read_fields(request)),
+        combined_filter,
+        _calendars(spark, request),
+        is_case_sensitive(spark),
+    )
+
+
+def _calendars(spark: SparkSession, request: ScanRequest) -> tuple[Calendar, Calendar]:
+    def mode(kind: str) -> str:
+        given = request.source.options.get(f"{kind}rebasemode")
+        # Given a default, Spark would not return its own.
+        return (given or spark.conf.get(_REBASE_MODE.format(kind)) or "EXCEPTION").strip().upper()
+
+    return datetime_calendar(mode("datetime")), int96_calendar(mode("int96"))
+
+
+def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> None:
+    """Raise UnsupportedError if only Spark reads one of the files that are checked."""
+    not_empty = [file for file in files if file.size]
+    if not not_empty:
+        raise UnsupportedError("there is nothing to read")
+    found = (file.storage.bucket_of(file.path) for file in not_empty)
+    for bucket in {place[0].name: place[0] for place in found if place is not None}.values():
+        check_store(bucket.settings)
+    step = -(-len(not_empty) // _CHECKED_FILES)
+    with ThreadPoolExecutor(_OPEN_FILES) as pool:
+        list(pool.map(lambda file: _check_file(file, query), not_empty[::step]))
+
+
+def _check_file(file: ParquetInput, query: ParquetQuery) -> None:
+    try:
+        with open_parquet(file.path, file.storage, query):
+            return
+    except UnsafeInputError as problem:
+        raise UnsupportedError(str(problem)) from problem
