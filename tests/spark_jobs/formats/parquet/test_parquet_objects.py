@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from s3_server import ObjectStore
 
-from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError
+from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
