@@ -24,6 +24,7 @@ from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
+from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
@@ -134,16 +135,8 @@ def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
 
 
 def _orc_schema(file: InputFile) -> t.StructType:
-    # Imported here, because the classes of ORC's footers slow the import for all formats.
-    from pushdown_spark.formats.orc.file_tail import read_tail, spark_schema
-
-    with file.storage.open(file.path, ahead=0) as raw:
-
-        def read(offset: int, length: int) -> bytes:
-            raw.seek(offset)
-            return raw.read(length)
-
-        return spark_schema(read_tail(read, raw.size).types)
+    schema, _ = read_schema(file.path, file.storage)
+    return schema
 
 
 def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
@@ -12,13 +11,11 @@ from pushdown_spark.contract import OrcOptions
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
-from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask, open_orc
-from pushdown_spark.formats.orc.file_tail import spark_schema
-from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
+from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.orc.planner import arrow_schema, has_times
 from pushdown_spark.formats.orc.time_zones import UTC_ZONES
 from pushdown_spark.relations.listing import Task
-from pushdown_spark.relations.storage import LOCAL
 
 FORMAT = "pushdown_orc"
 _NUMBERS = ("partial_reads", "min_seek_size")
@@ -66,12 +63,10 @@ class PushdownOrcSource(ColumnarSource):
     def schema(self) -> t.StructType:
         """Return the schema of the first file that has rows, as Spark infers it."""
         files = self.files()
-        query = OrcQuery(pa.schema([]), (), None, None, 0, False)
         for file in files:
-            with open_orc(file.path, LOCAL, query, OrcMetrics()) as source:
-                schema = spark_schema(source.tail.types)
-                if source.tail.footer.number_of_rows or file is files[-1]:
-                    return schema
+            schema, rows = read_schema(file.path, file.storage)
+            if rows or file is files[-1]:
+                return schema
         raise MissingPathError(f"path {self.options.get('path')!r} has no ORC files to take a schema from")
 
     def _orc_options(self) -> OrcOptions:

@@ -1,4 +1,4 @@
-"""The tail of an ORC file: its types, its stripes and their statistics, and the Spark schema of its types."""
+"""The tail of an ORC file: its types, its stripes and their statistics."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
-from pyspark.sql import types as t
-
-from pushdown_spark.errors import BadSchemaError, UnsafeInputError
-from pushdown_spark.expressions.types import DECLARED_TYPE
+from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import LARGEST_BLOCK, Codec, CompressionKind
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (
@@ -181,60 +178,3 @@ def _has_right_children(node: Type) -> bool:
     if node.kind == OrcTypeKind.UNION:
         return True
     return children == {OrcTypeKind.LIST: 1, OrcTypeKind.MAP: 2}.get(OrcTypeKind(node.kind), 0)
-
-
-_ATOMS: dict[OrcTypeKind, Callable[[], t.DataType]] = {
-    OrcTypeKind.BOOLEAN: t.BooleanType,
-    OrcTypeKind.BYTE: t.ByteType,
-    OrcTypeKind.SHORT: t.ShortType,
-    OrcTypeKind.INT: t.IntegerType,
-    OrcTypeKind.LONG: t.LongType,
-    OrcTypeKind.FLOAT: t.FloatType,
-    OrcTypeKind.DOUBLE: t.DoubleType,
-    OrcTypeKind.STRING: t.StringType,
-    OrcTypeKind.BINARY: t.BinaryType,
-    OrcTypeKind.DATE: t.DateType,
-    OrcTypeKind.TIMESTAMP: t.TimestampType,
-    OrcTypeKind.TIMESTAMP_INSTANT: t.TimestampType,
-}
-_CATALYST_TYPE = b"spark.sql.catalyst.type"
-
-
-def spark_schema(types: Sequence[Type]) -> t.StructType:
-    """Return the schema that Spark infers. Raises BadSchemaError for types that only Spark supports."""
-    schema = _spark_type(types, 0)
-    assert isinstance(schema, t.StructType)
-    return schema
-
-
-def _spark_type(types: Sequence[Type], column: int) -> t.DataType:
-    node = types[column]
-    kind = OrcTypeKind(node.kind)
-    if kind is OrcTypeKind.STRUCT:
-        names = [name.decode() for name in node.field_names]
-        return t.StructType([_field(types, c, name) for name, c in zip(names, node.subtypes, strict=True)])
-    if kind is OrcTypeKind.LIST:
-        return t.ArrayType(_spark_type(types, node.subtypes[0]))
-    if kind is OrcTypeKind.MAP:
-        key, value = node.subtypes
-        return t.MapType(_spark_type(types, key), _spark_type(types, value))
-    if kind is OrcTypeKind.DECIMAL:
-        return t.DecimalType(node.precision, node.scale)
-    if kind in (OrcTypeKind.CHAR, OrcTypeKind.VARCHAR):
-        return t.StringType()
-    declared = next((item.value.decode() for item in node.attributes if item.key == _CATALYST_TYPE), "")
-    if declared == "timestamp_ntz":
-        return t.TimestampNTZType()
-    if kind not in _ATOMS or declared.startswith("interval"):
-        raise BadSchemaError(
-            f"column {column} has type {declared or kind.name.lower()}, which only Spark's reader knows"
-        )
-    return _ATOMS[kind]()
-
-
-def _field(types: Sequence[Type], column: int, name: str) -> t.StructField:
-    kind, length = OrcTypeKind(types[column].kind), types[column].maximum_length
-    metadata = (
-        {DECLARED_TYPE: f"{kind.name.lower()}({length})"} if kind in (OrcTypeKind.CHAR, OrcTypeKind.VARCHAR) else None
-    )
-    return t.StructField(name, _spark_type(types, column), metadata=metadata)
