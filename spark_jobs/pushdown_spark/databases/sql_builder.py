@@ -167,7 +167,10 @@ def is_true(node: exp.Expr) -> exp.Expr:
 
 
 def in_list(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp.Expr:
-    """Return `node IN (values)` for constants. A long list is one node, because trees are copied several times."""
+    """Return `node IN (values)`. A long list is one node, because trees are copied several times.
+
+    The values must not be used afterwards.
+    """
     if len(values) < _LONG_LIST:
         return exp.In(this=parenthesized(node), expressions=list(values))
     listed = to_sql(exp.Tuple(expressions=list(values)), dialect, copy=False)

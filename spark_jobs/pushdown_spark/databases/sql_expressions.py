@@ -142,10 +142,10 @@ class ExpressionWriter:
         values = [self.value(item) for item in items]
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types are compared after a cast")
-        operands = [
-            value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)
-        ]
-        return in_list(operands[0], [*operands[1:], *([exp.Null()] if has_null else [])], self.dialect)
+        trees = [value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)]
+        # `in_list` consumes the items, and guards may share them.
+        items = [tree.copy() for tree in trees[1:]] + ([exp.Null()] if has_null else [])
+        return in_list(trees[0], items, self.dialect)
 
     def value(self, node: exp.Expr) -> TypedExpression:
         """Return the remote expression of a node. Raises UnsupportedError if there is none with Spark's value."""
