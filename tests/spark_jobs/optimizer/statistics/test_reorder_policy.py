@@ -10,8 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
-from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.optimizer.reorder_safety import AnalysisCosts, analysis_obstacle, estimated_query_seconds
+from pushdown_spark.contract import JoinOptions, ReaderChoice, SourceFormat
+from pushdown_spark.optimizer.reorder_safety import (
+    AnalysisCosts,
+    analysis_obstacle,
+    estimated_query_seconds,
+    statistics_obstacle,
+)
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import InputFile, local_files
@@ -46,6 +51,15 @@ def test_the_first_query_of_a_session_may_sample_a_few_new_files() -> None:
     costs = AnalysisCosts()
     assert analysis_obstacle(costs.expected_seconds(3, 3), costs.warmup) is None
     assert analysis_obstacle(costs.expected_seconds(30, 30), costs.warmup) is not None
+
+
+def test_small_queries_need_statistics_only_in_a_cold_session_or_on_request() -> None:
+    warm, sizes = AnalysisCosts(warmup=0.0), [(SourceFormat.PARQUET, 1000)] * 3
+    assert "would take about 0.12 s" in (statistics_obstacle(JoinOptions(), warm, sizes, 3, 2) or "")
+    assert "would take about 0.06 s" in (statistics_obstacle(JoinOptions(), warm, sizes, 0, 2) or "")
+    assert statistics_obstacle(JoinOptions(), AnalysisCosts(), sizes, 3, 2) is None
+    assert statistics_obstacle(JoinOptions(min_bytes=3000), warm, sizes, 3, 2) is None
+    assert statistics_obstacle(JoinOptions(), warm, [*sizes, (SourceFormat.REMOTE, None)], 3, 2) is None
 
 
 @pytest.fixture
