@@ -21,8 +21,7 @@ from pushdown_spark.projection.file_locations import location, max_depth, scan_r
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import function_names, required_columns
-from pushdown_spark.projection.resolver import ColumnKind, Projection, resolve
-from pushdown_spark.projection.scan_columns import FIELDS_COLUMN
+from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_width import fields_needed
