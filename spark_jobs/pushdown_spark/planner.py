@@ -17,7 +17,8 @@ from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import NativeScan
-from pushdown_spark.formats.text.scan import TextPlan, TextScan, plan_text
+from pushdown_spark.formats.text.planner import TextPlan, plan_text
+from pushdown_spark.formats.text.scan import TextScan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
@@ -28,8 +29,7 @@ from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.fallback import recoverable_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
-from pushdown_spark.scan.base import Scan
-from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.scan.base import ProjectedScan, Scan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
 if TYPE_CHECKING:

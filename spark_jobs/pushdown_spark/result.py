@@ -19,8 +19,7 @@ from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
-from pushdown_spark.scan.base import Scan, running
-from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.scan.base import ProjectedScan, Scan, running
 
 T = TypeVar("T")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,7 @@ from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.garbage_collector import paused_garbage_collector
-from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.scan.base import ProjectedScan
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner
@@ -159,7 +160,7 @@ class PushdownSession:
 
     def query(self, query: QuerySpec) -> PushdownResult:
         """Return the rows of a query of a job spec."""
-        with paused_garbage_collector():
+        with _paused_garbage_collector():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
             where = _whole_predicate(self._spark, query)
@@ -179,6 +180,18 @@ class PushdownSession:
         if name not in self._sources:
             raise BadSpecError(f"no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}")
         return self._sources[name]
+
+
+@contextmanager
+def _paused_garbage_collector() -> Iterator[None]:
+    """Pause the collector, for planning: it would visit large trees again and again, none of which are garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:

@@ -22,7 +22,7 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
-from pushdown_spark.scan.projected import ProjectedScan
+from pushdown_spark.scan.base import ProjectedScan
 
 
 class SqlPlanner:

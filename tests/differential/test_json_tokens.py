@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.formats.text.json_lines import parses_alike
+from pushdown_spark.formats.text.line_filter import parses_alike
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id INT, a ARRAY<SMALLINT>, b INT, c INT, s STRUCT<x: DOUBLE, l: ARRAY<DOUBLE>>, m MAP<STRING, INT>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -87,11 +87,16 @@ def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
 
 
+def types_in(data_type: t.DataType) -> Iterator[t.DataType]:
+    """Yield a type and all types in it, depth first."""
+    yield data_type
+    for part in _parts(data_type):
+        yield from types_in(part)
+
+
 def first_type(data_type: t.DataType, test: Callable[[t.DataType], bool]) -> t.DataType | None:
     """Return the first type that passes a test: the type itself, or a type in it, depth first."""
-    if test(data_type):
-        return data_type
-    return next((match for part in _parts(data_type) if (match := first_type(part, test))), None)
+    return next(filter(test, types_in(data_type)), None)
 
 
 def count_leaves(data_type: t.DataType) -> int:

@@ -9,13 +9,17 @@ from enum import StrEnum
 
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, KindMismatchError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn, ImplicitKind
 from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression, full_name, short_name
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name, sql_type
-from pushdown_spark.projection.scan_columns import FIELDS_COLUMN, ScanColumn, ScanTag, scan_columns
+
+FIELDS_COLUMN = "columns"
+"""The array of the fields of a line, in CSV files without a header and without a declared schema."""
+_MAX_FIELDS = 65_536
+"""The limit of positions in that array. Higher positions are errors."""
 
 
 class ColumnKind(StrEnum):
@@ -93,13 +97,14 @@ def resolve(
 
     `depth` is the number of directories between the deepest file and its scan root. A `dirK` beyond it is null.
     `catalog` has the implicit columns. `origin` returns where a column's type comes from, for errors.
-    `has_unnamed_fields` is as in `scan_columns`. Raises BadSpecError for invalid paths and for duplicate output names,
-    UnknownColumnError with the most similar names, and KindMismatchError for a step that the type does not support.
+    `has_unnamed_fields` is whether lines have fields without names, so that `columns[i]` exists. Raises BadSpecError
+    for invalid paths, for duplicate output names, and if `columns[i]` is mixed with named columns; UnknownColumnError
+    with the most similar names; and KindMismatchError for a step that the type does not support.
     """
     context = PathContext(schema, case_sensitive, origin, catalog.names)
     has_array = has_unnamed_fields and FIELDS_COLUMN not in context.columns
     paths = parse_paths(["*"] if columns is None else columns)
-    return _Resolver(context, depth).projection(scan_columns(paths, catalog, has_unnamed_fields=has_array))
+    return _Resolver(context, depth, catalog, has_array).projection(paths)
 
 
 @dataclass(frozen=True)
@@ -116,15 +121,19 @@ class _Draft:
 class _Resolver:
     """A resolver of the paths of one projection."""
 
-    def __init__(self, context: PathContext, depth: int) -> None:
+    def __init__(self, context: PathContext, depth: int, catalog: ImplicitCatalog, has_array: bool) -> None:
         self._context = context
         self._depth = depth
+        self._catalog = catalog
+        self._has_array = has_array
         self._notes: dict[str, None] = {}
 
-    def projection(self, columns: Sequence[ScanColumn]) -> Projection:
+    def projection(self, paths: Sequence[ColumnPath]) -> Projection:
+        self._check_fields(paths)
         drafts: dict[str, _Draft] = {}
-        for column in self._expand_wildcards(columns):
-            drafts.setdefault(self._key(str(column.path)), self._draft(column))
+        for path in paths:
+            for draft in self._drafts(path):
+                drafts.setdefault(self._key(str(draft.path)), draft)
         required = [path for draft in drafts.values() for path in draft.required]
         names = {path.head for path in required}
         return Projection(
@@ -135,22 +144,51 @@ class _Resolver:
             notes=tuple(self._notes),
         )
 
-    def _expand_wildcards(self, columns: Sequence[ScanColumn]) -> Iterator[ScanColumn]:
-        for column in columns:
-            if column.tag is ScanTag.WILDCARD:
-                paths = (ColumnPath((Member(field.name),)) for field in self._context.schema.fields)
-                yield from (ScanColumn(path, ScanTag.UNRESOLVED) for path in paths)
-            else:
-                yield column
+    def _check_fields(self, paths: Sequence[ColumnPath]) -> None:
+        """Raise BadSpecError if fields are selected both by position and by name, or beyond the last position."""
+        by_position = [path for path in paths if self._is_fields(path)]
+        for path in by_position:
+            match path.steps[1:]:
+                case ():
+                    pass
+                case (Elements(positions),):
+                    if positions[-1] >= _MAX_FIELDS:
+                        raise BadSpecError(f"columns: {str(path)!r}: positions end at {_MAX_FIELDS - 1}")
+                case _:
+                    raise KindMismatchError(
+                        f"columns: {str(path)!r}: {FIELDS_COLUMN} is an array of strings, which has positions and no "
+                        "members"
+                    )
+        by_name = [path for path in paths if not self._is_fields(path) and self._find_implicit(path) is None]
+        if by_position and by_name:
+            raise BadSpecError(
+                f"columns: {by_position[0]} selects fields by position and {by_name[0]} by name; use one of them"
+            )
 
-    def _draft(self, column: ScanColumn) -> _Draft:
-        path, implicit = column.path, column.implicit
-        if column.tag is ScanTag.FIELDS:
-            return self._fields(path)
+    def _is_fields(self, path: ColumnPath) -> bool:
+        """Return whether a path selects fields of a line by position."""
+        return self._has_array and path.head.lower() == FIELDS_COLUMN
+
+    def _find_implicit(self, path: ColumnPath) -> ImplicitColumn | None:
+        return self._catalog.find(path.head) if len(path.steps) == 1 else None
+
+    def _drafts(self, path: ColumnPath) -> Iterator[_Draft]:
+        """Yield the output of a path, or one for each column of a wildcard."""
+        if path.is_wildcard:
+            yield from (self._table(ColumnPath((Member(field.name),))) for field in self._context.schema.fields)
+            return
+        if self._is_fields(path):
+            yield self._fields(path)
+            return
+        implicit = self._find_implicit(path)
         if implicit is not None and path.head not in self._context.columns:
-            return self._implicit(path, implicit)
+            yield self._implicit(path, implicit)
+            return
         if implicit is not None:
             self._notes[f"{path.head} is a column of the table, so it is not the implicit column of that name"] = None
+        yield self._table(path)
+
+    def _table(self, path: ColumnPath) -> _Draft:
         value = PathCompiler(self._context, path).compile()
         return _Draft(path, ColumnKind.TABLE, value, (ColumnPath(value.steps),))
 

@@ -10,6 +10,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.expressions.types import DECLARED_TYPE
+from pushdown_spark.projection.path_tree import ProjectionNode, ProjectionTree
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
@@ -210,34 +211,19 @@ def _aligned_struct(value: str, read: t.StructType, table: t.StructType, rules: 
 
 def select_columns(schema: t.StructType, required: t.StructType, rules: MergeRules) -> t.StructType:
     """Return the columns that another schema has too, with only the struct members that it has too."""
-    required_fields = {rules.key(field.name): field for field in required.fields}
-    return t.StructType(
-        [
-            t.StructField(
-                field.name,
-                _select_members(field.dataType, required_fields[rules.key(field.name)].dataType, rules),
-                field.nullable,
-                field.metadata,
-            )
-            for field in schema.fields
-            if rules.key(field.name) in required_fields
-        ]
-    )
+    return ProjectionTree(_nodes(required)).pruned(schema, case_sensitive=rules.case_sensitive)
 
 
-def _select_members(data_type: t.DataType, required: t.DataType, rules: MergeRules) -> t.DataType:
-    match data_type, required:
-        case t.StructType(), t.StructType():
-            selected = select_columns(data_type, required, rules)
-            # A struct without members cannot be read, so it keeps all of them.
-            return selected if selected.fields else data_type
-        case t.ArrayType(), t.ArrayType():
-            element = _select_members(data_type.elementType, required.elementType, rules)
-            return t.ArrayType(element, data_type.containsNull)
-        case t.MapType(), t.MapType():
-            value = _select_members(data_type.valueType, required.valueType, rules)
-            return t.MapType(data_type.keyType, value, data_type.valueContainsNull)
-    return data_type
+def _nodes(data_type: t.DataType) -> tuple[ProjectionNode, ...]:
+    """Return all members of the structs in a type as required."""
+    match data_type:
+        case t.StructType():
+            return tuple(ProjectionNode(field.name, _nodes(field.dataType)) for field in data_type.fields)
+        case t.ArrayType():
+            return _nodes(data_type.elementType)
+        case t.MapType():
+            return _nodes(data_type.valueType)
+    return ()
 
 
 def ddl(schema: t.StructType) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -77,6 +78,28 @@ class Scan(ABC):
     def close(self) -> None:
         """Release what the scan holds for its tasks, such as a database snapshot. Its DataFrames cannot run again."""
         return
+
+
+@dataclass(frozen=True)
+class ProjectedScan:
+    """A scan, and the function that turns its rows into those of the query with its own projection and filter."""
+
+    scan: Scan
+    project: Callable[[DataFrame], DataFrame]
+
+    def frame(self) -> DataFrame:
+        """Return all rows of the query as a lazy DataFrame."""
+        return self.project(self.scan.frame())
+
+    def limited(self, limit: int) -> DataFrame:
+        """Return at most `limit` rows of the query as a lazy DataFrame."""
+        limited = self.scan.limited_frame(limit)
+        return self.frame().limit(limit) if limited is None else self.project(limited)
+
+    def fetch_local(self, limit: int | None) -> DataFrame | None:
+        """Fetch the rows of the query, at most `limit`, to the driver; None if a Spark job is faster."""
+        rows = self.scan.fetch_local(limit)
+        return None if rows is None else self.project(rows)
 
 
 @contextmanager

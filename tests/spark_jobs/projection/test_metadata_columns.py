@@ -16,9 +16,7 @@ from pushdown_spark.projection.metadata_columns import (
     ImplicitValue,
     implicit_catalog,
 )
-from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.resolver import ColumnKind, resolve
-from pushdown_spark.projection.scan_columns import ScanTag, scan_columns
 
 METADATA = FileMetadata("/in/2026/shop-12.json", ("2026",), 77, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
 
@@ -102,12 +100,17 @@ def test_types_of_builtin_columns() -> None:
     assert types == [TimestampType(), LongType(), StringType()]
 
 
-def test_scan_columns_classify_paths() -> None:
-    tags = [
-        column.tag
-        for column in scan_columns(parse_paths(["*", "a", "FILENAME", "dir0.x"]), BUILT_IN, has_unnamed_fields=False)
+def test_only_whole_names_are_implicit_columns() -> None:
+    schema = StructType().add("a", StringType()).add("dir0", StructType().add("x", StringType()))
+    projection = resolve(["*", "FILENAME", "dir0.x"], schema, depth=1)
+    kinds = [(output.name, output.kind) for output in projection.outputs]
+    assert kinds == [
+        ("a", ColumnKind.TABLE),
+        ("dir0", ColumnKind.TABLE),
+        ("FILENAME", ColumnKind.FILE),
+        ("x", ColumnKind.TABLE),
     ]
-    assert tags == [ScanTag.WILDCARD, ScanTag.UNRESOLVED, ScanTag.IMPLICIT, ScanTag.UNRESOLVED]
+    assert projection.notes == ()
 
 
 FIELDS = StructType().add("_c0", StringType()).add("_c1", StringType())

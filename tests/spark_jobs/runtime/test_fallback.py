@@ -28,13 +28,13 @@ EVERY = (
 """Planning steps of all readers."""
 TEXT = (
     "pushdown_spark.planner.plan_text",
-    "pushdown_spark.formats.text.scan.storage_for",
-    "pushdown_spark.formats.text.scan.listed_files",
-    "pushdown_spark.formats.text.scan.text_options",
-    "pushdown_spark.formats.text.scan.check_settings",
-    "pushdown_spark.formats.text.scan.facts_of",
-    "pushdown_spark.formats.text.scan.Searcher",
-    "pushdown_spark.formats.text.scan.sample",
+    "pushdown_spark.formats.text.planner.storage_for",
+    "pushdown_spark.formats.text.planner.listed_files",
+    "pushdown_spark.formats.text.planner.text_options",
+    "pushdown_spark.formats.text.planner.check_settings",
+    "pushdown_spark.formats.text.planner.facts_of",
+    "pushdown_spark.formats.text.planner.Searcher",
+    "pushdown_spark.formats.text.planner.sample",
     "pushdown_spark.formats.text.scan.TextScan.__init__",
     "pushdown_spark.formats.text.scan.with_constants",
 )
@@ -43,14 +43,14 @@ STEPS = {
     "json": (
         *EVERY,
         *TEXT,
-        "pushdown_spark.formats.text.scan.json_patterns",
-        "pushdown_spark.formats.text.scan.ambiguous_json",
+        "pushdown_spark.formats.text.planner.json_patterns",
+        "pushdown_spark.formats.text.planner.ambiguous_json",
     ),
     "csv": (
         *EVERY,
         *TEXT,
-        "pushdown_spark.formats.text.scan.csv_patterns",
-        "pushdown_spark.formats.text.scan.ambiguous_csv",
+        "pushdown_spark.formats.text.planner.csv_patterns",
+        "pushdown_spark.formats.text.planner.ambiguous_csv",
     ),
     "orc": (
         *EVERY,

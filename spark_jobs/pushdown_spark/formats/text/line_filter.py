@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from json import JSONDecoder
 
 import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.json_lines import parses_alike
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.formats.text.metrics import TextCount, TextTask
 from pushdown_spark.relations.listing import Split, Task
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
 _BATCH_LINES = 16_384
+_JSON_BLANKS = " \t\r"
+_JSON_TOKENS = re.compile(
+    r"""(?:[ \t\r\n{}\[\]:,]
+    |"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:"|$)
+    |'(?:[^'\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:'|$)
+    |(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|NaN)(?=[ \t\r,\]}]|$)
+    )*+""",
+    re.VERBOSE,
+)
+_JSON_DECODER = JSONDecoder()
+
+
+@dataclass
+class TextCount:
+    """Counts of one file in one task: stored bytes, searched bytes, and lines passed to Spark's parser."""
+
+    bytes_read: int = 0
+    bytes_searched: int = 0
+    candidate_lines: int = 0
+    candidate_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """Counts of a finished task by file, and whether it read its splits to the end."""
+
+    files: Mapping[str, TextCount]
+    is_exhausted: bool = True
+
+
+def total(counts: Iterable[TextCount]) -> TextCount:
+    """Return the sum of counts."""
+    return TextCount(*map(sum, zip(*map(astuple, counts), strict=True)))
+
 
 Report = Callable[[int, TextTask], None]
 """Receives the number and the counts of a finished task."""
@@ -229,6 +263,21 @@ def _check_ambiguous(ambiguous: Searcher, lines: Sequence[bytes], path: str) -> 
             f"{path} has a line ({excerpt!r}...) that Spark may parse differently when it reads the file "
             f"(found: {causes}); read it with reader='spark'"
         )
+
+
+def parses_alike(line: bytes) -> bool:
+    """Return whether Spark parses a JSON line alike as a string and as bytes, for any schema.
+
+    Spark parses lines of files as bytes, and lines of a string column with another parser of Jackson. Both return the
+    same for JSON. After a malformed token (`1.`, `nul`, a digit before a letter), Spark keeps the array, map or struct
+    that it has and continues with the next token, and the two parsers continue at different characters.
+    """
+    text = line.decode("utf-8", "replace")
+    try:
+        _JSON_DECODER.raw_decode(text.lstrip(_JSON_BLANKS))
+    except (ValueError, RecursionError):
+        return _JSON_TOKENS.fullmatch(text) is not None
+    return True
 
 
 def _check_tokens(lines: Sequence[bytes], path: str) -> None:

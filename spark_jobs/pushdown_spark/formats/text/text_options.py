@@ -1,4 +1,4 @@
-"""Reader options with which byte search is sound, and their effect on it."""
+"""Reader options and session settings with which byte search is sound, and their effect on it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,7 +23,10 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
+from pushdown_spark.expressions.session_settings import check_meaning, setting
+from pushdown_spark.formats.columnar import types_in
 from pushdown_spark.formats.text.line_filter import LineSyntax
+from pushdown_spark.relations.request import ScanRequest
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -55,6 +59,29 @@ _CSV = _COMMON | {
     "comment",
     "enforceschema",
 }
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A setting, the value with which byte search is sound, and the effect of other values."""
+
+    key: str
+    safe: str
+    effect: str
+
+
+_SETTINGS = (
+    _Setting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
+    _Setting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
+    _Setting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
+    _Setting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
+    _Setting("spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"),
+)
+_HADOOP = {
+    "io.compression.codecs": "only Hadoop knows which files are compressed",
+    "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
+}
+"""Hadoop settings that must not be set."""
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _BROKEN_ESCAPE = BytePattern(
     (),
@@ -74,6 +101,23 @@ class TextOptions:
     csv: CsvSyntax
     plain_dates: bool
     plain_timestamps: bool
+
+
+def check_settings(spark: SparkSession, request: ScanRequest) -> None:
+    """Raise UnsupportedError if the session's settings rule out byte search."""
+    for checked in _SETTINGS:
+        value = setting(spark, checked.key, checked.safe).lower()
+        if value != checked.safe:
+            raise UnsupportedError(f"{checked.key} is {value}: {checked.effect}")
+    predicate = request.predicate
+    check_meaning(spark, "" if predicate is None else predicate.sql)
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    for key, effect in _HADOOP.items():
+        if hadoop.get(key):
+            raise UnsupportedError(f"{key} is {hadoop.get(key)}: {effect}")
+    corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+    if corrupt in request.schema.fieldNames():
+        raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
 
 
 def check_options(
@@ -169,6 +213,11 @@ def text_options(
     return TextOptions(lines, csv, plain_dates, plain_timestamps)
 
 
+def uses_current_date_rules(spark: SparkSession) -> bool:
+    """Return whether dates are parsed by current rules, not by those of Spark 2."""
+    return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "CORRECTED"
+
+
 def _sep(options: Mapping[str, str]) -> str:
     sep = options.get("sep", options.get("delimiter", ","))
     return "\t" if sep == "\\t" else sep
@@ -179,18 +228,7 @@ def _is_true(options: Mapping[str, str], key: str) -> bool:
 
 
 def _has_bounded_string(data_type: DataType) -> bool:
-    return any(isinstance(part, CharType | VarcharType) for part in _parts(data_type))
-
-
-def _parts(data_type: DataType) -> list[DataType]:
-    """Return the type and all types inside it."""
-    if isinstance(data_type, StructType):
-        return [data_type, *(part for field in data_type.fields for part in _parts(field.dataType))]
-    if isinstance(data_type, ArrayType):
-        return [data_type, *_parts(data_type.elementType)]
-    if isinstance(data_type, MapType):
-        return [data_type, *_parts(data_type.keyType), *_parts(data_type.valueType)]
-    return [data_type]
+    return any(isinstance(part, CharType | VarcharType) for part in types_in(data_type))
 
 
 def _has_string_in_nested_collections(data_type: DataType, depth: int = 0) -> bool:
@@ -209,7 +247,7 @@ def ambiguous_json(schema: StructType) -> BytePattern:
     pattern = _BROKEN_ESCAPE
     if (strings := unquoted_string_values(schema)) is not None:
         pattern |= strings
-    return pattern | _NON_ASCII if any(isinstance(part, BinaryType) for part in _parts(schema)) else pattern
+    return pattern | _NON_ASCII if any(isinstance(part, BinaryType) for part in types_in(schema)) else pattern
 
 
 def ambiguous_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
@@ -265,6 +303,6 @@ def _collect_string_fields(schema: StructType, strings: set[str], lists: set[str
             lists.add(field.name)
         elif isinstance(inner, MapType) and isinstance(inner.valueType, StringType):
             maps.add(field.name)
-        for part in _parts(inner):
+        for part in types_in(inner):
             if isinstance(part, StructType):
                 _collect_string_fields(part, strings, lists, maps)

@@ -15,9 +15,8 @@ from pyspark.sql import types as t
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, Fields
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineSyntax
+from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineSyntax, TextTask, total
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.formats.text.metrics import TextTask, total
 from pushdown_spark.formats.text.text_options import unquoted_string_values
 from pushdown_spark.relations.listing import Compression, Split, Task
 
