@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import by_name_key, name_key
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
-from pushdown_spark.formats.avro.schema import AvroField, AvroKind, AvroType, Json
+from pushdown_spark.formats.avro.schema import AvroField, AvroKind, AvroType, Json, leaf_spark_type
 
 READ_BY_SPARK = "read it with reader='spark'"
 
@@ -141,25 +142,6 @@ _SLOT_CONTENTS = {
     AvroKind.FIXED: SlotContent.BYTES,
     AvroKind.ENUM: SlotContent.SYMBOL,
 }
-_ARROW_TYPES = {
-    AvroKind.BOOLEAN: pa.bool_(),
-    AvroKind.INT: pa.int32(),
-    AvroKind.LONG: pa.int64(),
-    AvroKind.FLOAT: pa.float32(),
-    AvroKind.DOUBLE: pa.float64(),
-    AvroKind.BYTES: pa.binary(),
-    AvroKind.FIXED: pa.binary(),
-    AvroKind.STRING: pa.string(),
-    AvroKind.ENUM: pa.string(),
-}
-_UTC = pa.timestamp("us", "UTC")
-_LOGICAL_ARROW_TYPES = {
-    (AvroKind.INT, "date"): pa.date32(),
-    (AvroKind.LONG, "timestamp-millis"): _UTC,
-    (AvroKind.LONG, "timestamp-micros"): _UTC,
-    (AvroKind.LONG, "local-timestamp-millis"): pa.timestamp("us"),
-    (AvroKind.LONG, "local-timestamp-micros"): pa.timestamp("us"),
-}
 _DECIMAL = "decimal"
 
 
@@ -209,5 +191,4 @@ def _fits(reader: AvroType, wanted: pa.DataType) -> bool:
     if reader.kind is AvroKind.INT and not reader.logical and pa.types.is_int64(wanted):
         # Ints and longs are encoded alike, so tables that have files of both need no reader's schema.
         return True
-    logical = _LOGICAL_ARROW_TYPES.get((reader.kind, reader.logical))
-    return bool(wanted == (logical if logical is not None else _ARROW_TYPES[reader.kind]))
+    return bool(wanted == to_arrow_type(leaf_spark_type(reader), timezone="UTC"))

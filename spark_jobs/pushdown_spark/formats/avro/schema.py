@@ -252,6 +252,11 @@ def spark_type(schema: AvroType) -> t.DataType:
         return t.DecimalType(schema.precision, schema.scale)
     if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED:
         raise BadSchemaError(f"a column of {schema}: Spark does not read this type; declare a schema without it")
+    return leaf_spark_type(schema)
+
+
+def leaf_spark_type(schema: AvroType) -> t.DataType:
+    """Return the type of values without parts that are not decimals."""
     return _LOGICAL_SPARK_TYPES.get((schema.kind, schema.logical), _SPARK_TYPES[schema.kind])
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.expressions.names import by_name_key
+from pushdown_spark.expressions.names import by_name_key, name_key
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
@@ -108,10 +108,8 @@ def _wanted_ids(tail: FileTail, column: int, wanted: pa.DataType, case_sensitive
 
 
 def _by_name(names: dict[str, int], wanted: Sequence[str], case_sensitive: bool) -> list[int | None]:
-    if case_sensitive:
-        return [names.get(name) for name in wanted]
-    spellings = by_name_key(names, str, case_sensitive=False)
-    matches = [spellings.get(name.lower(), []) for name in wanted]
+    spellings = by_name_key(names, str, case_sensitive=case_sensitive)
+    matches = [spellings.get(name_key(name, case_sensitive=case_sensitive), []) for name in wanted]
     for name, candidates in zip(wanted, matches, strict=True):
         if len(candidates) > 1:
             raise SchemaConflictError(
@@ -129,10 +127,8 @@ def member(node: Type, name: str, *, case_sensitive: bool) -> int | None:
 
 def _positions_of(names: Sequence[str], name: str, case_sensitive: bool) -> list[int]:
     """Return the positions of a member's name: one or none."""
-    if case_sensitive:
-        positions = [index for index, other in enumerate(names) if other == name]
-    else:
-        positions = [index for index, other in enumerate(names) if other.lower() == name.lower()]
+    key = name_key(name, case_sensitive=case_sensitive)
+    positions = [index for index, other in enumerate(names) if name_key(other, case_sensitive=case_sensitive) == key]
     if len(positions) > 1:
         raise UnsafeInputError(
             f"member {name!r} fits {len(positions)} members of a struct; read it with reader='spark'"

@@ -20,7 +20,7 @@ from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedR
 from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose, UnitOutcome
-from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, SliceFile, StreamSlice, stream_slices
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, StreamSlice, slice_file, stream_slices
 from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
 
 _BATCH_VALUES = 2 << 20
@@ -230,9 +230,8 @@ class LazyStripeReader:
             return _without_columns(rows)
         arrays: dict[int, pa.Array] = {}
         if columns.roots:
-            slice_file = SliceFile(self.stripe, columns.selection)
-            slice_file.add(groups, self._stream_slices(columns, groups), fetched)
-            batch = _decode_slice(slice_file)
+            slices = self._stream_slices(columns, groups)
+            batch = _decode_slice(self.stripe, columns.selection, rows, slices, fetched)
             if batch.num_rows != rows:
                 raise ValueError(f"{rows} rows were expected, {batch.num_rows} decoded")
             arrays = dict(zip(columns.roots, batch.columns, strict=True))
@@ -254,10 +253,12 @@ def _without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
 
 
-def _decode_slice(slice_file: SliceFile) -> pa.RecordBatch:
+def _decode_slice(
+    stripe: Stripe, selection: ColumnSelection, rows: int, slices: Sequence[StreamSlice], fetched: FetchedRanges
+) -> pa.RecordBatch:
     """Decode a slice. Raises ValueError for damaged streams, and UnsafeInputError for times that Arrow cannot hold."""
     try:
-        batch = slice_file.open().read_stripe(0)
+        batch = slice_file(stripe, selection, rows, slices, fetched).read_stripe(0)
         for column in batch.columns:
             _check_decimals(column)
         return batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +41,7 @@ from pushdown_spark.formats.orc.time_zones import DECODED_IN
 FetchedBytes = Callable[[int, int], bytes]
 """Returns the bytes between two offsets of the file. They must have been fetched."""
 
+_MAGIC = b"ORC"
 _BEGINNING = RowGroupStart(0, 0, SeekPosition())
 
 
@@ -148,49 +148,35 @@ def _with_children(node: Type, new: Mapping[int, int]) -> Type:
     return type_with_children(node, [new[node.subtypes[index]] for index in selected], names)
 
 
-class SliceFile:
-    """An ORC file in memory with some columns and some row groups."""
+def slice_file(
+    stripe: Stripe, selection: ColumnSelection, rows: int, slices: Sequence[StreamSlice], fetched: FetchedBytes
+) -> orc.ORCFile:
+    """Return an ORC file in memory with slices of the selected columns, which have `rows` rows."""
+    numbers = {column: number for number, column in enumerate(selection.columns)}
+    codec = stripe.tail.codec
+    contents = [_slice_content(stripe, part, fetched) for part in slices]
+    streams = [
+        (part.location.kind, numbers[part.location.column], len(content))
+        for part, content in zip(slices, contents, strict=True)
+    ]
+    encodings = [stripe.footer.columns[column] for column in selection.columns]
+    directory = codec.store_uncompressed(stripe_footer_bytes(streams, encodings, DECODED_IN))
+    extent = (len(_MAGIC), sum(map(len, contents)), len(directory), rows)
+    footer = codec.store_uncompressed(footer_bytes(stripe.tail.footer, selection.types, [extent]))
+    script = post_script_bytes(stripe.tail.post_script, len(footer))
+    content = b"".join([_MAGIC, *contents, directory, footer, script, bytes([len(script)])])
+    return orc.ORCFile(pa.BufferReader(content))
 
-    def __init__(self, stripe: Stripe, selection: ColumnSelection) -> None:
-        self._stripe = stripe
-        self._selection = selection
-        self._numbers = {column: number for number, column in enumerate(selection.columns)}
-        self._out = io.BytesIO()
-        self._out.write(b"ORC")
-        self._stripes: list[tuple[int, int, int, int]] = []
 
-    def add(self, groups: RowGroupRange, slices: Sequence[StreamSlice], fetched: FetchedBytes) -> None:
-        """Add some row groups as a stripe."""
-        stripe = self._stripe
-        offset = self._out.tell()
-        streams = []
-        for part in slices:
-            data = slice_stream(stripe, part, fetched(part.begin, part.end))
-            if part.location.kind == StreamKind.LENGTH:
-                data = self._checked(part.location.column, data)
-            self._out.write(data)
-            streams.append((part.location.kind, self._numbers[part.location.column], len(data)))
-        length = self._out.tell() - offset
-        encodings = [stripe.footer.columns[column] for column in self._selection.columns]
-        footer = stripe_footer_bytes(streams, encodings, DECODED_IN)
-        footer = stripe.tail.codec.store_uncompressed(footer)
-        self._out.write(footer)
-        rows = stripe.rows_before(groups.last + 1) - stripe.rows_before(groups.first)
-        self._stripes.append((offset, length, len(footer), rows))
-
-    def _checked(self, column: int, data: bytes) -> bytes:
-        """Return a stream of lengths, decompressed, after checking it."""
-        content = self._stripe.tail.codec.decompress(data)
-        try:
-            check_lengths(content, self._stripe.lengths_coding(column), self._stripe.dictionary_size(column))
-        except (ValueError, UnsafeInputError) as problem:
-            raise type(problem)(f"column {column}: {problem}") from problem
-        return self._stripe.tail.codec.store_uncompressed(content)
-
-    def open(self) -> orc.ORCFile:
-        """Complete the file and open it."""
-        tail = self._stripe.tail
-        footer = tail.codec.store_uncompressed(footer_bytes(tail.footer, self._selection.types, self._stripes))
-        script = post_script_bytes(tail.post_script, len(footer))
-        self._out.write(footer + script + bytes([len(script)]))
-        return orc.ORCFile(pa.BufferReader(self._out.getbuffer()))
+def _slice_content(stripe: Stripe, part: StreamSlice, fetched: FetchedBytes) -> bytes:
+    """Return the content of a slice. A stream of lengths is decompressed and checked."""
+    data = slice_stream(stripe, part, fetched(part.begin, part.end))
+    if part.location.kind != StreamKind.LENGTH:
+        return data
+    column, codec = part.location.column, stripe.tail.codec
+    lengths = codec.decompress(data)
+    try:
+        check_lengths(lengths, stripe.lengths_coding(column), stripe.dictionary_size(column))
+    except (ValueError, UnsafeInputError) as problem:
+        raise type(problem)(f"column {column}: {problem}") from problem
+    return codec.store_uncompressed(lengths)

@@ -14,7 +14,7 @@ from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
 from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
 from pushdown_spark.formats.orc.metrics import OrcMetrics
-from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, SliceFile, stream_slices
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, slice_file, stream_slices
 from pushdown_spark.formats.orc.stripe import Stripe
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
@@ -71,13 +71,9 @@ def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = N
     source = sample.stripe(stripe)
     chosen = list(sample.tail.types[0].subtypes) if columns is None else columns
     selection = ColumnSelection.of(sample.tail, chosen)
-    made = SliceFile(source, selection)
-    made.add(
-        groups,
-        stream_slices(source, selection.columns, groups),
-        lambda begin, end: sample.content[begin:end],
-    )
-    return made.open().read_stripe(0)
+    rows = source.rows_before(groups.last + 1) - source.rows_before(groups.first)
+    slices = stream_slices(source, selection.columns, groups)
+    return slice_file(source, selection, rows, slices, lambda begin, end: sample.content[begin:end]).read_stripe(0)
 
 
 def of_streams(template: Sample, streams: Sequence[tuple[int, int, bytes]], rows: int) -> pa.RecordBatch:
