@@ -75,7 +75,7 @@ class AnalysisCosts:
     """Seconds that collecting statistics takes for a relation: `cached` if its files were sampled before, else `new`.
 
     `warmup` is the additional time of the first query of a session, in which the JVM loads classes. The values are
-    measured with TPC-H, TPC-DS and the Join Order Benchmark.
+    estimated from TPC-H and the Join Order Benchmark.
     """
 
     new: float = 0.04
