@@ -51,7 +51,7 @@ SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
 	bench-projection bench-tasks docs lock proto java python clean
 .DEFAULT_GOAL := help
 
@@ -65,6 +65,7 @@ help:
 	@echo "make bench            compare JSON and CSV scans with Spark, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc        compare lazy ORC scans with Spark's reader"
 	@echo "make bench-avro       compare Avro scans with Spark's reader and others (SF=10 for more data)"
+	@echo "make bench-parquet    compare lazy Parquet scans with Spark's reader and others (SF=10 for more data)"
 	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
 	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
@@ -202,6 +203,9 @@ bench-orc: $(SPARK)/.bench java
 
 bench-avro: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.avro
+
+bench-parquet: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.parquet
 
 bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.join_orders
