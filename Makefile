@@ -55,7 +55,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
 	bench-projection bench-tasks docs lock proto release java python clean
 .DEFAULT_GOAL := help
 
@@ -69,6 +69,7 @@ help:
 	@echo "make bench            compare JSON and CSV scans with Spark, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc        compare lazy ORC scans with Spark's reader"
 	@echo "make bench-avro       compare Avro scans with Spark's reader and others (SF=10 for more data)"
+	@echo "make bench-parquet    compare lazy Parquet scans with Spark's reader and others (SF=10 for more data)"
 	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
 	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
@@ -213,6 +214,9 @@ bench-orc: $(SPARK)/.bench java
 
 bench-avro: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.avro
+
+bench-parquet: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.parquet
 
 bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.join_orders

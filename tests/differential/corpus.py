@@ -36,7 +36,9 @@ MOST_ROWS = 4_000
 SCHEMA_SUFFIX = ".schema"
 """A hidden file `_NAME.schema` next to a file NAME has the DDL with which it is read."""
 
-_NAME = re.compile(r"\.(orc|avro|json|jsonl|ndjson|csv|tsv)(\.(gz|bz2|zst|gzip|zstd|deflate|snappy|lz4))?$", re.I)
+_NAME = re.compile(
+    r"\.(orc|avro|parquet|json|jsonl|ndjson|csv|tsv)(\.(gz|bz2|zst|gzip|zstd|deflate|snappy|lz4))?$", re.I
+)
 _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 _PUSHDOWN_OFF = {
     f"spark.sql.{name}": "false"
@@ -91,7 +93,7 @@ class Tally:
 
 
 def corpus_files(folder: Path) -> list[CorpusFile]:
-    """Return the files below a directory whose names end like ORC, Avro, JSON or CSV files."""
+    """Return the files below a directory whose names end like ORC, Avro, Parquet, JSON or CSV files."""
     found = []
     for path in sorted(folder.rglob("*")):
         named = _NAME.search(path.name)

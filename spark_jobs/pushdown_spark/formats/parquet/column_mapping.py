@@ -19,12 +19,14 @@ from pushdown_spark.expressions.names import name_key
 
 _LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"), ("bag", "array"))
 """Names of the two levels below a list that all readers understand as such. Lists of two levels are ambiguous."""
-_MAP_LEVEL = "key_value"
+_MAP_LEVELS = ("key_value", "entries", "map")
+"""Names of the level below a map by different writers."""
 _SPARK_VERSION = b"org.apache.spark.version"
 _SOUND_WRITERS = {
     "parquet-mr": (1, 10),
     "parquet-cpp-arrow": (4, 0),
     "parquet-rs": (5, 0),
+    "datafusion": (0, 0),
     "DuckDB": (0, 0),
     "Polars": (0, 0),
 }
@@ -176,8 +178,9 @@ class _Matcher:
             for member in kind:
                 yield from self._walk(member.type, f"{path}.{member.name}", repeated, leaves)
         elif pa.types.is_map(kind):
-            yield from self._walk(kind.key_type, f"{path}.{_MAP_LEVEL}.key", repeated + 1, leaves)
-            yield from self._walk(kind.item_type, f"{path}.{_MAP_LEVEL}.value", repeated + 1, leaves)
+            entries = next((f"{path}.{name}" for name in _MAP_LEVELS if f"{path}.{name}.key" in leaves), path)
+            yield from self._walk(kind.key_type, f"{entries}.key", repeated + 1, leaves)
+            yield from self._walk(kind.item_type, f"{entries}.value", repeated + 1, leaves)
         elif pa.types.is_list(kind):
             yield from self._walk(kind.value_type, self._element(path, leaves), repeated + 1, leaves)
         else:

@@ -66,7 +66,7 @@ class LibraryScan:
             yield batch.to_pyarrow()
         # DataFusion returns no rows for a file that it does not find.
         if not self.count("files_processed"):
-            raise UnsafeInputError("DataFusion did not find the file")
+            raise UnsafeInputError("DataFusion did not open the file")
 
     def count(self, metric: str) -> int:
         """Return a metric of the scan, 0 if there is none."""

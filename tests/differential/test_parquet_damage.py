@@ -1,0 +1,153 @@
+"""Damaged Parquet files raise an error, or yield rows that Spark yields as well. No damage ends the process."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from orc_damage import flipped, plain
+from parquet_damage import outcomes, regions
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from session_settings import session_settings
+from thirds import third
+
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
+from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
+from pushdown_spark.formats.parquet.file_reader import ParquetQuery
+
+CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+TYPED = frozenset({"UnreadableFileError", "UnsafeInputError"})
+ROWS = 200
+SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("a", pa.int32()),
+        ("s", pa.string()),
+        ("d", pa.date32()),
+        ("x", pa.decimal128(12, 2)),
+        ("l", pa.list_(pa.int32())),
+        ("r", pa.struct([("u", pa.string()), ("v", pa.float64())])),
+    ]
+)
+
+
+def queries() -> dict[str, ParquetQuery]:
+    """Return a scan of all rows, and one with a filter."""
+    row = Column(("row",), LogicalType.INTEGER, pa.int64())
+    five = Column(("a",), LogicalType.INTEGER, pa.int32())
+    condition = ArrowFilter(Or((Comparison(row, Op.GE, 150), Comparison(five, Op.EQ, 5))))
+    calendars = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
+    return {
+        name: ParquetQuery(SCHEMA, chosen, calendars, case_sensitive=False)
+        for name, chosen in (("all", None), ("filter", condition))
+    }
+
+
+def sound(codec: str, path: Path) -> bytes:
+    """Write a sound file with small pages, several row groups and all indexes."""
+    rows = range(ROWS)
+    table = pa.table(
+        [
+            list(rows),
+            [n % 11 if n % 7 else None for n in rows],
+            [f"text {n * n % 31}" if n % 5 else None for n in rows],
+            [date.fromordinal(730_000 + n) for n in rows],
+            [Decimal(n) for n in rows],
+            [[n, None] if n % 3 else [] for n in rows],
+            [{"u": f"u{n % 4}", "v": n / 8} if n % 9 else None for n in rows],
+        ],
+        schema=SCHEMA,
+    )
+    pq.write_table(table, path, compression=codec, row_group_size=80, data_page_size=200, write_page_index=True)
+    return path.read_bytes()
+
+
+def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | None:
+    """Return the rows of Spark's reader without pushdown, None if it fails."""
+    with session_settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
+        try:
+            frame = spark.read.schema(spark.createDataFrame(SCHEMA.empty_table()).schema).parquet(str(path))
+            return plain(frame.toArrow().cast(SCHEMA)).to_pylist()
+        except (PySparkException, Py4JJavaError, pa.ArrowInvalid):
+            return None
+
+
+def expected(rows: list[dict[str, object]], query: str) -> tuple[str, ...]:
+    return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
+
+
+def _passes(row: dict[str, object]) -> bool:
+    number = row["row"]
+    return (isinstance(number, int) and number >= 150) or row["a"] == 5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("codec", CODECS)
+def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path, codec: str) -> None:
+    rng = random.Random(codec)
+    content = sound(codec, tmp_path / "sound.parquet")
+    for region, (begin, end) in regions(content).items():
+        for number in range(40):
+            (tmp_path / f"{region}-{number}.parquet").write_bytes(flipped(rng, content, begin, end))
+    found = outcomes(tmp_path, queries())
+    whole = spark_rows(spark, tmp_path / "sound.parquet")
+    assert whole is not None
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, results in found.items():
+        theirs = None if all(each.error for each in results.values()) else spark_rows(spark, tmp_path / name)
+        for query, outcome in results.items():
+            kind = outcome.error or "rows where Spark fails"
+            assert not outcome.error or outcome.error in TYPED, (name, outcome)
+            if not outcome.error and theirs is not None:
+                kind = _kind(name, outcome.rows, expected(theirs, query), expected(whole, query))
+            kinds[name.split("-")[0]][kind] += 1
+    assert kinds["sound.parquet"] == {"the same rows": 2}
+    assert kinds["data"]["the same rows"] > 10, kinds
+
+
+def _kind(name: str, rows: tuple[str, ...], theirs: tuple[str, ...], undamaged: tuple[str, ...]) -> str:
+    if rows == theirs:
+        return "the same rows"
+    if rows == undamaged:
+        # The damage is in pages that no matching row needs, or in parts that only Spark reads.
+        return "the rows of the sound file"
+    # Statistics, page headers and lengths have no checksums, so that damage there can hide rows from either reader.
+    assert len(rows) <= max(len(theirs), len(undamaged)), name
+    return "other rows"
+
+
+@pytest.mark.parametrize("codec", third(CODECS))
+def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
+    content = sound(codec, tmp_path / "sound.parquet")
+    rng = random.Random(1)
+    for length in {*range(1, 20), *range(len(content) - 20, len(content)), *rng.sample(range(len(content)), 40)}:
+        (tmp_path / f"cut-{length}.parquet").write_bytes(content[:length])
+    for name, found in outcomes(tmp_path, queries()).items():
+        errors = {outcome.error for outcome in found.values()}
+        assert errors == ({""} if name == "sound.parquet" else {"UnreadableFileError"}), (name, found)
+
+
+@pytest.mark.parametrize("codec", third(CODECS))
+def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
+    """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
+    rng = random.Random(codec)
+    content = sound(codec, tmp_path / "sound.parquet")
+    for region, (begin, end) in regions(content).items():
+        for number in range(25):
+            start = rng.randrange(begin, end)
+            length = min(rng.choice((2, 8, 50, 1000)), end - start)
+            noise = rng.choice((bytes(length), b"\xff" * length, rng.randbytes(length)))
+            (tmp_path / f"{region}-{number}.parquet").write_bytes(content[:start] + noise + content[start + length :])
+    errors = [outcome.error for each in outcomes(tmp_path, queries()).values() for outcome in each.values()]
+    assert set(errors) <= {"", *TYPED}
+    assert errors.count("UnreadableFileError") > len(errors) * 0.3
