@@ -44,6 +44,11 @@ class ParquetQuery:
         """Top-level columns that the filter needs."""
         return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
 
+    @property
+    def filtered_structs(self) -> frozenset[str]:
+        """Top-level columns of which the filter needs members."""
+        return frozenset(path[0] for path in self.filter.columns if len(path) > 1) if self.filter else frozenset()
+
 
 class OpenParquet:
     """An open file whose footer is read and checked."""
@@ -86,7 +91,7 @@ class OpenParquet:
         scan = LibraryScan(
             Address.of(self.path, self._storage),
             self._stored_schema(names),
-            list(names.values()),
+            [name for wanted, name in names.items() if wanted in self._query.filtered_structs],
             row_filter,
             part_of(start, end, self.size),
             may_prune=has_sound_statistics(self.footer.created_by),

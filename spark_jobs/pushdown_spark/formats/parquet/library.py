@@ -5,7 +5,7 @@ DataFusion divides a file into parts of equal size, and reads the row groups tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from datafusion import Expr, SessionConfig, SessionContext
@@ -37,14 +37,16 @@ _PRUNING = (
 class LibraryScan:
     """A scan of a part of a file. `columns` have the file's names and types in which Arrow reads them.
 
-    The rows are a superset of those for which the filter is true. Without `may_prune`, statistics are ignored.
+    The columns named in `stored` have the file's own type instead, because DataFusion filters members of structs early
+    only if it need not convert the structs. The rows are a superset of those for which the filter is true. Without
+    `may_prune`, statistics are ignored.
     """
 
     def __init__(
         self,
         address: Address,
         columns: pa.Schema,
-        selected: list[str],
+        stored: Sequence[str],
         row_filter: Expr | None,
         part: FilePart,
         *,
@@ -52,10 +54,13 @@ class LibraryScan:
     ) -> None:
         self._context = _context(part.count, may_prune=may_prune)
         address.register(self._context)
+        if stored:
+            own = self._context.read_parquet(address.url, file_extension="").schema()
+            columns = pa.schema([own.field(field.name) if field.name in stored else field for field in columns])
         frame = self._context.read_parquet(address.url, schema=columns, file_extension="")
         if row_filter is not None:
             frame = frame.filter(row_filter)
-        self._plan = frame.select(*map(quoted_column, selected)).execution_plan()
+        self._plan = frame.select(*map(quoted_column, columns.names)).execution_plan()
         self._part = part
         if self._plan.partition_count != part.count:
             raise UnsafeInputError(f"DataFusion reads {self._plan.partition_count} parts instead of {part.count}")
