@@ -115,8 +115,9 @@ class ArithmeticWriter:
         if not outcome.within(_LONG) and self._may_clamp(operator, left, right):
             return self._clamped(operator, left, right)
         if outcome.within(_LONG):
-            # PostgreSQL computes narrower integers with fewer bits.
-            one, two = self._long(left), right.tree
+            # PostgreSQL computes narrower integers with fewer bits. Sums and products have enough.
+            is_wide = isinstance(left.tree, exp.Add | exp.Sub | exp.Mul)
+            one, two = left.tree if is_wide else self._long(left), right.tree
         else:
             one, two = self._wide(left, right), self._wide(right, left)
         return self.checked(binary(operator, one, two), wider_type(left, right), outcome)

@@ -262,7 +262,7 @@ class TestOverJdbc:
         postgresql_server.execute(*MANY)
         for query, rows, note in (
             ({"columns": ["k"]}, 20_000, "over Spark's JDBC source"),
-            ({"columns": ["a"]}, 20_000, "as Arrow: column a (integer[]) crosses"),
+            ({"columns": ["a"]}, 20_000, "as Arrow: column a (integer[]) can only be read as Arrow"),
             ({"columns": ["k"], "limit": 3}, 3, "the driver fetched the few rows"),
         ):
             result = scanned(spark, postgresql_server, "auto", table="many")(**query)
