@@ -18,8 +18,11 @@ from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.select_block import select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
-from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator
-from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
+from pushdown_spark.optimizer.statistics.cardinality import (
+    CardinalityEstimator,
+    JoinColumnStatistics,
+    RelationStatistics,
+)
 from pushdown_spark.session import PushdownSession
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
