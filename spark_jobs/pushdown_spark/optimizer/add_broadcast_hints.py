@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from py4j.java_gateway import JavaObject
+from collections.abc import Iterator
+from functools import cached_property
+
+from py4j.java_gateway import JavaObject, is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.optimizer.catalyst import LOGICAL, child_numbers, tree_lines
+from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, child_numbers, subquery_numbers, tree_lines
 from pushdown_spark.optimizer.query_context import QueryContext
 from pushdown_spark.runtime.jvm_gateway import (
+    elements,
     java_class,
     java_string,
     plan_dataframe,
@@ -23,11 +27,12 @@ _UNFILTERED_FACTOR = 2.0
 _FILTERED_MARGIN = 4.0
 """A filtered relation must be expected to have this many times fewer bytes than the limit."""
 
+_PLAN_EXPRESSION = f"{CATALYST}.expressions.PlanExpression"
 _HINTABLE_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Select: ("from_", "joins", "with_"),
+    exp.Select: ("from_", "joins", "where", "having", "with_"),
     exp.Join: ("this",),
 }
-"""Parts of a query that become children of Spark's plan nodes. Sub-queries elsewhere are parts of expressions."""
+"""Parts of a query whose sub-queries can be hinted: filters, and parts that become children of Spark's plan nodes."""
 
 
 def add_broadcast_hints(context: QueryContext) -> None:
@@ -49,12 +54,14 @@ def fits_broadcast(max_bytes: float | None, expected_share: float, limit: int) -
 
 
 def supports_join_hints(select: exp.Select) -> bool:
-    """Return whether the results of joins in a SELECT can be hinted. Those of sub-queries in expressions cannot.
+    """Return whether the joins of a SELECT can be hinted.
+
+    Sub-queries in SELECT lists and in join conditions cannot.
 
     >>> from pushdown_spark.optimizer.sql_reader import parse_query
-    >>> tree = parse_query("SELECT * FROM t JOIN (SELECT * FROM u) ON x = y WHERE z IN (SELECT z FROM v)")
-    >>> [(select.args["from_"].this.name, supports_join_hints(select)) for select in tree.find_all(exp.Select)]
-    [('t', True), ('u', True), ('v', False)]
+    >>> tree = parse_query("SELECT (SELECT max(x) FROM t) AS m FROM u WHERE y IN (SELECT y FROM v)")
+    >>> [(select.args["from_"].name, supports_join_hints(select)) for select in tree.find_all(exp.Select)]
+    [('u', True), ('t', False), ('v', True)]
     """
     node: exp.Expr = select
     while node.parent is not None:
@@ -88,9 +95,15 @@ class _HintWriter:
         self._spark = spark
         self._plan = plan
         self._broadcast = broadcast
-        self._broadcast_hint = broadcast_hint(spark)
+        self._new_join, self._new_join_hint, self._new_filter = (
+            java_class(spark, f"{LOGICAL}.{name}") for name in ("Join", "JoinHint", "Filter")
+        )
         self._lines = tree_lines(plan, java_string(spark, plan))
         self._children = child_numbers(self._lines)
+        self._queries = [
+            queries if line.text.startswith("Filter ") else []
+            for line, queries in zip(self._lines, subquery_numbers(self._lines), strict=True)
+        ]
         self._relations = self._relations_below()
         self._changes = self._changed_nodes()
 
@@ -100,6 +113,9 @@ class _HintWriter:
         if not self._changes[number]:
             return node
         inputs = [self.rewritten(child) for child in children]
+        if any(self._changes[query] for query in self._queries[number]):
+            plans = iter([self.rewritten(query) for query in self._queries[number]])
+            return self._new_filter(self._with_plans(node.condition(), plans), *inputs)
         if not self._has_broadcast_side(number):
             return node.withNewChildren(scala_seq(self._spark, inputs))
         current = node.hint()
@@ -107,8 +123,27 @@ class _HintWriter:
             self._hint(child, hint)
             for child, hint in zip(children, (current.leftHint(), current.rightHint()), strict=True)
         ]
-        join, join_hint = (java_class(self._spark, f"{LOGICAL}.{name}") for name in ("Join", "JoinHint"))
-        return join(*inputs, node.joinType(), node.condition(), join_hint(*hints))
+        return self._new_join(*inputs, node.joinType(), node.condition(), self._new_join_hint(*hints))
+
+    def _with_plans(self, expression: JavaObject, plans: Iterator[JavaObject]) -> JavaObject:
+        """Return an expression with other plans in its sub-queries, which are visited in Spark's order."""
+        if not expression.containsPattern(self._plan_pattern):
+            return expression
+        plan = next(plans) if self._is_subquery(expression) else None
+        parts = [self._with_plans(part, plans) for part in elements(expression.children())]
+        rewritten = expression.withNewChildren(scala_seq(self._spark, parts))
+        return rewritten if plan is None else rewritten.withNewPlan(plan)
+
+    def _is_subquery(self, expression: JavaObject) -> bool:
+        return bool(is_instance_of(self._spark.sparkContext._gateway, expression, _PLAN_EXPRESSION))
+
+    @cached_property
+    def _broadcast_hint(self) -> JavaObject:
+        return broadcast_hint(self._spark)
+
+    @cached_property
+    def _plan_pattern(self) -> JavaObject:
+        return java_class(self._spark, f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()
 
     def _relations_below(self) -> list[frozenset[str]]:
         """Return for each node the views of the sets that it reads, and the numbers of other leaves."""
@@ -124,11 +159,11 @@ class _HintWriter:
         return relations
 
     def _changed_nodes(self) -> list[bool]:
-        """Return for each node whether it or a node below it gets a hint."""
+        """Return for each node whether it, or a node below it or in its sub-queries, gets a hint."""
         changed = [False] * len(self._lines)
         for number in reversed(range(len(self._lines))):
-            below = any(changed[child] for child in self._children[number])
-            changed[number] = below or self._has_broadcast_side(number)
+            below = (*self._children[number], *self._queries[number])
+            changed[number] = self._has_broadcast_side(number) or any(changed[node] for node in below)
         return changed
 
     def _has_broadcast_side(self, number: int) -> bool:

@@ -57,15 +57,25 @@ def tree_lines(tree: JavaObject, text: str) -> list[TreeLine]:
 
 def child_numbers(lines: list[TreeLine]) -> list[list[int]]:
     """Return the numbers of the children of each node."""
-    children: list[list[int]] = [[] for _ in lines]
+    return _descendants(lines, 1)
+
+
+def subquery_numbers(lines: list[TreeLine]) -> list[list[int]]:
+    """Return for each node the numbers of the plans of the sub-queries in its expressions, in their order."""
+    return _descendants(lines, 2)
+
+
+def _descendants(lines: list[TreeLine], levels: int) -> list[list[int]]:
+    """Return for each node the numbers of the nodes this many levels deeper that have no other node in between."""
+    descendants: list[list[int]] = [[] for _ in lines]
     ancestors: list[int] = []
     for number, line in enumerate(lines):
         while ancestors and lines[ancestors[-1]].depth >= line.depth:
             ancestors.pop()
-        if ancestors and lines[ancestors[-1]].depth == line.depth - 1:
-            children[ancestors[-1]].append(number)
+        if ancestors and lines[ancestors[-1]].depth == line.depth - levels:
+            descendants[ancestors[-1]].append(number)
         ancestors.append(number)
-    return children
+    return descendants
 
 
 def _tree_line(text: str) -> TreeLine:

@@ -39,7 +39,7 @@ from pushdown_spark.optimizer.sql_reader import (
     named_tables,
     parse_sql,
 )
-from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error

@@ -18,7 +18,7 @@ from pushdown_spark.optimizer.catalyst import CATALYST, class_name
 from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, input_uris, is_local

@@ -27,8 +27,8 @@ from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes, block_obstacle, rewrite_obstacle, session_obstacle
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks, write_plan
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, to_sql
+from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
 from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatistics, StatisticsOf, TableStatisticsOf
-from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 
 _MAX_REFERENCES = 4

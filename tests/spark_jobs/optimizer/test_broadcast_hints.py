@@ -18,8 +18,11 @@ from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.select_block import select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
-from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator
-from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
+from pushdown_spark.optimizer.statistics.cardinality import (
+    CardinalityEstimator,
+    JoinColumnStatistics,
+    RelationStatistics,
+)
 from pushdown_spark.session import PushdownSession
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -223,22 +226,29 @@ INSIDE = QUERY.replace("s.amount, shop.name, city.name AS city", "{columns}") + 
 
 
 @pytest.mark.parametrize(
-    "query",
+    ("query", "hinted"),
     [
-        f"SELECT * FROM country WHERE id IN ({INSIDE.format(columns='s.amount', more='')})",
-        "SELECT * FROM country AS o WHERE o.id > 1 AND NOT EXISTS "
-        f"({INSIDE.format(columns='1', more=' AND s.amount = o.id')}) OR o.id IN (SELECT 5)",
-        f"SELECT name FROM country GROUP BY name HAVING max(id) < ({INSIDE.format(columns='max(s.amount)', more='')})",
-        f"SELECT *, ({INSIDE.format(columns='max(s.amount)', more='')}) AS most FROM country",
+        (f"SELECT * FROM country WHERE id IN ({INSIDE.format(columns='s.amount', more='')})", True),
+        (
+            "SELECT * FROM country AS o WHERE o.id > 1 AND NOT EXISTS "
+            f"({INSIDE.format(columns='1', more=' AND s.amount = o.id')}) OR o.id IN (SELECT 5)",
+            True,
+        ),
+        (
+            "SELECT name FROM country GROUP BY name HAVING max(id) < "
+            f"({INSIDE.format(columns='max(s.amount)', more='')})",
+            True,
+        ),
+        (f"SELECT *, ({INSIDE.format(columns='max(s.amount)', more='')}) AS most FROM country", False),
     ],
-)
-def test_joins_in_subqueries_of_expressions_are_not_hinted(
-    query: str, session: PushdownSession, spark: SparkSession
+)  # fmt: skip
+def test_joins_in_subqueries_of_filters_are_hinted(
+    query: str, hinted: bool, session: PushdownSession, spark: SparkSession
 ) -> None:
     result = session.sql(query, ALWAYS)
-    assert [bool(hinted_joins(join.after)) for join in result.joins()] == [False]
+    assert [bool(hinted_joins(join.after)) for join in result.joins()] == [hinted]
     analysed = result.df._jdf.queryExecution().analyzed().treeString()
-    assert "strategy=broadcast" not in analysed.split("Join Inner", 1)[1].splitlines()[0]
+    assert ("strategy=broadcast" in analysed.split("Join Inner", 1)[1].splitlines()[0]) is hinted
     assert result.run(rows) == rows(spark.sql(query))
 
 

@@ -1,12 +1,8 @@
-"""Equalities between the relations of a chain: classes of equal columns, redundant equalities, and star schemas.
-
-Star schemas are detected by the rules of Spark's `StarSchemaDetection`. The order inside of a star follows the
-estimates, because ordering dimensions by size alone can cost far more rows.
-"""
+"""Equalities between the relations of a chain: classes of equal columns, implied and redundant equalities."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -26,12 +22,9 @@ from pushdown_spark.optimizer.logical_plan import (
 )
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.statistics.relation_statistics import ColumnKey, RelationStatistics
 
-_MIN_UNIQUENESS = 0.95
-"""Share of distinct values among the rows of a dimension that its key must have at least."""
-_FACT_TABLE_MARGIN = 0.9
-"""Share of the fact table's rows from which on another relation may be the fact table as well."""
+ColumnKey = tuple[str, str]
+"""A column: the name of its relation and its own, both in lower case."""
 
 _End = tuple[ColumnKey, exp.Column]
 """One side of an equality."""
@@ -224,43 +217,3 @@ def _within_one_side(shared: _End, other: _End, partners: Mapping[ColumnKey, Seq
         if partner_relation == relation:
             return Conjunct(exp.EQ(this=partner.copy(), expression=column.copy()), frozenset({relation}))
     return None
-
-
-def detect_star(relations: Sequence[RelationStatistics], equalities: Sequence[Equality]) -> tuple[int, ...]:
-    """Return the numbers of a fact table and its dimensions, or an empty tuple.
-
-    A dimension is joined with the fact table by `=` on a unique column without nulls. There is no star if another
-    relation is about as large as the fact table, with fewer than two dimensions, or if no dimension has a condition.
-    """
-    if len(relations) < 3:
-        return ()
-    by_size = sorted(range(len(relations)), key=lambda number: -relations[number].rows)
-    fact, second = by_size[0], by_size[1]
-    if relations[second].rows >= _FACT_TABLE_MARGIN * relations[fact].rows:
-        return ()
-    dimensions: list[int] = []
-    for equality in equalities:
-        keys = {equality.left: equality.left_key, equality.right: equality.right_key}
-        other = next((number for number in keys if number != fact), fact)
-        if fact in keys and other not in (fact, *dimensions) and _is_unique(relations[other], keys[other]):
-            dimensions.append(other)
-    is_filtered = any(relations[number].filtered_rows < relations[number].rows for number in dimensions)
-    return (fact, *dimensions) if len(dimensions) > 1 and is_filtered else ()
-
-
-def star_first(star: Sequence[int]) -> Callable[[int], bool]:
-    """Return a predicate on sets of relations that allows only trees that join the star before everything else.
-
-    An empty star allows all trees.
-
-    >>> is_allowed = star_first([0, 1])
-    >>> [is_allowed(mask) for mask in (0b001, 0b011, 0b100, 0b101)]
-    [True, True, True, False]
-    """
-    whole = sum(1 << number for number in star)
-    return lambda mask: mask & whole in (0, whole) or mask | whole == whole
-
-
-def _is_unique(relation: RelationStatistics, key: ColumnKey) -> bool:
-    column = relation.columns.get(key)
-    return column is not None and column.null_share == 0.0 and column.distinct >= _MIN_UNIQUENESS * relation.rows

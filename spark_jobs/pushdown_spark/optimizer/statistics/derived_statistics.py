@@ -30,9 +30,11 @@ from pushdown_spark.optimizer.query_context import remove_qualifier
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import referenced_cte
-from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, JoinFilter, OutputColumns
-from pushdown_spark.optimizer.statistics.relation_statistics import (
+from pushdown_spark.optimizer.statistics.cardinality import (
+    CardinalityEstimator,
     JoinColumnStatistics,
+    JoinFilter,
+    OutputColumns,
     RelationStatistics,
     guess_selectivity,
 )

@@ -30,7 +30,7 @@ from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
 from pushdown_spark.optimizer.sql_reader import to_sql
-from pushdown_spark.optimizer.statistics.relation_statistics import (
+from pushdown_spark.optimizer.statistics.cardinality import (
     JoinColumnStatistics,
     KeyValues,
     RelationStatistics,
