@@ -27,7 +27,7 @@ from airflow_pushdown.parameters import (
 
 
 @dataclass(frozen=True)
-class _Page:
+class _OperatorPage:
     """The page of one operator: its file, its example DAG, and links to other pages with their titles."""
 
     file: str
@@ -37,16 +37,16 @@ class _Page:
 
 _COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
 _PAGES = {
-    SCAN: _Page(
+    SCAN: _OperatorPage(
         "scan.md", "flights_scan.py", {**_COMMON_LINKS, "../avro.md": "Avro", "../object-stores.md": "Object stores"}
     ),
-    LAZY_ORC: _Page("orc.md", "flights_orc.py", {**_COMMON_LINKS, "../object-stores.md": "Object stores"}),
-    REMOTE: _Page(
+    LAZY_ORC: _OperatorPage("orc.md", "flights_orc.py", {**_COMMON_LINKS, "../object-stores.md": "Object stores"}),
+    REMOTE: _OperatorPage(
         "remote.md",
         "flights_remote.py",
         {"../remote.md": "Databases", "../remote-reference.md": "Predicates by database"},
     ),
-    JOIN: _Page("join.md", "flights_join.py", {"../joins.md": "Joins", **_COMMON_LINKS}),
+    JOIN: _OperatorPage("join.md", "flights_join.py", {"../joins.md": "Joins", **_COMMON_LINKS}),
 }
 
 
@@ -58,7 +58,7 @@ def pages(dags: Path) -> dict[str, str]:
     }
 
 
-def _operator(name: str, page: _Page, dag: str) -> str:
+def _operator(name: str, page: _OperatorPage, dag: str) -> str:
     """Return the page of one operator: the docstring, the parameter table and the example DAG."""
     description = inspect.getdoc(getattr(operators, name)) or ""
     lines = [

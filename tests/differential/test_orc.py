@@ -36,7 +36,7 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
+from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
 from pushdown_spark.formats.orc.planner import arrow_schema
 from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.relations.listing import Packing, local_files, pack
@@ -269,7 +269,7 @@ def _not_vacuous(tally: Tally) -> None:
     assert tally.exact > tally.scans * 0.7, tally
     assert tally.kept > 10 * tally.scans, tally
     assert tally.whole_by_us > 0, tally
-    for fate in UnitOutcome:
+    for fate in OrcOutcome:
         assert tally.counts.groups[fate] > 0, (fate, tally)
 
 

@@ -29,7 +29,7 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
+from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
 from pushdown_spark.formats.orc.planner import arrow_schema, jvm_zone
 from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.runtime.jvm_gateway import java_class
@@ -202,7 +202,7 @@ def test_timestamps_equal_sparks_in_the_session_time_zone(spark: SparkSession, t
             write_by_pyorc(rng, table(rng, name, ROWS), name, tmp_path)
         filters, count = check(rng, spark, name, tmp_path)
     assert filters > 30
-    assert count.groups[UnitOutcome.BY_STATISTICS] > 0
+    assert count.groups[OrcOutcome.BY_STATISTICS] > 0
 
 
 def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -93,3 +93,13 @@ def test_packages_import_no_private_names_of_others() -> None:
             if package(module) not in (None, own) and name.startswith("_") and not name.startswith("__"):
                 private.append(f"{path.relative_to(ROOT)} imports {name} of {module}")
     assert private == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """Airflow's exceptions are named after the job's errors that they stand for."""
+    places: dict[str, list[str]] = {}
+    for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and path.name != "exceptions.py":
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -39,7 +39,7 @@ MYSQL_SESSION = f"SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 
 
 
 @dataclass(frozen=True)
-class Address:
+class DatabaseAddress:
     """The connection parameters of a database.
 
     Workers receive them inside a pickled function, which no plan, page or log shows.
@@ -114,10 +114,10 @@ class SupportsSnapshots(Protocol):
         """Return the name of the snapshot, which is valid until the client closes."""
 
 
-def address_of(connection: RemoteConnection) -> Address:
+def address_of(connection: RemoteConnection) -> DatabaseAddress:
     """Return the connection parameters as plain values."""
     tls = connection.tls
-    return Address(
+    return DatabaseAddress(
         connection.kind.value,
         connection.database,
         connection.host or "",
@@ -146,7 +146,7 @@ def mysql_timeout(seconds: float, *, is_mariadb: bool) -> str:
     return f"max_statement_time = {seconds}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
 
 
-def connect(address: Address, settings: ConnectionSettings) -> Client:
+def connect(address: DatabaseAddress, settings: ConnectionSettings) -> Client:
     """Open a connection. Raises RemoteRefusedError and LostConnectionError."""
     if address.kind == "sqlite":
         from pushdown_spark.databases.sqlite import SqliteClient

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
 from pushdown_spark.databases.partition_reader import PartitionReader
 from pushdown_spark.databases.partition_splits import (
     PartitionSplits,
@@ -62,7 +62,7 @@ def register(spark: SparkSession, connections: Mapping[str, Mapping[str, object]
     class RegisteredRemoteSource(PushdownRemoteSource):
         """The format with the connections of this session. Spark sends the class to its workers only."""
 
-        addresses: ClassVar[Mapping[str, Address]] = by_name
+        addresses: ClassVar[Mapping[str, DatabaseAddress]] = by_name
 
     spark.dataSource.register(RegisteredRemoteSource)
 
@@ -80,7 +80,7 @@ class PushdownRemoteSource(DataSource):
     Only the columns of the given schema are read.
     """
 
-    addresses: ClassVar[Mapping[str, Address]] = {}
+    addresses: ClassVar[Mapping[str, DatabaseAddress]] = {}
 
     @classmethod
     def name(cls) -> str:
@@ -102,7 +102,7 @@ class PushdownRemoteSource(DataSource):
         with closing(connect(address, ConnectionSettings.of(spec))) as client:
             return describe_table(client, DatabaseKind(address.kind), spec)
 
-    def _address(self) -> Address:
+    def _address(self) -> DatabaseAddress:
         name = self.options.get("connection", "")
         if name not in self.addresses:
             names = ", ".join(sorted(self.addresses)) or "none"
@@ -114,7 +114,12 @@ class RemoteTableReader(DataSourceReader):
     """A reader of the table for one scan."""
 
     def __init__(
-        self, table: RemoteTable, schema: t.StructType, spec: RemoteSourceSpec, address: Address, where: str | None
+        self,
+        table: RemoteTable,
+        schema: t.StructType,
+        spec: RemoteSourceSpec,
+        address: DatabaseAddress,
+        where: str | None,
     ) -> None:
         _check_columns(table, schema)
         self._table = table

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
-from pushdown_spark.databases.client import Address, ConnectionSettings, connect
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, connect
 from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_query import (
@@ -244,7 +244,7 @@ class FullPushdownScan(Scan):
         pushed: PushedQuery,
         table: RemoteTable,
         spec: RemoteSourceSpec,
-        address: Address,
+        address: DatabaseAddress,
         predicate: PushedPredicate,
         notes: tuple[str, ...],
     ) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, Transport
-from pushdown_spark.databases.client import MYSQL_SESSION, Address, Client, mysql_timeout, postgresql_options
+from pushdown_spark.databases.client import MYSQL_SESSION, Client, DatabaseAddress, mysql_timeout, postgresql_options
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quoted
 from pushdown_spark.databases.sql_builder import call, cast, to_sql
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
@@ -75,7 +75,7 @@ class JdbcTransport:
     url: str
     properties: dict[str, str] = field(repr=False)
     init_sql: str
-    address: Address
+    address: DatabaseAddress
 
     @cached_property
     def selected(self) -> RemoteTable:
@@ -141,7 +141,7 @@ ARROW = TransportChoice()
 
 
 def choose_transport(
-    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable
+    spark: SparkSession, client: Client, address: DatabaseAddress, spec: RemoteSourceSpec, table: RemoteTable
 ) -> TransportChoice:
     """Return the transport of a source. Raises BadSpecError if the source requires JDBC and has no driver for it."""
     if spec.transport is Transport.ARROW:
@@ -178,7 +178,7 @@ def _missing_driver(dialect: Dialect) -> str:
     return f"Spark has no class {' or '.join(drivers)}; submit the job with the driver's jar or package"
 
 
-def _check_driver(spark: SparkSession, driver: str, address: Address) -> None:
+def _check_driver(spark: SparkSession, driver: str, address: DatabaseAddress) -> None:
     """Raise UnsupportedError if a driver cannot connect as the Arrow clients do."""
     if not _PLAIN_NAME.fullmatch(address.host) or not _PLAIN_NAME.fullmatch(address.database):
         raise UnsupportedError("the name of the host or of the database has characters with a meaning in JDBC URLs")
@@ -190,7 +190,12 @@ def _check_driver(spark: SparkSession, driver: str, address: Address) -> None:
 
 
 def _create(
-    spark: SparkSession, client: Client, address: Address, spec: RemoteSourceSpec, table: RemoteTable, driver: str
+    spark: SparkSession,
+    client: Client,
+    address: DatabaseAddress,
+    spec: RemoteSourceSpec,
+    table: RemoteTable,
+    driver: str,
 ) -> JdbcTransport:
     port = f":{address.port}" if address.port else ""
     target = f"{address.host}{port}/{address.database}"
@@ -223,7 +228,7 @@ def _url(base: str, properties: Mapping[str, str]) -> str:
     return f"{base}?{urlencode(properties, quote_via=quote)}"
 
 
-def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
+def _postgresql(address: DatabaseAddress, spec: RemoteSourceSpec) -> dict[str, str]:
     # libpq verifies the server if it has a CA certificate, even in the mode "require".
     mode = "verify-ca" if address.tls_mode == "require" and address.ca_file else address.tls_mode
     return {
@@ -236,7 +241,7 @@ def _postgresql(address: Address, spec: RemoteSourceSpec) -> dict[str, str]:
     }
 
 
-def _client_certificate(address: Address) -> dict[str, str]:
+def _client_certificate(address: DatabaseAddress) -> dict[str, str]:
     """Return the properties for a client certificate. PostgreSQL's driver assumes an RSA key by default."""
     if not address.cert_file or not address.key_file:
         return {}
@@ -248,7 +253,7 @@ def _client_certificate(address: Address) -> dict[str, str]:
     return {"sslcert": address.cert_file, "sslkey": address.key_file}
 
 
-def _mysql(address: Address) -> dict[str, str]:
+def _mysql(address: DatabaseAddress) -> dict[str, str]:
     return {
         "sslMode": _MYSQL_TLS[address.tls_mode],
         # Without a server-side cursor, the driver would hold the whole result in memory.
@@ -258,7 +263,7 @@ def _mysql(address: Address) -> dict[str, str]:
     }
 
 
-def _mariadb(address: Address, client: Client) -> dict[str, str]:
+def _mariadb(address: DatabaseAddress, client: Client) -> dict[str, str]:
     mode = _MARIADB_TLS.get(address.tls_mode) or ("trust" if _is_encrypted(client) else "disable")
     return {
         "sslMode": mode,

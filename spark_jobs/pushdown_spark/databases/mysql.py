@@ -13,7 +13,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
-from pushdown_spark.databases.client import MYSQL_SESSION, Address, ConnectionSettings, Row, mysql_timeout
+from pushdown_spark.databases.client import MYSQL_SESSION, ConnectionSettings, DatabaseAddress, Row, mysql_timeout
 from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 
 _LOST = frozenset(
@@ -53,7 +53,7 @@ class ResultColumn(NamedTuple):
 class MysqlClient:
     """A read-only connection."""
 
-    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+    def __init__(self, address: DatabaseAddress, settings: ConnectionSettings) -> None:
         self._address = address
         self._settings = settings
         try:
@@ -145,7 +145,7 @@ def _error_class(number: int, text: str, problem: BaseException) -> type[Pushdow
     return LostConnectionError if lost else RemoteRefusedError
 
 
-def _tls(address: Address) -> ssl.SSLContext | None:
+def _tls(address: DatabaseAddress) -> ssl.SSLContext | None:
     """Return the TLS settings, None to use TLS if the server offers it."""
     if address.tls_mode in ("disable", "prefer") and not (address.ca_file or address.cert_file):
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pushdown_spark.databases.arrow_conversion import spark_batch
-from pushdown_spark.databases.client import Address, ConnectionSettings, connect
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, connect
 from pushdown_spark.errors import LostConnectionError, PushdownError
 from pushdown_spark.runtime.worker import freeze_imports
 
@@ -40,7 +40,7 @@ class PartitionReader:
     page, log or event.
     """
 
-    address: Address
+    address: DatabaseAddress
     statements: tuple[str, ...]
     fields: tuple[pa.Field, ...]
     settings: ConnectionSettings

@@ -12,7 +12,7 @@ from adbc_driver_manager import Error
 from psycopg.conninfo import make_conninfo
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
-from pushdown_spark.databases.client import Address, ConnectionSettings, Row, postgresql_options
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, Row, postgresql_options
 from pushdown_spark.errors import (
     LostConnectionError,
     PushdownError,
@@ -53,7 +53,7 @@ _SUFFIX = re.compile(r"\n(?:LINE \d+:|\nQuery was|connection to server at|\. SQL
 class PostgresqlClient:
     """A read-only connection. It reads the snapshot that the settings name, if any."""
 
-    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+    def __init__(self, address: DatabaseAddress, settings: ConnectionSettings) -> None:
         self._address = address
         self._settings = settings
         self._control: psycopg.Connection[Row] | None = None

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
-from pushdown_spark.databases.client import Address, Client, ConnectionSettings, SupportsSnapshots, connect
+from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress, SupportsSnapshots, connect
 from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
 from pushdown_spark.databases.jdbc import ARROW, TransportChoice
 from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
@@ -43,7 +43,7 @@ class RemoteScanPlan:
     conjuncts: tuple[ConjunctReport, ...]
     is_exact: bool
     spec: RemoteSourceSpec
-    address: Address
+    address: DatabaseAddress
     notes: tuple[str, ...] = ()
     transport: TransportChoice = ARROW
 

@@ -12,7 +12,7 @@ import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
 from adbc_driver_manager import Error
 
-from pushdown_spark.databases.client import Address, ConnectionSettings, Row
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, Row
 from pushdown_spark.errors import LostConnectionError, RemoteFailedError, RemoteRefusedError
 
 _BUSY = ("database is locked", "database table is locked", "disk I/O error")
@@ -21,7 +21,7 @@ _BUSY = ("database is locked", "database table is locked", "disk I/O error")
 class SqliteClient:
     """A read-only connection."""
 
-    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+    def __init__(self, address: DatabaseAddress, settings: ConnectionSettings) -> None:
         path = Path(address.database)
         if not path.is_file():
             raise RemoteRefusedError(f"there is no SQLite file {path}; check the connection's path")

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
 from pushdown_spark.databases.arrow_conversion import REMOTE_TYPE, spark_batch
-from pushdown_spark.databases.client import Address, Client, ConnectionSettings
+from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress
 from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.runtime.jvm_gateway import arrow_dataframe
@@ -31,7 +31,9 @@ class QueryExecution:
     Every statement selects columns of one schema.
     """
 
-    def __init__(self, spark: SparkSession, address: Address, spec: RemoteSourceSpec, table: RemoteTable) -> None:
+    def __init__(
+        self, spark: SparkSession, address: DatabaseAddress, spec: RemoteSourceSpec, table: RemoteTable
+    ) -> None:
         self._spark = spark
         self._address = address
         self._spec = spec

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceReport
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
 from pushdown_spark.databases.database_statistics import table_statistics
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
 from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
@@ -40,7 +40,7 @@ class DatabaseRelation(Relation):
         self,
         spark: SparkSession,
         source: RemoteSource,
-        address: Address,
+        address: DatabaseAddress,
         table: RemoteTable,
         transport: TransportChoice,
     ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from databases import HOST, Server
 
 from pushdown_spark.contract import RemoteConnection
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of
 from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.errors import LostConnectionError
 
@@ -73,7 +73,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @contextmanager
-def relayed(server: Server, *budgets: int | None) -> Iterator[Address]:
+def relayed(server: Server, *budgets: int | None) -> Iterator[DatabaseAddress]:
     relay = Relay(server.port, list(budgets))
     yield address_of(
         RemoteConnection.model_validate(server.connection(port=relay.port, tls={"mode": "disable"}, connect_timeout=5))
@@ -81,7 +81,7 @@ def relayed(server: Server, *budgets: int | None) -> Iterator[Address]:
     relay.close()
 
 
-def reading(address: Address, counts: list[PartitionMetrics]) -> Callable[[], Iterator[pa.RecordBatch]]:
+def reading(address: DatabaseAddress, counts: list[PartitionMetrics]) -> Callable[[], Iterator[pa.RecordBatch]]:
     reader = PartitionReader(
         address, (STATEMENT,), FIELDS, ConnectionSettings(), lambda number, count: counts.append(count)
     )

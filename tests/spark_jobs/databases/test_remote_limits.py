@@ -15,7 +15,7 @@ from databases import Server, wait_until
 from every_type import sqlite_file
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-from pushdown_spark.databases.client import Address, ConnectionSettings, address_of, connect, describe_table
+from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
 from pushdown_spark.databases.partition_splits import MAX_CONNECTIONS, plan_splits
 
 ROWS, WIDTH = 30_000, 1000
@@ -33,10 +33,10 @@ OPEN = {
 WORKER = """
 import json, sys
 import pyarrow as pa
-from pushdown_spark.databases.client import Address, ConnectionSettings, connect
+from pushdown_spark.databases.client import DatabaseAddress, ConnectionSettings, connect
 address, statement = json.load(sys.stdin)
 fields = (pa.field("k", pa.int64()), pa.field("s", pa.string()))
-for _ in connect(Address(**address), ConnectionSettings()).batches(statement, fields):
+for _ in connect(DatabaseAddress(**address), ConnectionSettings()).batches(statement, fields):
     pass
 """
 
@@ -48,7 +48,7 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-def address_from(connection: dict[str, object]) -> Address:
+def address_from(connection: dict[str, object]) -> DatabaseAddress:
     return address_of(RemoteConnection.model_validate(connection))
 
 
@@ -57,7 +57,7 @@ def count_connections(server: Server) -> int:
     return int(server.execute(OPEN[server.kind]).strip())
 
 
-def batches_of(address: Address, settings: ConnectionSettings) -> list[tuple[int, int]]:
+def batches_of(address: DatabaseAddress, settings: ConnectionSettings) -> list[tuple[int, int]]:
     client = connect(address, settings)
     try:
         return [(batch.num_rows, batch.nbytes) for batch in client.batches(STATEMENT, FIELDS)]

@@ -13,7 +13,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
 from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
-from pushdown_spark.formats.orc.lazy_reader import FileColumns, LazyStripeReader
+from pushdown_spark.formats.orc.lazy_reader import LazyStripeReader, OrcColumns
 from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
 from pushdown_spark.formats.orc.pruning import RowGroupPruner
 from pushdown_spark.formats.orc.stripe import Stripe
@@ -45,12 +45,12 @@ class OrcQuery:
         """Top-level columns that the filter needs."""
         return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
 
-    def columns_of(self, tail: FileTail) -> FileColumns:
+    def columns_of(self, tail: FileTail) -> OrcColumns:
         """Return the wanted columns of one file."""
         columns = match_columns(
             tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, declared=self.declared
         )
-        return FileColumns(tail, columns, self.filter, self.partial_reads, ReadOptions(self.case_sensitive, self.zone))
+        return OrcColumns(tail, columns, self.filter, self.partial_reads, ReadOptions(self.case_sensitive, self.zone))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
 from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
 from pushdown_spark.formats.orc.file_tail import FileTail
-from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose, UnitOutcome
+from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome, ReadPurpose
 from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, StreamSlice, slice_file, stream_slices
 from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
 
@@ -65,7 +65,7 @@ def _row_bytes(tail: FileTail, column: int) -> float:
     return (_VALUE_BYTES * statistics.number_of_values + strings) / tail.footer.number_of_rows
 
 
-class FileColumns:
+class OrcColumns:
     """The wanted columns of a file in the wanted order, the filter, and the columns that the filter needs."""
 
     def __init__(
@@ -97,7 +97,7 @@ class _MatchingRows:
 class LazyStripeReader:
     """Reads the rows of one stripe that pass a filter. Raises ValueError for a damaged stripe."""
 
-    def __init__(self, stripe: Stripe, columns: FileColumns, reader: CoalescedReader, metrics: OrcMetrics) -> None:
+    def __init__(self, stripe: Stripe, columns: OrcColumns, reader: CoalescedReader, metrics: OrcMetrics) -> None:
         self.stripe = stripe
         self._columns = columns
         self._reader = reader
@@ -115,9 +115,9 @@ class LazyStripeReader:
             if self._columns.filter is None or len(self.apply_filter(_without_columns(1))):
                 yield from self._read_all(alive)
             return
-        selected_before = self._metrics.stripes[UnitOutcome.SELECTED]
+        selected_before = self._metrics.stripes[OrcOutcome.SELECTED]
         for matching, groups in self._matching_rows(alive):
-            self._metrics.stripes[UnitOutcome.SELECTED] = selected_before + 1
+            self._metrics.stripes[OrcOutcome.SELECTED] = selected_before + 1
             yield from self._select(matching, groups)
 
     def count_matching(self, groups: Sequence[int]) -> list[tuple[int, int]]:
@@ -143,8 +143,8 @@ class LazyStripeReader:
         return self._decode(self._columns.select, groups, fetched).take(rows)
 
     def _read_all(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        self._metrics.stripes[UnitOutcome.SELECTED] += 1
-        self._metrics.groups[UnitOutcome.SELECTED] += len(alive)
+        self._metrics.stripes[OrcOutcome.SELECTED] += 1
+        self._metrics.groups[OrcOutcome.SELECTED] += len(alive)
         ranges = plan_reads(alive, alive, None).decoded
         fetched = self._fetch(self._columns.everything, ranges, ReadPurpose.SELECT)
         for piece in self._pieces(ranges, self._columns.everything):
@@ -155,8 +155,8 @@ class LazyStripeReader:
 
     def _matching_rows(self, alive: Sequence[int]) -> Iterator[tuple[list[_MatchingRows], list[int]]]:
         """Yield the matching rows and the row groups that were searched for them, in parts that fit into memory."""
-        self._metrics.stripes[UnitOutcome.FILTERED] += 1
-        self._metrics.groups[UnitOutcome.FILTERED] += len(alive)
+        self._metrics.stripes[OrcOutcome.FILTERED] += 1
+        self._metrics.groups[OrcOutcome.FILTERED] += len(alive)
         ranges = plan_reads(alive, alive, None).decoded
         fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
         matching: list[_MatchingRows] = []
@@ -180,7 +180,7 @@ class LazyStripeReader:
         groups = self._groups_of(numbers)
         plan = plan_reads(groups, alive, self._columns.partial_reads)
         fetched = self._fetch(self._columns.select, plan.fetched, ReadPurpose.SELECT)
-        self._metrics.groups[UnitOutcome.SELECTED] += len(groups)
+        self._metrics.groups[OrcOutcome.SELECTED] += len(groups)
         for piece in self._pieces(plan.decoded, self._columns.select, self._columns.search):
             first = self.stripe.rows_before(piece.first)
             start, stop = np.searchsorted(numbers, (first, self.stripe.rows_before(piece.last + 1))).tolist()

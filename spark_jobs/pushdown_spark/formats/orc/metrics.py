@@ -9,7 +9,7 @@ from enum import StrEnum
 from pushdown_spark.formats.scan_task import FileMetrics
 
 
-class UnitOutcome(StrEnum):
+class OrcOutcome(StrEnum):
     """What happened to a stripe or a row group. The values are keys of the report."""
 
     TOTAL = "total"
@@ -36,14 +36,14 @@ class OrcMetrics(FileMetrics):
     passed to Spark, and `reads` read requests.
     """
 
-    stripes: Counter[UnitOutcome] = field(default_factory=Counter)
-    groups: Counter[UnitOutcome] = field(default_factory=Counter)
+    stripes: Counter[OrcOutcome] = field(default_factory=Counter)
+    groups: Counter[OrcOutcome] = field(default_factory=Counter)
     bytes: Counter[ReadPurpose] = field(default_factory=Counter)
     rows_decoded: int = 0
     rows_returned: int = 0
     reads: int = 0
 
-    def count_pruned_stripe(self, outcome: UnitOutcome, groups: int) -> None:
+    def count_pruned_stripe(self, outcome: OrcOutcome, groups: int) -> None:
         """Count a stripe and all its row groups as pruned."""
         self.stripes[outcome] += 1
         self.groups[outcome] += groups
@@ -57,6 +57,6 @@ class OrcMetrics(FileMetrics):
     def units(self) -> dict[str, dict[str, int]]:
         """The stripes and row groups by outcome, as the report shows them."""
         return {
-            "stripes": {str(outcome): self.stripes[outcome] for outcome in UnitOutcome},
-            "row groups": {str(outcome): self.groups[outcome] for outcome in UnitOutcome},
+            "stripes": {str(outcome): self.stripes[outcome] for outcome in OrcOutcome},
+            "row groups": {str(outcome): self.groups[outcome] for outcome in OrcOutcome},
         }

@@ -11,8 +11,8 @@ from pushdown_spark.expressions.types import Path, Value
 from pushdown_spark.formats.orc.bloom_filters import HashedValues, are_filters_reliable
 from pushdown_spark.formats.orc.column_mapping import member
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRange
-from pushdown_spark.formats.orc.lazy_reader import FileColumns
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
+from pushdown_spark.formats.orc.lazy_reader import OrcColumns
+from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
 from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilterIndex, ColumnStatistics, Metadata
 from pushdown_spark.formats.orc.statistics import ALL_NULL, are_consistent, column_bounds, has_correct_merges
 from pushdown_spark.formats.orc.stripe import Stripe
@@ -21,7 +21,7 @@ from pushdown_spark.formats.orc.stripe import Stripe
 class RowGroupPruner:
     """Decides which stripes and row groups of a file may hold a matching row."""
 
-    def __init__(self, tail: FileTail, columns: FileColumns, read: ReadRange) -> None:
+    def __init__(self, tail: FileTail, columns: OrcColumns, read: ReadRange) -> None:
         self._tail = tail
         self._filter: ArrowFilter | None = columns.filter
         self._read = read
@@ -43,13 +43,13 @@ class RowGroupPruner:
 
     def may_match(self, stripe: int, metrics: OrcMetrics) -> bool:
         """Return whether a stripe may hold a matching row, by the statistics of the file and of the stripe."""
-        metrics.stripes[UnitOutcome.TOTAL] += 1
+        metrics.stripes[OrcOutcome.TOTAL] += 1
         rows, stride = self._tail.stripes[stripe].number_of_rows, self._tail.stride
         if self._filter is None or (self._file_may_match and self._may_match(self._of_stripe(stripe), rows)):
             return True
         groups = -(-rows // stride) if stride else 1
-        metrics.groups[UnitOutcome.TOTAL] += groups
-        metrics.count_pruned_stripe(UnitOutcome.BY_STATISTICS, groups)
+        metrics.groups[OrcOutcome.TOTAL] += groups
+        metrics.count_pruned_stripe(OrcOutcome.BY_STATISTICS, groups)
         return False
 
     @cached_property
@@ -67,17 +67,17 @@ class RowGroupPruner:
     def row_groups(self, stripe: Stripe, metrics: OrcMetrics) -> list[int]:
         """Return the row groups of a stripe that may hold a matching row, by their statistics and bloom filters."""
         everything = list(range(stripe.groups))
-        metrics.groups[UnitOutcome.TOTAL] += stripe.groups
+        metrics.groups[OrcOutcome.TOTAL] += stripe.groups
         if self._filter is None or not stripe.has_index:
             return everything
         alive = [group for group in everything if self._group_may_match(stripe, group)]
-        metrics.groups[UnitOutcome.BY_STATISTICS] += len(everything) - len(alive)
+        metrics.groups[OrcOutcome.BY_STATISTICS] += len(everything) - len(alive)
         if not alive:
-            metrics.stripes[UnitOutcome.BY_STATISTICS] += 1
+            metrics.stripes[OrcOutcome.BY_STATISTICS] += 1
             return []
         possible = self._apply_bloom_filters(stripe, alive)
-        metrics.groups[UnitOutcome.BY_BLOOM_FILTER] += len(alive) - len(possible)
-        metrics.stripes[UnitOutcome.BY_BLOOM_FILTER] += not possible
+        metrics.groups[OrcOutcome.BY_BLOOM_FILTER] += len(alive) - len(possible)
+        metrics.stripes[OrcOutcome.BY_BLOOM_FILTER] += not possible
         return possible
 
     def _may_match(self, statistics: Sequence[ColumnStatistics], rows: int) -> bool:

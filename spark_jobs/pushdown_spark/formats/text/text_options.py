@@ -62,7 +62,7 @@ _CSV = _COMMON | {
 
 
 @dataclass(frozen=True)
-class _Setting:
+class _SafeSetting:
     """A setting, the value with which byte search is sound, and the effect of other values."""
 
     key: str
@@ -71,11 +71,13 @@ class _Setting:
 
 
 _SETTINGS = (
-    _Setting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
-    _Setting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
-    _Setting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
-    _Setting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
-    _Setting("spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"),
+    _SafeSetting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
+    _SafeSetting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
+    _SafeSetting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
+    _SafeSetting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
+    _SafeSetting(
+        "spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"
+    ),
 )
 _HADOOP = {
     "io.compression.codecs": "only Hadoop knows which files are compressed",

@@ -25,7 +25,7 @@ from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc import lazy_reader
 from pushdown_spark.formats.orc.coalesced_reads import ReadPurpose
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.metrics import OrcMetrics, UnitOutcome
+from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
 from pushdown_spark.formats.orc.stripe import StreamKind
 from pushdown_spark.formats.scan_task import sum_metrics
 
@@ -145,8 +145,8 @@ def test_impossible_lengths_are_rejected() -> None:
 def test_a_file_is_pruned_by_its_statistics() -> None:
     found, count = scanned(SAMPLE, query("n > 20000"))
     assert found.num_rows == 0
-    assert count.stripes == {UnitOutcome.TOTAL: 1, UnitOutcome.BY_STATISTICS: 1}
-    assert count.groups == {UnitOutcome.TOTAL: 10, UnitOutcome.BY_STATISTICS: 10}
+    assert count.stripes == {OrcOutcome.TOTAL: 1, OrcOutcome.BY_STATISTICS: 1}
+    assert count.groups == {OrcOutcome.TOTAL: 10, OrcOutcome.BY_STATISTICS: 10}
     assert set(count.bytes) == {ReadPurpose.METADATA}
     assert count.rows_decoded == 0
 
@@ -157,9 +157,9 @@ def test_stripes_are_pruned_by_their_statistics() -> None:
     assert stripes > 3
     found, count = scanned(many, query("n = 9999"))
     assert found["n"].to_pylist() == [9999]
-    assert count.stripes[UnitOutcome.TOTAL] == stripes
-    assert count.stripes[UnitOutcome.BY_STATISTICS] == stripes - 1
-    assert count.groups[UnitOutcome.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
+    assert count.stripes[OrcOutcome.TOTAL] == stripes
+    assert count.stripes[OrcOutcome.BY_STATISTICS] == stripes - 1
+    assert count.groups[OrcOutcome.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
 
 
 def test_row_groups_are_pruned_by_their_statistics() -> None:
@@ -167,10 +167,10 @@ def test_row_groups_are_pruned_by_their_statistics() -> None:
     found, count = scanned(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
     assert found["n"].to_pylist() == [2999, 3000]
     assert +count.groups == {
-        UnitOutcome.TOTAL: 10,
-        UnitOutcome.BY_STATISTICS: 8,
-        UnitOutcome.FILTERED: 2,
-        UnitOutcome.SELECTED: 2,
+        OrcOutcome.TOTAL: 10,
+        OrcOutcome.BY_STATISTICS: 8,
+        OrcOutcome.FILTERED: 2,
+        OrcOutcome.SELECTED: 2,
     }
     assert count.rows_decoded == 2 * STRIDE
     assert count.bytes[ReadPurpose.SELECT] < len(plain.content) / 5
@@ -180,11 +180,11 @@ def test_row_groups_are_pruned_by_bloom_filters() -> None:
     odd = TABLE["odd"].to_pylist()
     found, count = scanned(bloomed(), query(f"odd IN ({odd[7777]}, 8, 10)"))
     assert found["n"].to_pylist() == [7777]
-    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] >= 7
-    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] + count.groups[UnitOutcome.FILTERED] == 10
+    assert count.groups[OrcOutcome.BY_BLOOM_FILTER] >= 7
+    assert count.groups[OrcOutcome.BY_BLOOM_FILTER] + count.groups[OrcOutcome.FILTERED] == 10
     nothing, count = scanned(bloomed(), query("odd = 500000"))
     assert nothing.num_rows == 0
-    assert count.groups[UnitOutcome.BY_BLOOM_FILTER] >= 8
+    assert count.groups[OrcOutcome.BY_BLOOM_FILTER] >= 8
 
 
 def bloomed() -> Sample:
@@ -203,7 +203,7 @@ def test_filter_columns_are_never_read_twice() -> None:
     _, whole = scanned(plain, query(None))
     _, lazy = scanned(plain, query("odd > 5 OR n >= 0"))
     assert lazy.bytes[ReadPurpose.FILTER] + lazy.bytes[ReadPurpose.SELECT] <= whole.bytes[ReadPurpose.SELECT]
-    assert lazy.groups[UnitOutcome.SELECTED] == whole.groups[UnitOutcome.SELECTED] == 10
+    assert lazy.groups[OrcOutcome.SELECTED] == whole.groups[OrcOutcome.SELECTED] == 10
 
 
 def test_partial_reads_and_seeks_reduce_reads() -> None:
@@ -222,7 +222,7 @@ def test_without_a_filter_everything_is_read_once() -> None:
     found, count = scanned(SAMPLE, query(None))
     assert found.equals(TABLE)
     assert count.rows_decoded == count.rows_returned == ROWS
-    assert count.groups == {UnitOutcome.TOTAL: 10, UnitOutcome.SELECTED: 10}
+    assert count.groups == {OrcOutcome.TOTAL: 10, OrcOutcome.SELECTED: 10}
 
 
 @pytest.mark.parametrize(("value", "rows"), [(True, ROWS), (False, 0), (None, 0)])
@@ -240,7 +240,7 @@ def test_missing_columns_are_null() -> None:
     assert found.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
     nothing, count = scanned(SAMPLE, query("m = 5", schema))
     assert nothing.num_rows == 0
-    assert count.stripes[UnitOutcome.BY_STATISTICS] == 1
+    assert count.stripes[OrcOutcome.BY_STATISTICS] == 1
 
 
 def test_a_scan_of_only_missing_columns_returns_nulls() -> None:
@@ -330,6 +330,6 @@ def test_errors_name_the_file_and_the_stripe() -> None:
 def test_metrics_of_tasks_are_summed() -> None:
     counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
     both = sum_metrics(counts)
-    assert both.stripes[UnitOutcome.TOTAL] == 2
+    assert both.stripes[OrcOutcome.TOTAL] == 2
     assert both.bytes_read == counts[0].bytes_read + counts[1].bytes_read
     assert both.reads == counts[0].reads + counts[1].reads
