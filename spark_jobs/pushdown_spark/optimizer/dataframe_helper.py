@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.add_broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
@@ -234,7 +234,6 @@ class _DataFrameJoins:
 
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
-        obstacle = chain.obstacle(ansi=self._settings.ansi) or (None if self._cross_joins else NO_CROSS_JOINS)
         texts = {name: str(item.toString()) for name, item in zip(chain.names, chain.items, strict=True)}
         # Spark would drop a hint inside of an item next to ours.
         has_hints = any("ResolvedHint" in text for text in texts.values())
@@ -246,9 +245,17 @@ class _DataFrameJoins:
             return self._item_statistics(chain, chain.names.index(name)) if is_complete else None
 
         # Without types no equality is exact, so none is added: Spark infers further equalities itself.
-        decision = order_chain(chain.block, chain.chain, ColumnTypes(), statistics_of, settings, obstacle)
+        decision = order_chain(
+            chain.block, chain.chain, ColumnTypes(), statistics_of, settings, lambda: self._check_chain(chain)
+        )
         self._reports.append(decision.report)
         return decision if decision.changes_query else None
+
+    def _check_chain(self, chain: CatalystChain) -> None:
+        """Raise UnsupportedError if a chain must keep its order."""
+        chain.check(ansi=self._settings.ansi)
+        if not self._cross_joins:
+            raise UnsupportedError(NO_CROSS_JOINS)
 
     def _item_statistics(self, chain: CatalystChain, number: int) -> RelationStatistics | None:
         """Return the statistics of an item: those of the relation below its filters, with all conditions on it."""

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import CATALYST, class_name
 from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
@@ -88,18 +89,17 @@ class CatalystChain:
         pairs = zip(self.chain.conjuncts, self.expressions, strict=True)
         return next(expression for other, expression in pairs if other is conjunct)
 
-    def obstacle(self, *, ansi: bool) -> str | None:
-        """Return why the chain must keep its order, or None if it may be reordered."""
+    def check(self, *, ansi: bool) -> None:
+        """Raise UnsupportedError if the chain must keep its order."""
         if not all(expression.deterministic() for expression in self.expressions):
-            return NONDETERMINISTIC
+            raise UnsupportedError(NONDETERMINISTIC)
         over_several = [
             expression
             for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
             if len(conjunct.names) > 1
         ]
         if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in _nodes(each)):
-            return MAY_FAIL
-        return None
+            raise UnsupportedError(MAY_FAIL)
 
     def conditions_on(self, number: int) -> Iterator[JavaObject]:
         """Yield the conditions on one item alone."""

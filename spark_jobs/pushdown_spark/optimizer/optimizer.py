@@ -122,9 +122,7 @@ class QueryOptimizer:
             declared_names = ", ".join(sorted(self._sources))
             raise UnreadableQueryError(f"query: it reads none of the declared sources ({declared_names})")
         case_sensitive = is_case_sensitive(self._spark)
-        problem = _known_misreading(tree, case_sensitive=case_sensitive)
-        if problem is not None:
-            raise UnreadableQueryError(f"query: {problem}")
+        _check_reading(tree, case_sensitive=case_sensitive)
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
         declared = {views[number]: self._declared(table) for number, table in tables.items()}
@@ -194,15 +192,16 @@ class QueryOptimizer:
         return QueryScan(source.name, name, planned, planned.scan)
 
 
-def _known_misreading(tree: exp.Expr, *, case_sensitive: bool) -> str | None:
-    """Return what sqlglot reads differently from Spark in a query, or None if no such difference is known."""
+def _check_reading(tree: exp.Expr, *, case_sensitive: bool) -> None:
+    """Raise UnreadableQueryError if sqlglot is known to read a query differently from Spark."""
     if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
-        return "a relation has the name OUTER"
+        raise UnreadableQueryError("query: a relation has the name OUTER")
     if any(node.args.get("symmetric") is not None for node in tree.find_all(exp.Between)):
-        return "BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark"
+        raise UnreadableQueryError("query: BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark")
     if case_sensitive:
         for table in tree.find_all(exp.Table):
             cte = referenced_cte(table)
             if cte is not None and cte.alias != table.name:
-                return "the names of a table and of a common table expression differ by case alone"
-    return None
+                raise UnreadableQueryError(
+                    "query: the names of a table and of a common table expression differ by case alone"
+                )

@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.catalyst import PrivateViews
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes, statistics_obstacle
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes, check_statistics_time
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
@@ -198,7 +199,11 @@ class QueryContext:
         # A source that is referenced twice is sampled once.
         new = sum(not self.statistics.is_sampled(relation) for relation in set(relations))
         processors = self.spark.sparkContext.defaultParallelism
-        return statistics_obstacle(self.options, self.samples.analysis_costs, sizes, new, processors)
+        try:
+            check_statistics_time(self.options, self.samples.analysis_costs, sizes, new, processors)
+        except UnsupportedError as problem:
+            return str(problem)
+        return None
 
 
 def source_references(tree: exp.Expr, relations: Mapping[str, Relation]) -> list[SourceReference]:

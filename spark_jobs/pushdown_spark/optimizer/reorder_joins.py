@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import Analyze
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
 from pushdown_spark.optimizer.logical_plan import (
@@ -24,7 +26,7 @@ from pushdown_spark.optimizer.logical_plan import (
 )
 from pushdown_spark.optimizer.push_predicates import implied_predicates
 from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes, block_obstacle, rewrite_obstacle, session_obstacle
+from pushdown_spark.optimizer.reorder_safety import ColumnTypes, check_block, check_rewrite, check_session
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks, write_plan
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, to_sql
 from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
@@ -93,10 +95,10 @@ class JoinReordering:
         and that the caller adds the hints in `OptimizedQuery.broadcast`. `uses_known_keys` requires that the statistics
         of a table describe exactly the rows of its files.
         """
+        self._spark = spark
         self._resolver = resolver
         self._table_statistics = table_statistics
         self._types_of = types_of
-        self._session_obstacle = session_obstacle(spark)
         self._settings = replace(
             ReorderSettings.of_session(spark, options),
             obstacle=obstacle,
@@ -127,10 +129,12 @@ class JoinReordering:
             return OptimizedQuery(query.sql, tuple(joins), frozenset(broadcast))
         # Hints alone do not change which rows a condition is evaluated on.
         check_casts = self._settings.ansi and any(report.reordered for report in joins)
-        obstacle = self._session_obstacle or rewrite_obstacle(query, rewritten, analyze, check_casts=check_casts)
-        if obstacle is None:
-            return OptimizedQuery(rewritten, tuple(joins), frozenset(broadcast))
-        return OptimizedQuery(query.sql, tuple(unchanged_report(report, obstacle) for report in joins))
+        try:
+            check_session(self._spark)
+            check_rewrite(query, rewritten, analyze, check_casts=check_casts)
+        except UnsupportedError as problem:
+            return OptimizedQuery(query.sql, tuple(unchanged_report(report, str(problem)) for report in joins))
+        return OptimizedQuery(rewritten, tuple(joins), frozenset(broadcast))
 
 
 def unchanged_report(report: JoinReport, reason: str) -> JoinReport:
@@ -221,8 +225,8 @@ class _BlockChains:
         Spark 4.3.0 does not push it through every join.
         """
         block = self._block
-        obstacle = block_obstacle(block, chain, self._types, ansi=self._settings.ansi)
-        decision = order_chain(block, chain, self._types, self._statistics_of, self._settings, obstacle)
+        check = partial(check_block, block, chain, self._types, ansi=self._settings.ansi)
+        decision = order_chain(block, chain, self._types, self._statistics_of, self._settings, check)
         self.decisions.append(decision)
         if not decision.changes_query:
             return None

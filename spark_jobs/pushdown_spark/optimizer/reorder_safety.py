@@ -22,6 +22,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.expressions.types import DECLARED_TYPE
@@ -87,40 +88,36 @@ class AnalysisCosts:
         return self.cached * (relations - new) + self.new * new
 
 
-def statistics_obstacle(
+def check_statistics_time(
     options: JoinOptions,
     costs: AnalysisCosts,
     sizes: Sequence[tuple[SourceFormat, int | None]],
     new: int,
     processors: int,
-) -> str | None:
-    """Return why no statistics are collected for a query, or None if they are, as in the case of an unknown size.
+) -> None:
+    """Raise UnsupportedError if collecting statistics does not pay for a query. With an unknown size, it pays.
 
     `sizes` are the formats and bytes of all references to sources. `new` sources have not been sampled before.
     """
     known = [(source_format, size) for source_format, size in sizes if size is not None]
     if not options.reorder or len(known) < len(sizes):
-        return None
-    if options.min_bytes is not None:
-        total = sum(size for _, size in known)
-        is_enough = total >= options.min_bytes
-        return None if is_enough else f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes"
-    query_seconds = estimated_query_seconds(known, processors) + costs.warmup
-    return analysis_obstacle(costs.expected_seconds(len(sizes), new), query_seconds)
+        return
+    if options.min_bytes is None:
+        query_seconds = estimated_query_seconds(known, processors) + costs.warmup
+        check_analysis_time(costs.expected_seconds(len(sizes), new), query_seconds)
+        return
+    total = sum(size for _, size in known)
+    if total < options.min_bytes:
+        raise UnsupportedError(f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes")
 
 
-def analysis_obstacle(analysis_seconds: float, query_seconds: float) -> str | None:
-    """Return why collecting statistics does not pay, or None if it does.
-
-    >>> analysis_obstacle(0.5, 2.0)
-    'collecting statistics would take about 0.50 s, more than 5% of the estimated 2.0 s of the query'
-    """
-    if analysis_seconds <= MAX_ANALYSIS_SHARE * query_seconds:
-        return None
-    return (
-        f"collecting statistics would take about {analysis_seconds:.2f} s, more than {MAX_ANALYSIS_SHARE:.0%} of the "
-        f"estimated {query_seconds:.1f} s of the query"
-    )
+def check_analysis_time(analysis_seconds: float, query_seconds: float) -> None:
+    """Raise UnsupportedError if collecting statistics takes too large a share of the time of a query."""
+    if analysis_seconds > MAX_ANALYSIS_SHARE * query_seconds:
+        raise UnsupportedError(
+            f"collecting statistics would take about {analysis_seconds:.2f} s, more than {MAX_ANALYSIS_SHARE:.0%} of "
+            f"the estimated {query_seconds:.1f} s of the query"
+        )
 
 
 def estimated_query_seconds(sizes: Sequence[tuple[SourceFormat, int]], processors: int) -> float:
@@ -176,53 +173,59 @@ def _is_exact(data_type: t.DataType) -> bool:
     return isinstance(data_type, _EXACT_TYPES)
 
 
-def session_obstacle(spark: SparkSession) -> str | None:
-    """Return why no query of a session may be rewritten, or None if they may."""
+def check_session(spark: SparkSession) -> None:
+    """Raise UnsupportedError if no query of a session may be rewritten."""
     ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
     if ansi and is_enabled(spark, "spark.sql.ansi.relationPrecedence"):
-        return "commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)"
+        raise UnsupportedError("commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)")
     if not is_enabled(spark, "spark.sql.crossJoin.enabled", default=True):
-        return NO_CROSS_JOINS
-    return "names are case-sensitive (spark.sql.caseSensitive)" if is_case_sensitive(spark) else None
+        raise UnsupportedError(NO_CROSS_JOINS)
+    if is_case_sensitive(spark):
+        raise UnsupportedError("names are case-sensitive (spark.sql.caseSensitive)")
 
 
-def block_obstacle(block: SelectBlock, chain: JoinChain, types: ColumnTypes, *, ansi: bool) -> str | None:
-    """Return why the joins of a SELECT must keep their order, or None if they may be reordered."""
+def check_block(block: SelectBlock, chain: JoinChain, types: ColumnTypes, *, ansi: bool) -> None:
+    """Raise UnsupportedError if the joins of a SELECT must keep their order."""
     if any(join.hint or join.args.get("match_condition") for join in block.joins):
-        return "a join has a hint"
+        raise UnsupportedError("a join has a hint")
     if block.select.args.get("hint") is not None:
-        return "the query has its own hints"
+        raise UnsupportedError("the query has its own hints")
     if block.has_ambiguous_names:
-        return "an unqualified name in an ON clause could refer to another relation"
+        raise UnsupportedError("an unqualified name in an ON clause could refer to another relation")
+    _check_stars(block)
+    if any(is_nondeterministic(conjunct.node) for conjunct in chain.conjuncts):
+        raise UnsupportedError(NONDETERMINISTIC)
+    if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node, types) for conjunct in chain.conjuncts):
+        raise UnsupportedError(MAY_FAIL)
+
+
+def _check_stars(block: SelectBlock) -> None:
+    """Raise UnsupportedError if the columns of a star, or their order, depend on the order of the joins."""
     has_merged_columns = any(map(merges_columns, block.joins))
     for item in block.select.expressions:
         if isinstance(item, exp.Star) and (has_merged_columns or any(item.args.values())):
-            return "the columns of the star depend on USING, NATURAL or EXCEPT"
+            raise UnsupportedError("the columns of the star depend on USING, NATURAL or EXCEPT")
     if any(_is_argument(star, block.select) for star in block.select.find_all(exp.Star)):
-        return "a star is an argument, whose order of columns follows the joins"
-    if any(is_nondeterministic(conjunct.node) for conjunct in chain.conjuncts):
-        return NONDETERMINISTIC
-    if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node, types) for conjunct in chain.conjuncts):
-        return MAY_FAIL
-    return None
+        raise UnsupportedError("a star is an argument, whose order of columns follows the joins")
 
 
-def rewrite_obstacle(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> str | None:
-    """Return why a rewritten query must not replace the original, or None if it may.
+def check_rewrite(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> None:
+    """Raise UnsupportedError if a rewritten query must not replace the original.
 
     `check_casts` also rejects implicit casts in conditions that may fail.
     """
     try:
         original = analyze(query.sql)
         if check_casts and casts_may_fail(original):
-            return "an implicit cast in a condition may fail on rows that the written order filters out first"
+            raise UnsupportedError(
+                "an implicit cast in a condition may fail on rows that the written order filters out first"
+            )
         if not is_same_query(original, analyze(query.rewritten)):
-            return "Spark does not parse the rewritten query as the same query"
+            raise UnsupportedError("Spark does not parse the rewritten query as the same query")
         if _output_columns(analyze(rewritten)) != _output_columns(original):
-            return OTHER_COLUMNS
+            raise UnsupportedError(OTHER_COLUMNS)
     except PySparkException as problem:
-        return f"Spark rejects the rewritten query: {str(problem).splitlines()[0]}"
-    return None
+        raise UnsupportedError(f"Spark rejects the rewritten query: {str(problem).splitlines()[0]}") from problem
 
 
 def _output_columns(frame: DataFrame) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.add_broadcast_hints import (
     MAX_BROADCAST_BYTES,
@@ -128,17 +129,20 @@ def order_chain(
     types: ColumnTypes,
     statistics_of: StatisticsOf,
     settings: ReorderSettings,
-    obstacle: str | None,
+    check: Callable[[], None],
 ) -> ReorderDecision:
     """Return the cheapest order of a chain, or the written order with the reason in the report.
 
-    `obstacle` is the reason why the chain must keep its order, if there is one.
+    `check` raises UnsupportedError if the chain must keep its order.
     """
     started = time.perf_counter()
     before = heuristic_order(chain)
-    reason = obstacle if settings.options.reorder else "join_reorder is off"
-    if reason:
-        return _keep_order(chain, before, before, reason)
+    if not settings.options.reorder:
+        return _keep_order(chain, before, before, "join_reorder is off")
+    try:
+        check()
+    except UnsupportedError as problem:
+        return _keep_order(chain, before, before, str(problem))
     equalities = ChainEqualities(block, chain, types)
     without_redundant = equalities.remove_redundant(before)
     if settings.obstacle and not _must_reorder(before.tree, chain, settings):

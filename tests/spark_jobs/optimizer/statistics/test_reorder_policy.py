@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import JoinOptions, ReaderChoice, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.reorder_safety import (
     AnalysisCosts,
-    analysis_obstacle,
+    check_analysis_time,
+    check_statistics_time,
     estimated_query_seconds,
-    statistics_obstacle,
 )
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
@@ -27,8 +28,10 @@ BOTH = frozenset({"k", "v"})
 
 
 def test_statistics_may_take_a_twentieth_of_the_query() -> None:
-    assert analysis_obstacle(0.05, 1.0) is None
-    assert analysis_obstacle(0.06, 1.0) == (
+    check_analysis_time(0.05, 1.0)
+    with pytest.raises(UnsupportedError) as problem:
+        check_analysis_time(0.06, 1.0)
+    assert str(problem.value) == (
         "collecting statistics would take about 0.06 s, more than 5% of the estimated 1.0 s of the query"
     )
 
@@ -43,23 +46,27 @@ def test_a_query_is_estimated_by_bytes_formats_and_processors() -> None:
 def test_sampled_files_are_cheaper_to_analyze_than_new_ones() -> None:
     costs = AnalysisCosts()
     query = 1.01 * costs.expected_seconds(4, 0) / 0.05
-    assert analysis_obstacle(costs.expected_seconds(4, 0), query) is None
-    assert analysis_obstacle(costs.expected_seconds(4, 4), query) is not None
+    check_analysis_time(costs.expected_seconds(4, 0), query)
+    with pytest.raises(UnsupportedError):
+        check_analysis_time(costs.expected_seconds(4, 4), query)
 
 
 def test_the_first_query_of_a_session_may_sample_a_few_new_files() -> None:
     costs = AnalysisCosts()
-    assert analysis_obstacle(costs.expected_seconds(3, 3), costs.warmup) is None
-    assert analysis_obstacle(costs.expected_seconds(30, 30), costs.warmup) is not None
+    check_analysis_time(costs.expected_seconds(3, 3), costs.warmup)
+    with pytest.raises(UnsupportedError):
+        check_analysis_time(costs.expected_seconds(30, 30), costs.warmup)
 
 
 def test_small_queries_need_statistics_only_in_a_cold_session_or_on_request() -> None:
     warm, sizes = AnalysisCosts(warmup=0.0), [(SourceFormat.PARQUET, 1000)] * 3
-    assert "would take about 0.12 s" in (statistics_obstacle(JoinOptions(), warm, sizes, 3, 2) or "")
-    assert "would take about 0.06 s" in (statistics_obstacle(JoinOptions(), warm, sizes, 0, 2) or "")
-    assert statistics_obstacle(JoinOptions(), AnalysisCosts(), sizes, 3, 2) is None
-    assert statistics_obstacle(JoinOptions(min_bytes=3000), warm, sizes, 3, 2) is None
-    assert statistics_obstacle(JoinOptions(), warm, [*sizes, (SourceFormat.REMOTE, None)], 3, 2) is None
+    with pytest.raises(UnsupportedError, match=r"would take about 0\.12 s"):
+        check_statistics_time(JoinOptions(), warm, sizes, 3, 2)
+    with pytest.raises(UnsupportedError, match=r"would take about 0\.06 s"):
+        check_statistics_time(JoinOptions(), warm, sizes, 0, 2)
+    check_statistics_time(JoinOptions(), AnalysisCosts(), sizes, 3, 2)
+    check_statistics_time(JoinOptions(min_bytes=3000), warm, sizes, 3, 2)
+    check_statistics_time(JoinOptions(), warm, [*sizes, (SourceFormat.REMOTE, None)], 3, 2)
 
 
 @pytest.fixture
