@@ -1,0 +1,134 @@
+"""Columns of Parquet files are matched by name and type, and anything that Spark may decode otherwise is rejected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.parquet.column_mapping import (
+    FileColumns,
+    datetime_calendar,
+    has_sound_statistics,
+    int96_calendar,
+    match_columns,
+)
+
+
+def match(path: Path, table: pa.Table, wanted: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
+    pq.write_table(table, path / "t.parquet", **options)
+    footer = pq.read_metadata(path / "t.parquet")
+    return match_columns(footer, wanted, (datetime_calendar(mode), int96_calendar(mode)), case_sensitive=False)
+
+
+def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "a.b": [1],
+            "S": pa.array([{"x": 1, "y": [{"z": "t"}]}]),
+            "m": pa.array([[("k", 1.5)]], pa.map_(pa.string(), pa.float64())),
+        }
+    )
+    wanted = pa.schema(
+        [
+            ("m", pa.map_(pa.string(), pa.float64())),
+            ("s", pa.struct([("y", pa.list_(pa.struct([("z", pa.string())])))])),
+            ("A.B", pa.int64()),
+            ("gone", pa.date32()),
+        ]
+    )
+    found = match(tmp_path, table, wanted)
+    assert found.names == {"m": "m", "s": "S", "A.B": "a.b", "gone": None}
+    assert found.leaves == {"m": (3, 4), "s": (2,), "A.B": (0,)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        (pa.array([1], pa.uint16()), pa.int32()),
+        (pa.array([1], pa.int32()), pa.int64()),
+        (pa.array([1], pa.int8()), pa.int32()),
+        (pa.array([1], pa.timestamp("ns")), pa.timestamp("us")),
+        (pa.array([1], pa.timestamp("us")), pa.timestamp("us", "UTC")),
+        (pa.array([1], pa.timestamp("us", "UTC")), pa.timestamp("us")),
+        (pa.array([1], pa.time64("us")), pa.int64()),
+        (pa.array([b"abcd"], pa.binary(4)), pa.binary()),
+        (pa.array(["x"]), pa.binary()),
+        (pa.array([b"x"]), pa.string()),
+        (pa.array([1.0], pa.float32()), pa.float64()),
+        (pa.array([1], pa.int64()).cast(pa.decimal128(20, 0)), pa.decimal128(22, 0)),
+        (pa.array([[1]]), pa.int64()),
+        (pa.array([1]), pa.list_(pa.int64())),
+        (pa.array([{"list": {"element": 1}}]), pa.list_(pa.int64())),
+        (pa.array([[1]]), pa.struct([("list", pa.struct([("element", pa.int64())]))])),
+        (pa.array([{"x": 1}]), pa.struct([("x", pa.int64()), ("y", pa.int64())])),
+        (pa.array([{"x": 1}]), pa.struct([("X", pa.int64())])),
+        (
+            pa.array([{"x": 1}], pa.struct([("x", pa.timestamp("ms", "UTC"))])),
+            pa.struct([("x", pa.timestamp("us", "UTC"))]),
+        ),
+        (pa.array([None], pa.null()), pa.int32()),
+    ],
+)
+def test_other_types_are_rejected(tmp_path: Path, stored: pa.Array, wanted: pa.DataType) -> None:
+    with pytest.raises(UnsafeInputError, match="column a"):
+        match(tmp_path, pa.table({"a": stored}), pa.schema([("a", wanted)]))
+
+
+def test_top_level_milliseconds_are_known(tmp_path: Path) -> None:
+    table = pa.table({"a": pa.array([1], pa.timestamp("ms", "UTC")), "b": pa.array([1], pa.timestamp("us", "UTC"))})
+    found = match(tmp_path, table, pa.schema([("a", pa.timestamp("us", "UTC")), ("b", pa.timestamp("us", "UTC"))]))
+    assert found.in_milliseconds == {"a"}
+
+
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> None:
+    table = pa.table({"d": pa.array([1], pa.date32()), "t": pa.array([1], pa.timestamp("us", "UTC")), "n": [1]})
+    for name in ("d", "t"):
+        wanted = pa.schema([table.schema.field(name)])
+        with pytest.raises(UnsafeInputError, match="old calendar"):
+            match(tmp_path, table, wanted, mode)
+    match(tmp_path, table, pa.schema([table.schema.field("n")]), mode)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "corrected"),
+    [
+        ({}, True),
+        ({b"org.apache.spark.version": b"2.4.8"}, False),
+        ({b"org.apache.spark.version": b"3.0.0"}, True),
+        ({b"org.apache.spark.version": b"4.3.0", b"org.apache.spark.legacyDateTime": b""}, False),
+    ],
+)
+def test_spark_says_which_calendar_it_wrote(metadata: dict[bytes, bytes], corrected: bool) -> None:
+    assert datetime_calendar("CORRECTED").is_stored(metadata) is corrected
+    assert datetime_calendar("LEGACY").is_stored(metadata) is (corrected and bool(metadata))
+
+
+def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeInputError, match="differ only in case"):
+        match(tmp_path, pa.table({"a": [1], "A": [2]}), pa.schema([("a", pa.int64())]))
+
+
+@pytest.mark.parametrize(
+    ("created_by", "sound"),
+    [
+        ("parquet-mr version 1.17.0 (build fac0c7)", True),
+        ("parquet-mr version 1.8.3 (build aef7230e)", False),
+        ("parquet-mr", False),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", False),
+        ("parquet-cpp-arrow version 26.0.1", True),
+        ("parquet-rs version 58.0.0", True),
+        ("datafusion version 55.2.0", True),
+        ("DuckDB version v1.5.5 (build 8a5851971f)", True),
+        ("Polars", True),
+        ("impala version 2.9.0", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_writers_with_sound_statistics(created_by: str | None, sound: bool) -> None:
+    assert has_sound_statistics(created_by) is sound

@@ -1,0 +1,73 @@
+"""The cheaper reader of a Parquet scan is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Column, Comparison, Op
+from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
+from pushdown_spark.formats.parquet.cost import ParquetEstimate, ParquetSample, estimate, reader_seconds
+from pushdown_spark.formats.parquet.file_parts import parquet_inputs
+from pushdown_spark.formats.parquet.file_reader import ParquetQuery
+from pushdown_spark.relations.listing import local_files
+
+ROWS = 200_000
+COLUMNS = [f"c{number}" for number in range(60)]
+CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
+
+
+def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: float = 61) -> ParquetSample:
+    return ParquetSample(10_000_000, values, 1, 1.0, page_share, hit_share, row_share)
+
+
+@pytest.mark.parametrize(
+    ("shares", "is_ours"),
+    [
+        (sample(1e-7, 0.001), True),
+        (sample(1e-4, 0.9), True),
+        (sample(0.01, 1.0), True),
+        (sample(0.5, 1.0), False),
+        (sample(1.0, 1.0), False),
+        (sample(0.5, 1.0, values=2), False),
+        (sample(1e-7, 0.002, page_share=0.002), False),
+    ],
+)
+def test_scattered_matches_are_read_by_us_and_many_by_spark(shares: ParquetSample, is_ours: bool) -> None:
+    ours, spark = reader_seconds(shares)
+    assert (ours < 0.9 * spark) is is_ours
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cost") / "t.parquet"
+    scattered = pa.array([number * 7919 % ROWS for number in range(ROWS)])
+    columns = {"id": pa.array(range(ROWS)), "k": scattered, **dict.fromkeys(COLUMNS, scattered)}
+    pq.write_table(pa.table(columns), path, row_group_size=50_000)
+    return path
+
+
+def choose(path: Path, column: str, op: Op, value: int, startup: float = 0.0) -> ParquetEstimate:
+    schema = pq.read_schema(path)
+    comparison = Comparison(Column((column,), LogicalType.INTEGER, pa.int64()), op, value)
+    query = ParquetQuery(schema, ArrowFilter(comparison), CALENDARS, case_sensitive=False)
+    return estimate(parquet_inputs(local_files([str(path)] * 8)), query, startup)
+
+
+def test_a_sample_decides(table: Path) -> None:
+    needle = choose(table, "k", Op.EQ, 17)
+    assert needle.is_ours
+    assert "statistics leave 100% of the rows" in needle.reason
+    assert not choose(table, "k", Op.LT, ROWS // 2).is_ours
+    in_order = choose(table, "id", Op.EQ, 17)
+    assert not in_order.is_ours
+    assert "0.00% of the rows match" in in_order.reason
+
+
+def test_few_rows_and_a_cold_start_are_left_to_spark(table: Path) -> None:
+    assert "too few to make up" in choose(table, "k", Op.EQ, 17, startup=100.0).reason
