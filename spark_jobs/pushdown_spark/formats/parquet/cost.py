@@ -84,6 +84,7 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
 
     Raises PushdownError for a file that cannot be read, or only by Spark.
     """
+    assert query.filter is not None
     with ExitStack() as stack:
         not_empty = [file for file in files if file.size]
         step = max(1, len(not_empty) // _SAMPLED_FILES)
@@ -92,10 +93,13 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in chosen), 1)
         rows = scale * sum(source.footer.num_rows for source in sources)
         values = scale * sum(map(_count_values, sources))
-        most = values * _COSTS.spark
-        if _MARGIN * most < _COSTS.fixed + startup:
-            return ParquetEstimate(False, f"about {rows:,.0f} rows are too few to make up for starting another reader")
-        sample = _sample(sources, rows, values / max(rows, 1), query)
+        alive = [_matching_groups(source, query.filter) for source in sources]
+        alive_share = sum(map(_count_rows, sources, alive)) / max(sum(s.footer.num_rows for s in sources), 1)
+        # Without a sample: Spark's reader may have less to do than ours needs to start.
+        if _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup:
+            left = f"about {rows * alive_share:,.0f} rows"
+            return ParquetEstimate(False, f"statistics leave {left}, too few to make up for starting another reader")
+        sample = _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
     ours, spark = reader_seconds(sample)
     ours += startup
     reason = (
@@ -123,25 +127,35 @@ def _count_values(source: OpenParquet) -> int:
     return sum(group.column(leaf).num_values for group in groups for leaf in leaves)
 
 
-def _sample(sources: Sequence[OpenParquet], rows: float, values: float, query: ParquetQuery) -> ParquetSample:
-    assert query.filter is not None
-    total = alive_rows = 0
+def _matching_groups(source: OpenParquet, arrow_filter: ArrowFilter) -> list[int]:
+    """Return the numbers of the row groups whose statistics allow a match."""
+    return [number for number in range(source.footer.num_row_groups) if _may_match(source, number, arrow_filter)]
+
+
+def _count_rows(source: OpenParquet, groups: Sequence[int]) -> int:
+    return sum(source.footer.row_group(number).num_rows for number in groups)
+
+
+def _sample(
+    sources: Sequence[OpenParquet],
+    alive: Sequence[Sequence[int]],
+    rows: float,
+    values: float,
+    alive_share: float,
+    arrow_filter: ArrowFilter,
+) -> ParquetSample:
+    """Read the filter's columns of one row group of each file. `alive` has the row groups that may match."""
     pages: list[_Page] = []
-    for source in sources:
-        groups = range(source.footer.num_row_groups)
-        alive = [number for number in groups if _may_match(source, number, query.filter)]
-        total += source.footer.num_rows
-        alive_rows += sum(source.footer.row_group(number).num_rows for number in alive)
-        if alive:
-            batch = source.sample(alive[len(alive) // 2], _SAMPLED_ROWS)
-            pages += _pages(batch, query.filter)
+    for source, groups in zip(sources, alive, strict=True):
+        if groups:
+            pages += _pages(source.sample(groups[len(groups) // 2], _SAMPLED_ROWS), arrow_filter)
     sampled = sum(page.rows for page in pages)
-    filters = len(columns_of(query.filter.root))
+    filters = len(columns_of(arrow_filter.root))
     return ParquetSample(
         rows,
         values,
         min(filters, values),
-        alive_rows / max(total, 1),
+        alive_share,
         sum(page.rows for page in pages if page.is_alive) / max(sampled, 1),
         sum(page.rows for page in pages if page.matching) / max(sampled, 1),
         sum(page.matching for page in pages) / max(sampled, 1),
