@@ -1,4 +1,4 @@
-"""Parquet scans: our reader against Spark's vectorized reader with its pushdown, with DuckDB and Polars beside them.
+"""Parquet scans: our reader against Spark's vectorized reader with its pushdown, DuckDB and Polars.
 
 Every round runs all engines once, in turn. Ratios are medians of the ratios within rounds. The wide table has 61
 columns with pseudo-random values, of which only `id` is sorted. The events are nested.

@@ -234,14 +234,14 @@ class _DataFrameJoins:
 
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
-        texts = {name: str(item.toString()) for name, item in zip(chain.names, chain.items, strict=True)}
+        plans = {name: str(item.toString()) for name, item in zip(chain.names, chain.items, strict=True)}
         # Spark would drop a hint inside of an item next to ours.
-        has_hints = any("ResolvedHint" in text for text in texts.values())
+        has_hints = any("ResolvedHint" in plan for plan in plans.values())
         settings = replace(self._settings, broadcast_bytes=-1) if has_hints else self._settings
 
         def statistics_of(_block: SelectBlock, name: str, _conditions: Sequence[exp.Expr]) -> RelationStatistics | None:
             # Spark cannot optimize a reference to a common table expression alone.
-            is_complete = "CTERelationRef" not in texts[name]
+            is_complete = "CTERelationRef" not in plans[name]
             return self._item_statistics(chain, chain.names.index(name)) if is_complete else None
 
         # Without types no equality is exact, so none is added: Spark infers further equalities itself.

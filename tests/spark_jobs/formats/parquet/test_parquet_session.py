@@ -1,4 +1,4 @@
-"""Parquet scans in a session: rows, reports, and what is left to Spark's reader."""
+"""Parquet scans in a session: rows, reports, and scans by Spark's reader."""
 
 from __future__ import annotations
 
