@@ -90,10 +90,10 @@ def test_long_strings_are_skipped(compiled: bool) -> None:
     records = [{"n": 1, "s": LONG}, {"n": 2, "s": ""}, {"n": 3, "s": LONG[:64]}]
     data = encoded(TEXT, records)
     program = program_of(TEXT, [pa.field("n", pa.int64()), pa.field("s", pa.string())])
-    (numbers, texts), _, _ = executed(program, data, RecordRuns.of_blocks([(0, len(data), 3)]), compiled=compiled)
+    (numbers, strings), _, _ = executed(program, data, RecordRuns.of_blocks([(0, len(data), 3)]), compiled=compiled)
     assert numbers == [1, 2, 3]
-    assert [place & 0xFFFF_FFFF for place in texts] == [9_000, 0, 64]
-    assert [data[place >> 32 :][: place & 0xFFFF_FFFF] for place in texts] == [LONG.encode(), b"", LONG[:64].encode()]
+    assert [place & 0xFFFF_FFFF for place in strings] == [9_000, 0, 64]
+    assert [data[place >> 32 :][: place & 0xFFFF_FFFF] for place in strings] == [LONG.encode(), b"", LONG[:64].encode()]
 
 
 @pytest.mark.parametrize(
