@@ -35,7 +35,7 @@ def check_sources_survive(hadoop: HadoopFiles, output: OutputSpec, sources: Iter
     """
     target = hadoop.qualified(output.path).rstrip("/")
     for source in sources:
-        if hadoop.qualified(_fixed_part(source)).startswith(f"{target}/"):
+        if any(path.startswith(f"{target}/") for path in _read_paths(hadoop, source, target)):
             raise BadSpecError(
                 f"output.path: overwriting {output.path} would delete the source {source}, which is a directory in it; "
                 "write to another directory"
@@ -52,7 +52,11 @@ def _possible_tables(output: str) -> Iterator[str]:
         yield table
 
 
-def _fixed_part(path: str) -> str:
-    """Return the directories of a path before the first name with a glob character."""
-    glob = _GLOB.search(path)
-    return path if glob is None else path[: glob.start()].rpartition("/")[0] or "/"
+def _read_paths(hadoop: HadoopFiles, source: str, target: str) -> list[str]:
+    """Return the paths of a source that may be in the target: those that match where its glob is above the target."""
+    glob = _GLOB.search(source)
+    if glob is None:
+        return [hadoop.qualified(source)]
+    directory, slash, _ = source[: glob.start()].rpartition("/")
+    fixed = hadoop.qualified(directory or slash or ".").rstrip("/")
+    return hadoop.expanded(source) if target.startswith(f"{fixed}/") else [fixed]

@@ -170,7 +170,12 @@ class HadoopFiles:
     def matching(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""
         literal = _GLOB_CHARACTERS.sub(r"\\\1", directory)
-        statuses = self._system(directory).globStatus(self._path_class(f"{literal}/{pattern}"))
+        return self.expanded(f"{literal}/{pattern}")
+
+    def expanded(self, pattern: str) -> list[str]:
+        """Return the qualified paths that match a glob pattern."""
+        path = self._path_class(pattern)
+        statuses = path.getFileSystem(self._configuration).globStatus(path)
         return [str(status.getPath().toString()) for status in statuses or ()]
 
     def is_directory(self, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,32 @@ def test_overwrite_of_a_directory_with_the_source_is_rejected(spark: SparkSessio
     with pytest.raises(BadSpecError) as error:
         open_output(spark, OutputSpec(path=str(tmp_path), mode=OutputMode.OVERWRITE), "run", sources=[source])
     assert f"overwriting {tmp_path} would delete the source {source}" in str(error.value)
+
+
+@pytest.mark.parametrize("source", ["{lake}/*/events", "{lake}/{{raw,other}}/events/*.json", "*/raw/events"])
+def test_overwrite_is_rejected_if_a_wildcard_above_finds_files_in_the_output(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
+    lake = tmp_path / "lake"
+    for name in ("raw", "other"):
+        (lake / name / "events").mkdir(parents=True)
+        (lake / name / "events" / "a.json").write_text('{"n": 1}\n')
+    before = content(lake)
+    source = source.format(lake=lake)
+    if source.startswith("*"):
+        # The JVM's working directory cannot change, so the path is relative to it.
+        source = f"{os.path.relpath(tmp_path)}/{source}"
+    output = OutputSpec(path=str(lake / "raw"), mode=OutputMode.OVERWRITE)
+    with pytest.raises(BadSpecError, match=f"overwriting {lake}/raw would delete the source"):
+        open_output(spark, output, "run", sources=[source])
+    assert content(lake) == before
+
+
+def test_overwrite_may_read_what_a_wildcard_finds_beside_the_output(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("raw", "other/events"):
+        (tmp_path / name).mkdir(parents=True)
+    output = OutputSpec(path=str(tmp_path / "raw"), mode=OutputMode.OVERWRITE)
+    assert open_output(spark, output, "run", sources=[f"{tmp_path}/*/events"]).prepare()
 
 
 def test_overwrite_of_partitions_may_read_another_partition(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ their paths.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,6 +34,8 @@ _SOUND_WRITERS = {
 
 Earlier versions of parquet-mr compare strings as signed bytes.
 """
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "LZ4_RAW"})
+"""Codecs that Spark reads without further libraries."""
 _VERSION = re.compile(r"(?P<name>[\w-]+)(?: version v?(?P<major>\d+)\.(?P<minor>\d+).*)?")
 
 
@@ -92,6 +94,7 @@ def match_columns(
     for name in stored:
         by_key.setdefault(name_key(name, case_sensitive=case_sensitive), []).append(name)
     matcher = _Matcher(calendars, footer.metadata or {})
+    first_group = footer.row_group(0) if footer.num_row_groups else None
     names: dict[str, str | None] = {}
     leaves: dict[str, tuple[int, ...]] = {}
     for field in schema:
@@ -101,6 +104,8 @@ def match_columns(
         names[field.name] = found[0] if found else None
         if found:
             leaves[field.name] = matcher.match(field, stored[found[0]], found[0])
+            if first_group is not None:
+                _check_codecs(first_group, leaves[field.name])
     return FileColumns(names, leaves, frozenset(matcher.in_milliseconds))
 
 
@@ -115,6 +120,14 @@ def has_sound_statistics(created_by: str | None) -> bool:
     if match is None or first is None:
         return False
     return (int(match["major"] or 0), int(match["minor"] or 0)) >= first
+
+
+def _check_codecs(group: pq.RowGroupMetaData, leaves: Iterable[int]) -> None:
+    """Raise UnsafeInputError for a codec that Spark lacks. Writers use one codec for all row groups."""
+    for leaf in leaves:
+        chunk = group.column(leaf)
+        if chunk.compression not in _CODECS:
+            raise UnsafeInputError(f"column {chunk.path_in_schema} is compressed with {chunk.compression}")
 
 
 @dataclass(frozen=True)

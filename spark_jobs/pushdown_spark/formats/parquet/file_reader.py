@@ -22,6 +22,8 @@ from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage
 
 _FOOTER_END = 8
 """Bytes of a file after its footer: the footer's length and a magic string."""
+_TAIL = 1 << 16
+"""Bytes that are read first. They contain most footers."""
 _MAX_MESSAGE = 300
 _ROWS = 1 << 16
 """Rows of a batch without stored columns."""
@@ -58,8 +60,8 @@ class OpenParquet:
         self._storage = storage
         self._query = query
         self.size = raw.size
-        self.parquet = pq.ParquetFile(pa.PythonFile(raw, "r"))
-        self.footer: pq.FileMetaData = self.parquet.metadata
+        self._raw = raw
+        self.footer = _read_footer(raw)
         self.columns: FileColumns = match_columns(
             self.footer, query.schema, query.calendars, case_sensitive=query.case_sensitive
         )
@@ -111,7 +113,8 @@ class OpenParquet:
         names = {field.name: columns.names[field.name] for field in schema}
         paths = [self.footer.schema.column(leaf).path for name in names for leaf in columns.leaves.get(name, ())]
         count = min(rows, self.footer.row_group(group).num_rows)
-        batches = self.parquet.iter_batches(count, [group], paths, use_threads=False)
+        parquet = pq.ParquetFile(pa.PythonFile(self._raw, "r"), metadata=self.footer)
+        batches = parquet.iter_batches(count, [group], paths, use_threads=False)
         batch = next(iter(batches)) if paths else pa.RecordBatch.from_pydict({})
         arrays = [
             pa.nulls(count, field.type) if names[field.name] is None else _cast(batch.column(names[field.name]), field)
@@ -160,6 +163,25 @@ class OpenParquet:
             arrays = [pa.nulls(count), *(pa.nulls(count, field.type) for field in schema)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field("", pa.null()), *schema]))
             yield from self._passing(batch.select(range(1, len(arrays))), metrics)
+
+
+def _read_footer(raw: RangeFile) -> pq.FileMetaData:
+    """Read the footer. Raises UnsafeInputError for encrypted files, whose columns make pyarrow end the process."""
+    tail = _read_tail(raw, _TAIL)
+    length = int.from_bytes(tail[-_FOOTER_END:-4], "little")
+    if length + _FOOTER_END > len(tail):
+        tail = _read_tail(raw, length + _FOOTER_END)
+    if tail.endswith(b"PARE"):
+        raise UnsafeInputError("the footer is encrypted")
+    footer = pq.read_metadata(pa.BufferReader(tail))
+    if footer.serialized_size != length:
+        raise UnsafeInputError("the footer has a signature, so columns may be encrypted")
+    return footer
+
+
+def _read_tail(raw: RangeFile, length: int) -> bytes:
+    raw.seek(max(raw.size - length, 0))
+    return raw.read(length) or b""
 
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:

@@ -84,6 +84,13 @@ def test_top_level_milliseconds_are_known(tmp_path: Path) -> None:
     assert found.in_milliseconds == {"a"}
 
 
+def test_codecs_that_spark_lacks_are_rejected(tmp_path: Path) -> None:
+    table, wanted = pa.table({"a": [1], "b": [2]}), pa.schema([("a", pa.int64())])
+    with pytest.raises(UnsafeInputError, match="column a is compressed with BROTLI"):
+        match(tmp_path, table, wanted, compression="brotli")
+    assert match(tmp_path, table, wanted, compression={"a": "zstd", "b": "brotli"}).leaves == {"a": (0,)}
+
+
 @pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
 def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> None:
     table = pa.table({"d": pa.array([1], pa.date32()), "t": pa.array([1], pa.timestamp("us", "UTC")), "n": [1]})

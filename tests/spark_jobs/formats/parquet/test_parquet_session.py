@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import session_settings
 
 from pushdown_spark.contract import JoinOptions, SourceReport
+from pushdown_spark.errors import PushdownError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
@@ -345,3 +350,29 @@ def test_damaged_files_raise_an_error_that_names_them(spark: SparkSession, table
     bad.write_bytes(content[:50] + b"\xff" * (len(content) // 2) + content[50 + len(content) // 2 :])
     with pytest.raises(Exception, match=r"bad\.parquet"):
         scan(spark, bad, "k = 1 OR v = 'x'")
+
+
+class PlainKeys(encryption.KmsClient):
+    """A key service that stores keys as they are."""
+
+    def __init__(self, config: encryption.KmsConnectionConfig) -> None:
+        super().__init__()
+
+    def wrap_key(self, key: bytes, master_key: str) -> bytes:
+        return b64encode(key)
+
+    def unwrap_key(self, wrapped: bytes, master_key: str) -> bytes:
+        return b64decode(wrapped)
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_encrypted_columns_return_no_rows(spark: SparkSession, tmp_path: Path, plaintext_footer: bool) -> None:
+    config = encryption.EncryptionConfiguration("f", column_keys={"k": ["a"]}, plaintext_footer=plaintext_footer)
+    factory = encryption.CryptoFactory(PlainKeys)
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), config)
+    table = pa.table({"a": [1, 2, 3], "b": [4, 5, 6]})
+    with pq.ParquetWriter(tmp_path / "t.parquet", table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    for where in ("a = 2", "b = 5"):
+        with pytest.raises((PushdownError, PySparkException, Py4JError)):
+            scan(spark, tmp_path, where, schema="a bigint, b bigint")
