@@ -150,8 +150,10 @@ def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructTyp
 def _parquet_footer(file: InputFile) -> str:
     """Return the schema of a footer as a string. Spark infers each distinct schema once."""
     with file.storage.open(file.path, ahead=0) as raw:
-        parquet = pq.ParquetFile(pa.PythonFile(raw, "r"))
-        return f"{parquet.schema}{sorted((parquet.schema_arrow.metadata or {}).items())}"
+        footer = pq.read_metadata(pa.PythonFile(raw, "r"))
+    # The first line of the schema has the address of the object in memory.
+    _, _, fields = str(footer.schema).partition("\n")
+    return f"{fields}{sorted((footer.metadata or {}).items())}"
 
 
 def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 
@@ -150,7 +151,8 @@ class FileRelation(Relation):
     def _load_files(self, paths: Sequence[str]) -> DataFrame:
         """Return a DataFrame over some files, with the columns that Spark finds in them."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        return self._reader(options).load(list(paths))
+        source = replace(self.source, paths=tuple(paths), options=options)
+        return with_footers_schema(self._spark, self._reader(options), source).load(list(paths))
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self.source.format

@@ -62,10 +62,12 @@ def same_schema(spark: SparkSession, path: Path | str) -> None:
     assert rows == expected
 
 
+@pytest.mark.parametrize("files", [1, 3])
 def test_the_schema_of_files_by_spark_is_read_without_a_job(
-    spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs
+    spark: SparkSession, tmp_path: Path, count_jobs: CountedJobs, files: int
 ) -> None:
-    spark.sql(ALL_KINDS).coalesce(1).write.parquet(str(tmp_path / "t"))
+    for _ in range(files):
+        spark.sql(ALL_KINDS).coalesce(1).write.mode("append").parquet(str(tmp_path / "t"))
     before = count_jobs.number
     session_over(spark, tmp_path / "t").scan("t").df.schema  # noqa: B018 - it is opened
     assert count_jobs.number == before
