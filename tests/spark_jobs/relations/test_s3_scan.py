@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -32,6 +35,12 @@ def _lines(seed: int, rows: int) -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in data)
 
 
+def _parquet(rows: int) -> bytes:
+    content = BytesIO()
+    pq.write_table(pa.table({"id": range(rows), "name": [f"n{n}" for n in range(rows)]}), content, row_group_size=1000)
+    return content.getvalue()
+
+
 FILES = {
     "plain.json": _lines(1, 300),
     "no needle.json": _lines(2, 300),
@@ -40,6 +49,8 @@ FILES = {
     "2026/02/big": _lines(7, 40_000),
     "2026/02/empty.json": b"",
 }
+HIDDEN_FILES = {"_tables/a b#%20.parquet": _parquet(5000), "_tables/t.parquet": _parquet(3000)}
+"""Files that scans of the directory above do not see."""
 
 
 @dataclass
@@ -67,7 +78,7 @@ def bucket(request: pytest.FixtureRequest, spark: SparkSession, store: ObjectSto
     if request.param == "s3a" and not _has_s3a(spark):
         pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
     name = store.bucket()
-    for file, content in FILES.items():
+    for file, content in {**FILES, **HIDDEN_FILES}.items():
         store.put(name, f"data/{file}", content)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     keys = {
@@ -100,7 +111,7 @@ def _mount(spark: SparkSession, bucket: str, folder: Path) -> None:
 
     Hadoop keeps an opened file system after the setting that selected it is removed.
     """
-    for file, content in FILES.items():
+    for file, content in {**FILES, **HIDDEN_FILES}.items():
         path = folder / "data" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -149,6 +160,19 @@ def test_rows_and_implicit_columns_of_objects_equal_sparks(spark: SparkSession, 
     assert {(row.dir0, row.dir1) for row in rows} == {(None, None), ("2026", "01"), ("2026", "02")}
     stored = sum(map(len, FILES.values()))
     assert (report.files_total, report.bytes_total, report.bytes_read) == (len(FILES), stored, stored)
+
+
+def test_parquet_objects_have_the_rows_of_sparks_reader(spark: SparkSession, bucket: Bucket) -> None:
+    path, where = bucket.path("_tables"), "id IN (7, 2999, 4321)"
+    expected = Counter(spark.read.parquet(str(path)).where(where).collect())
+    session = PushdownSession(spark)
+    session.add_source("t", path=path, format="parquet", reader="pushdown")
+    result = session.scan("t", where=where)
+    rows = Counter(result.run(DataFrame.collect))
+    report = result.report()["t"]
+    assert (report.reader, rows, rows.total()) == ("pushdown", expected, 5)
+    assert report.units["row groups"]["pruned by statistics"] == 3
+    assert _no_secret_in(report.model_dump_json())
 
 
 @pytest.mark.parametrize("pattern", ["*.json", "2026/*/*", "2026/{01,02}/[bz]*"])
