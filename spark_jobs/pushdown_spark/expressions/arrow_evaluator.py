@@ -16,7 +16,6 @@ from functools import cached_property, partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pushdown_spark.expressions.arrow_values import arrow_array, arrow_scalar
 from pushdown_spark.expressions.bound import (
     And,
     BooleanConstant,
@@ -151,7 +150,7 @@ _Test = Callable[[pa.Array], pa.BooleanArray]
 def _prepare(node: Node) -> _Evaluate:
     match node:
         case BooleanConstant(value=value):
-            return lambda batch, lenient: pa.repeat(arrow_scalar(value, pa.bool_()), len(batch))
+            return lambda batch, lenient: pa.repeat(pa.scalar(value, pa.bool_()), len(batch))
         case Comparison(column=column) | InList(column=column) | StringMatch(column=column) | LikeMatch(column=column):
             return partial(_test_column, column, _prepare_test(node))
         case IsNull(column=column):
@@ -217,7 +216,7 @@ def _comparison(node: Comparison) -> _Test:
         return lambda array: array if value else pc.invert(array)
     if isinstance(value, float) and math.isnan(value):
         return lambda array: pc.is_nan(array)
-    scalar = arrow_scalar(value, column.storage)
+    scalar = pa.scalar(value, column.storage)
     if column.type in FLOATING and op in (Op.GT, Op.GE):
         # Arrow's comparisons are false for NaN, which is the largest value: `>` is evaluated as NOT `<=`.
         opposite = _KERNELS[Op.LE if op is Op.GT else Op.LT]
@@ -230,9 +229,9 @@ def _in_list(node: InList) -> _Test:
     column, values = node.column, node.values
     has_zero = column.type in FLOATING and 0.0 in values
     members = [*(value for value in values if value != 0.0), 0.0, -0.0] if has_zero else list(values)
-    lookup = ValueSet(arrow_array(members, column.storage))
+    lookup = ValueSet(pa.array(members, column.storage))
     may_repeat = 0 < len(values) <= _VALUES_FOR_REPEATED_EQUAL and column.type not in _WIDE
-    scalars = [arrow_scalar(value, column.storage) for value in values] if may_repeat else []
+    scalars = [pa.scalar(value, column.storage) for value in values] if may_repeat else []
 
     def contains(array: pa.Array) -> pa.BooleanArray:
         if not scalars or len(array) < _ROWS_FOR_REPEATED_EQUAL:
@@ -246,7 +245,7 @@ def _in_list(node: InList) -> _Test:
         mask = contains(array)
         if node.has_nan:
             mask = pc.or_(mask, pc.is_nan(array))
-        return pc.if_else(mask, mask, arrow_scalar(None, pa.bool_())) if node.has_null else mask
+        return pc.if_else(mask, mask, pa.scalar(None, pa.bool_())) if node.has_null else mask
 
     return test
 
@@ -291,7 +290,7 @@ def _decode_utf8(value: bytes | None) -> str | None:
 def _is_null(array: pa.Array) -> pa.BooleanArray:
     if not pa.types.is_dictionary(array.type):
         return array.is_null()
-    return pc.fill_null(array.dictionary.is_null().take(array.indices), arrow_scalar(True, pa.bool_()))
+    return pc.fill_null(array.dictionary.is_null().take(array.indices), True)
 
 
 def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanArray:

@@ -7,15 +7,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pushdown_spark.expressions.arrow_values import (
-    Bools,
-    arrow_scalar,
-    from_bools,
-    from_numpy,
-    to_bools,
-    to_numpy,
-)
-
 _DENSE = 1 << 20
 """A set that spans fewer integers than this has a table with one byte for each of them."""
 _TABLE_ROWS = 4_096
@@ -31,8 +22,7 @@ _PREFILTER_PASS = 4
 _BLOCK = 8_192
 """Rows that fit into the processor's cache."""
 
-_FALSE = arrow_scalar(False, pa.bool_())
-_NULL = arrow_scalar(None, pa.bool_())
+Bools = npt.NDArray[np.bool_]
 
 
 class ValueSet:
@@ -48,7 +38,7 @@ class ValueSet:
         self._dense: tuple[Bools, np.integer] | None = None
         self._prefilter: Bools | None = None
         if pa.types.is_signed_integer(values.type) and len(values):
-            numbers = to_numpy(values)
+            numbers = values.to_numpy()
             if int(numbers.max()) - int(numbers.min()) < _DENSE:
                 self._dense = _dense(numbers)
             else:
@@ -57,20 +47,20 @@ class ValueSet:
     def contains(self, array: pa.Array) -> pa.BooleanArray:
         """Return whether each value is in the set. The result is undefined where the array is null."""
         if self._dense is not None and (len(array) >= _TABLE_ROWS or self._size > _TABLE_VALUES):
-            return from_bools(_in_dense(to_numpy(array), *self._dense))
+            return as_arrow(_in_dense(_numpy_values(array), *self._dense))
         if self._prefilter is not None and len(array) >= _PREFILTER_ROWS:
             return self._prefiltered(array, self._prefilter)
         return pc.is_in(array, options=self._options)
 
     def _prefiltered(self, array: pa.Array, table: Bools) -> pa.BooleanArray:
-        numbers = to_numpy(array)
+        numbers = _numpy_values(array)
         head = _in_low_bits(numbers[:_BLOCK], table)
         if np.count_nonzero(head) * _PREFILTER_PASS > len(head):
             return pc.is_in(array, options=self._options)
         mask = _in_low_bits(numbers, table)
         indices = np.flatnonzero(mask)
-        mask[indices] = to_bools(pc.is_in(from_numpy(numbers[indices]), options=self._options))
-        return from_bools(mask)
+        mask[indices] = _bools(pc.is_in(pa.array(numbers[indices]), options=self._options))
+        return as_arrow(mask)
 
 
 def _dense(numbers: npt.NDArray[np.signedinteger]) -> tuple[Bools, np.integer]:
@@ -115,18 +105,37 @@ def _in_low_bits(numbers: npt.NDArray[np.signedinteger], table: Bools) -> Bools:
     return mask
 
 
+def as_arrow(bools: Bools) -> pa.BooleanArray:
+    """Return an Arrow array without nulls."""
+    bits = pa.py_buffer(np.packbits(bools, bitorder="little"))
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(bools), [None, bits])
+
+
+def _numpy_values(array: pa.Array) -> npt.NDArray[np.signedinteger]:
+    """Return the values of an integer array without a copy. Values are undefined where the array is null."""
+    dtype = array.type.to_pandas_dtype()
+    if len(array) == 0:
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
+
+
 def scatter(rows: int, indices: pa.Array, values: pa.BooleanArray) -> pa.BooleanArray:
     """Return an array of `rows` values: those given at `indices`, with false for nulls, and false elsewhere."""
     mask = np.zeros(rows, np.bool_)
-    mask[to_numpy(indices)] = to_bools(without_nulls(values))
-    return from_bools(mask)
+    mask[indices.to_numpy()] = _bools(values)
+    return as_arrow(mask)
+
+
+def _bools(mask: pa.BooleanArray) -> Bools:
+    bools: Bools = without_nulls(mask).to_numpy(zero_copy_only=False)
+    return bools
 
 
 def without_nulls(mask: pa.BooleanArray) -> pa.BooleanArray:
     """Replace nulls by false."""
-    return mask if mask.null_count == 0 else pc.fill_null(mask, _FALSE)
+    return mask if mask.null_count == 0 else pc.fill_null(mask, False)
 
 
 def with_nulls_of(array: pa.Array, mask: pa.BooleanArray) -> pa.BooleanArray:
     """Set the mask to null where the array is null."""
-    return mask if array.null_count == 0 else pc.if_else(array.is_valid(), mask, _NULL)
+    return mask if array.null_count == 0 else pc.if_else(array.is_valid(), mask, pa.scalar(None, pa.bool_()))

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fastavro
 import pytest
 from databases import wait_until
 from pyspark.sql import SparkSession
@@ -88,45 +87,3 @@ def test_workers_load_no_more_than_reading_takes(module: str) -> None:
     code = f"import sys, pushdown_spark.{module}; print({{'pydantic', 'sqlglot', 'pandas'}} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
-
-
-FIRST_SCANS = """
-import sys
-from pyspark.sql import SparkSession
-from pushdown_spark.session import PushdownSession
-
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-session = PushdownSession(spark)
-for format in ("json", "csv", "orc", "avro"):
-    options = {"header": "true"} if format == "csv" else {}
-    place = f"{sys.argv[1]}/{format}"
-    schema = "a bigint, b string"
-    session.add_source(format, path=place, format=format, reader="pushdown", schema=schema, options=options)
-    result = session.scan(format, where="a IN (1, 2, 2000) AND b LIKE 'x%' AND NOT a <=> 1")
-    print([tuple(row) for row in result.run(lambda frame: frame.collect())], result.report()[format].reader)
-
-def is_loaded(batches):
-    for batch in batches:
-        import pyarrow
-        yield pyarrow.RecordBatch.from_pylist([{"n": int("pandas" in sys.modules)}])
-
-# The worker that read the files is idle, so that it runs this.
-print(spark.range(1).mapInArrow(is_loaded, "n bigint").first().n)
-"""
-
-
-def test_workers_read_without_pandas(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.range(3000).selectExpr("id AS a", "concat('x', id) AS b").coalesce(1)
-    for source_format in ("json", "csv", "orc"):
-        rows.write.format(source_format).option("header", "true").save(str(tmp_path / source_format))
-    fields = [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": ["null", "string"]}]
-    with (tmp_path / "avro").open("wb") as file:
-        fastavro.writer(
-            file,
-            {"type": "record", "name": "r", "fields": fields},
-            [{"a": number, "b": f"x{number}"} for number in range(3000)],
-        )
-    run = subprocess.run(
-        [sys.executable, "-c", FIRST_SCANS, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert run.stdout.splitlines() == ["[(2, 'x2'), (2000, 'x2000')] pushdown"] * 4 + ["0"], run.stderr

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.arrow_values import Bools, arrow_array, from_bools, from_numpy
 from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
@@ -29,6 +28,8 @@ _MAX_OFFSET = 2**31 - 1
 _LENGTH_MASK = 0xFFFF_FFFF
 _DECIMAL_SIZE = 16
 """Bytes of a 128-bit decimal."""
+
+_Bools = npt.NDArray[np.bool_]
 
 
 class ColumnAssembler:
@@ -61,7 +62,7 @@ class ColumnAssembler:
                 if not members:
                     return pa.StructArray.from_buffers(layout.type, rows, [None if mask is None else _bits(~mask)])
                 return pa.StructArray.from_arrays(
-                    members, fields=list(layout.type), mask=None if mask is None else from_bools(mask)
+                    members, fields=list(layout.type), mask=None if mask is None else pa.array(mask)
                 )
             case ListLayout():
                 offsets, items = self._offsets(layout.slot)
@@ -70,7 +71,7 @@ class ColumnAssembler:
                     offsets,
                     self._array(layout.item, items),
                     type=layout.type,
-                    mask=None if mask is None else from_bools(mask),
+                    mask=None if mask is None else pa.array(mask),
                 )
             case UnionLayout():
                 return pc.coalesce(*(self._array(alternative, rows) for alternative in layout.alternatives))
@@ -82,14 +83,14 @@ class ColumnAssembler:
         np.cumsum(lengths, out=offsets[1:])
         if offsets[-1] > _MAX_OFFSET:
             raise ValueError("there are more items than an Arrow array can have")
-        return from_numpy(offsets.astype(np.int32)), int(offsets[-1])
+        return pa.array(offsets.astype(np.int32)), int(offsets[-1])
 
-    def _mask(self, validity: Validity | None) -> Bools | None:
+    def _mask(self, validity: Validity | None) -> _Bools | None:
         """Return an array with True for nulls, or None if there are no nulls."""
         if validity is None:
             return None
         branches = self._slots.values[validity.slot]
-        mask: Bools = (branches == validity.branch) if validity.is_null_branch else (branches != validity.branch)
+        mask: _Bools = (branches == validity.branch) if validity.is_null_branch else (branches != validity.branch)
         return mask if mask.any() else None
 
     def _leaf(self, layout: LeafLayout) -> pa.Array:
@@ -138,11 +139,11 @@ def _numbers(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Buffer:
 def _symbols(symbols: tuple[str, ...], values: Numbers) -> list[pa.Buffer]:
     if len(values) and not 0 <= values.min() <= values.max() < len(symbols):
         raise ValueError("an enum has a symbol that its type does not have")
-    strings = arrow_array(symbols, pa.string()).take(from_numpy(values))
+    strings = pa.array(symbols, pa.string()).take(pa.array(values))
     return list(strings.buffers()[1:])
 
 
-def _bits(flags: Bools | Bytes) -> pa.Buffer:
+def _bits(flags: _Bools | Bytes) -> pa.Buffer:
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 

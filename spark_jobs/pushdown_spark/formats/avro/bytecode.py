@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.expressions.arrow_values import arrow_scalar
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
     ConstantLayout,
@@ -111,7 +110,7 @@ class _Compiler:
         for number, field in enumerate(wanted):
             target = find(field.name)
             if target is None:
-                layouts[number] = ConstantLayout(field.type, arrow_scalar(None, field.type))
+                layouts[number] = ConstantLayout(field.type, pa.scalar(None, field.type))
             elif target in sources:
                 wanted_by_source.setdefault(sources[target], []).append(number)
             else:
@@ -254,7 +253,7 @@ class _Compiler:
 def _null_constant(reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
     """Return the layout of a column that is null in every record."""
     _check_nullable(reader, path)
-    return ConstantLayout(wanted, arrow_scalar(None, wanted))
+    return ConstantLayout(wanted, pa.scalar(None, wanted))
 
 
 def _check_nullable(reader: AvroType, path: str) -> None:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.arrow_values import to_numpy
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
 from pushdown_spark.formats.avro.block_search import BlockSearch, locate
@@ -153,7 +152,7 @@ class Decoder:
             self._passing_share = len(rows) / max(slots.rows, 1)
             if not len(rows):
                 continue
-            starts = slots.starts[to_numpy(rows)]
+            starts = slots.starts[rows.to_numpy()]
             blocks = np.searchsorted(group.ends, starts, side="right")
             selected_blocks.update(np.unique(blocks).tolist())
             selected = self._select.run(group.data, RecordRuns.of_records(starts, group.ends[blocks]))
@@ -191,7 +190,7 @@ class Decoder:
 
     def _batch(self, executor: Executor, fields: Sequence[pa.Field], slots: SlotValues) -> pa.RecordBatch:
         if not fields:
-            return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), slots.rows, [None]))
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * slots.rows, pa.struct([])))
         assembler = ColumnAssembler(slots, corrected_calendar=self._query.corrected_calendar)
         columns = [assembler.column(layout) for layout in executor.bytecode.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.expressions.arrow_values import arrow_scalar
 from pushdown_spark.expressions.names import by_name_key, name_key
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
 from pushdown_spark.formats.avro.schema import AvroField, AvroKind, AvroType, Json, leaf_spark_type
@@ -110,17 +109,16 @@ def default_value(field: AvroField, wanted: pa.DataType, path: str) -> pa.Scalar
     if type_.kind is AvroKind.UNION:
         type_ = type_.branches[0]
     if type_.kind is AvroKind.NULL and field.default is None:
-        return arrow_scalar(None, wanted)
+        return pa.scalar(None, wanted)
     accepted = _DEFAULT_TYPES.get(type_.kind)
     is_valid = accepted is not None and isinstance(field.default, accepted)
     if not is_valid or type_.logical or (isinstance(field.default, bool) and type_.kind is not AvroKind.BOOLEAN):
         raise UnsafeInputError(f"{path} has a default of type {type_}; {READ_BY_SPARK}")
-    return arrow_scalar(_default_content(field.default, type_.kind), wanted)
+    return pa.scalar(_default_content(field.default, type_.kind), wanted)
 
 
-def _default_content(default: Json, kind: AvroKind) -> bool | int | float | str | bytes:
+def _default_content(default: Json, kind: AvroKind) -> Json | bytes:
     """Return a default as a Python value. JSON writes each byte as one character."""
-    assert isinstance(default, bool | int | float | str)
     if kind in (AvroKind.BYTES, AvroKind.FIXED):
         return str(default).encode("latin-1")
     return default

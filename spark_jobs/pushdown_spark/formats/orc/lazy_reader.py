@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.arrow_values import from_numpy, to_numpy
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
 from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
 from pushdown_spark.formats.orc.file_tail import FileTail
@@ -166,7 +165,7 @@ class LazyStripeReader:
             batch = self.search_columns(piece, fetched)
             rows = self.apply_filter(batch)
             if len(rows):
-                numbers = to_numpy(rows).astype(np.int64) + self.stripe.rows_before(piece.first)
+                numbers = rows.to_numpy().astype(np.int64) + self.stripe.rows_before(piece.first)
                 matching.append(_MatchingRows(numbers, batch.take(rows)))
             if sum(part.batch.nbytes for part in matching) > _MATCHING_BYTES:
                 yield matching, [group for group in alive if begin <= group <= piece.last]
@@ -186,7 +185,7 @@ class LazyStripeReader:
             first = self.stripe.rows_before(piece.first)
             start, stop = np.searchsorted(numbers, (first, self.stripe.rows_before(piece.last + 1))).tolist()
             if start < stop:
-                selected = self.select_columns(piece, from_numpy(numbers[start:stop] - first), fetched)
+                selected = self.select_columns(piece, pa.array(numbers[start:stop] - first), fetched)
                 yield self._join(searched.slice(start, stop - start), selected)
 
     def _pieces(self, ranges: Sequence[RowGroupRange], *columns: ColumnSet) -> Iterator[RowGroupRange]:

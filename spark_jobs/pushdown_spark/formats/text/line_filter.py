@@ -10,7 +10,6 @@ from json import JSONDecoder
 import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.arrow_values import arrow_array
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.relations.listing import Split, Task
@@ -243,7 +242,7 @@ class LineMatcher:
             _check_ambiguous(self._ambiguous, lines, path)
         if self._syntax.nested:
             _check_tokens(lines, path)
-        values = arrow_array(lines, pa.binary())
+        values = pa.array(lines, pa.binary())
         if not self._syntax.strict_utf8:
             return pa.RecordBatch.from_arrays([values.view(pa.string())], ["value"])
         try:
