@@ -74,7 +74,7 @@ def file_schemas(
         return _csv_schemas(spark, source, lines, load)
     check_broken_files(spark, source.options)
     if source.format is SourceFormat.JSON:
-        return json_schemas(spark, source, native, variants)
+        return json_schemas(spark, source, variants)
     storage = storage_for(spark, input_uris(native), source.options)
     files = [file for file in input_files(native, storage) if file.size]
     if source.format is SourceFormat.AVRO:

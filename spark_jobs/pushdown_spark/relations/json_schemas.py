@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import decoded, escaped, input_uris
+from pushdown_spark.relations.listing import decoded
 
 _UNSUPPORTED_OPTIONS = (
     "primitivesasstring",
@@ -24,13 +25,13 @@ _UNSUPPORTED_OPTIONS = (
     "charset",
 )
 _OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
+_WHOLE_RECORD = "_whole_record"
+"""A column of whole records. Partition columns hardly have this name."""
 _MAX_DIGITS = 18
 """Number of digits of integers that always fit 64 bits. Spark infers a decimal for more digits."""
 
 
-def json_schemas(
-    spark: SparkSession, source: Source, native: DataFrame, variants: t.StructType | None
-) -> tuple[FileSchema, ...]:
+def json_schemas(spark: SparkSession, source: Source, variants: t.StructType | None) -> tuple[FileSchema, ...]:
     """Return the schema of each file, or only the columns of `variants`, which `strings_as_variants` returns.
 
     Records without keys and malformed records have no columns, but they are rows. Raises UnsupportedError if options or
@@ -39,14 +40,16 @@ def json_schemas(
     if unsupported := [option for option in _UNSUPPORTED_OPTIONS if option in source.options]:
         raise UnsupportedError(f"the option {unsupported[0]} does not allow an inference for one file")
     options = {**source.options, "mode": "PERMISSIVE"}
-    paths = [escaped(decoded(uri)) for uri in input_uris(native)]
+    # Given the paths of single files, Spark would check and list each of them.
+    paths = list(source.paths)
     reader = spark.read.format("json").options(**options)
     try:
         if variants is None:
-            records = reader.option("singleVariantColumn", "record").load(paths)
+            records = reader.option("singleVariantColumn", _WHOLE_RECORD).load(paths)
         else:
             records = reader.schema(variants).load(paths)
-        record = "record" if variants is None else "to_variant_object(struct(*))"
+        names = [] if variants is None else map(quote_name, variants.fieldNames())
+        record = _WHOLE_RECORD if variants is None else f"to_variant_object(struct({', '.join(names)}))"
         # A column of the records may have the name of Spark's metadata column.
         file = records.metadataColumn("_metadata").getField("file_path").alias("file_path")
         by_file = records.select(f.expr(record).alias("record"), file).groupBy("file_path")
