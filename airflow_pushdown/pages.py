@@ -1,4 +1,4 @@
-"""Generator of the operator pages in `docs/`, and of the page of common settings.
+"""Generator of the reference pages in `docs/`: operators, common settings, job specs and reports.
 
 python -m airflow_pushdown.pages docs dags
 """
@@ -6,12 +6,16 @@ python -m airflow_pushdown.pages docs dags
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
 from airflow_pushdown import operators
+from airflow_pushdown.message_pages import message_pages
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
     JOIN,
@@ -35,6 +39,8 @@ class _OperatorPage:
     links: Mapping[str, str]
 
 
+_OWN_PROGRAM = ("application", "application_args", "java_class")
+"""Parameters of `SparkSubmitOperator` that the operators set themselves."""
 _COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
 _PAGES = {
     SCAN: _OperatorPage(
@@ -52,7 +58,7 @@ _PAGES = {
 
 def pages(dags: Path) -> dict[str, str]:
     """Return the pages by their paths in `docs/`. `dags` is the directory of the example DAGs."""
-    return {"parameters.md": _settings()} | {
+    return {"parameters.md": _settings(), **message_pages()} | {
         f"operators/{page.file}": _operator(name, page, (dags / page.dag).read_text(encoding="utf-8"))
         for name, page in _PAGES.items()
     }
@@ -74,6 +80,14 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
         "## Parameters",
         "",
         *_table(name),
+        "",
+        "## Parameters of SparkSubmitOperator",
+        "",
+        "The operator also has the parameters of Airflow's `BaseOperator`, such as `retries` and `pool`, and these of",
+        "`SparkSubmitOperator`. Their descriptions come from Airflow's Spark provider. `None` uses the value of the",
+        "connection, or Spark's own default.",
+        "",
+        *_inherited_table(name),
         "",
         "## Example",
         "",
@@ -136,6 +150,28 @@ def _table(operator: str) -> list[str]:
         cells = (f"`{row.name}`", f"`{kind}`", default, keys, _yes(row.templated), _yes(row.secret), row.doc)
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _inherited_table(operator: str) -> list[str]:
+    """Return the lines of the table of the parameters that an operator inherits from `SparkSubmitOperator`."""
+    text = inspect.getdoc(SparkSubmitOperator) or ""
+    documented = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
+    own = {row.name for row in parameters_of(operator)}
+    lines = ["| Parameter | Type | Default | Templated | Description |", "|---|---|---|---|---|"]
+    for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
+            continue
+        kind = str(parameter.annotation).replace("|", "\\|")
+        templated = _yes(name in SparkSubmitOperator.template_fields)
+        cells = (f"`{name}`", f"`{kind}`", f"`{parameter.default}`", templated, _plain(documented.get(name, "")))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _plain(description: str) -> str:
+    """Return a description of the provider as one line of Markdown."""
+    without_roles = re.sub(r":\w+:`([^`<]*?)\s*(?:<[^>]*>)?`", r"\1", " ".join(description.split()))
+    return without_roles.replace("``", "`").replace(" (templated)", "").replace("|", "\\|")
 
 
 def _yes(flag: bool) -> str:
