@@ -56,7 +56,7 @@ covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs lock proto release java python clean
+	bench-projection bench-tasks docs docs-site lock proto release java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -75,7 +75,8 @@ help:
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
 	@echo "make bench-output     compare writing files with Spark's writer and committers"
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
-	@echo "make docs             generate the operator pages from the parameter table and the example DAGs"
+	@echo "make docs             generate the reference pages from the parameter table, the messages and the example DAGs"
+	@echo "make docs-site        build the documentation site in .cache/site, and check its links"
 	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
 	@echo "make release          build both distributions and their constraint files in dist/"
 	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
@@ -239,6 +240,13 @@ bench-projection: $(SPARK)/.bench java
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
+
+# The site has an environment of its own. --strict: a page that is not in the navigation, or a broken link, is an error.
+docs-site: python
+	@$(STEP) "Tools of the documentation site" $(LOGS)/docs-tools.log -- sh -c '$(call venv,.cache/docs) && \
+		$(call install,.cache/docs) -r requirements/docs.txt'
+	NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict
+	@echo "The site is in .cache/site/index.html"
 
 # The oldest generated code that the range of protobuf in $(SPARK_REQUIREMENTS) accepts.
 proto: python

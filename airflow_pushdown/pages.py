@@ -25,6 +25,7 @@ from airflow_pushdown.parameters import (
     SOURCE_FORMATS,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
+    Parameter,
     parameters_of,
     serialize,
 )
@@ -78,6 +79,8 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
         "[Writing files](../output.md), [Common settings](../parameters.md).",
         "",
         "## Parameters",
+        "",
+        "Every parameter is templated unless its description says otherwise.",
         "",
         *_table(name),
         "",
@@ -136,20 +139,31 @@ def _settings() -> str:
 
 def _table(operator: str) -> list[str]:
     """Return the lines of the parameter table of one operator."""
-    lines = [
-        "| Parameter | Type | Default | Spark keys | Templated | Secret | Description |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
     for row in parameters_of(operator):
         default = "required" if row.required else f"`{serialize(row.default) or 'none'}`"
-        keys = "<br>".join(
-            [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
-            + [f"`{key}` (never set)" for key in row.replaced_keys]
-        )
-        kind = row.type.replace("|", "\\|")
-        cells = (f"`{row.name}`", f"`{kind}`", default, keys, _yes(row.templated), _yes(row.secret), row.doc)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(_row(row.name, row.type, default, _description(row, operator)))
     return lines
+
+
+def _description(row: Parameter, operator: str) -> str:
+    """Return the description of a parameter, with its Spark keys and whether it is templated or secret."""
+    keys = [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
+    never_set = [f"`{key}`" for key in row.replaced_keys]
+    notes = [
+        row.doc,
+        f"Sets {', '.join(keys)}." if keys else "",
+        f"Replaces {', '.join(never_set)}, which is never set." if never_set else "",
+        "" if row.templated else "Not templated.",
+        "Refers to credentials." if row.secret else "",
+    ]
+    return " ".join(filter(None, notes))
+
+
+def _row(name: str, kind: str, default: str, description: str) -> str:
+    """Return a line of a parameter table."""
+    escaped = kind.replace("|", "\\|")
+    return f"| `{name}` | `{escaped}` | {default} | {description} |"
 
 
 def _inherited_table(operator: str) -> list[str]:
@@ -157,26 +171,18 @@ def _inherited_table(operator: str) -> list[str]:
     text = inspect.getdoc(SparkSubmitOperator) or ""
     documented = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
     own = {row.name for row in parameters_of(operator)}
-    lines = ["| Parameter | Type | Default | Templated | Description |", "|---|---|---|---|---|"]
+    lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
     for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
             continue
-        kind = str(parameter.annotation).replace("|", "\\|")
-        templated = _yes(name in SparkSubmitOperator.template_fields)
-        cells = (f"`{name}`", f"`{kind}`", f"`{parameter.default}`", templated, _plain(documented.get(name, "")))
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default}`", _plain(documented.get(name, ""))))
     return lines
 
 
 def _plain(description: str) -> str:
     """Return a description of the provider as one line of Markdown."""
     without_roles = re.sub(r":\w+:`([^`<]*?)\s*(?:<[^>]*>)?`", r"\1", " ".join(description.split()))
-    return without_roles.replace("``", "`").replace(" (templated)", "").replace("|", "\\|")
-
-
-def _yes(flag: bool) -> str:
-    """Return a table cell for a flag."""
-    return "yes" if flag else ""
+    return without_roles.replace("``", "`").replace("|", "\\|")
 
 
 def write(docs: Path, dags: Path) -> None:

@@ -203,5 +203,13 @@ def test_schema_of_job_specs_is_printed_without_pyspark() -> None:
     assert {"run_key", "sources", "query", "output"} <= json.loads(done.stdout)["properties"].keys()
 
 
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
+    listed = re.findall(r": (\S+\.md)$", navigation, re.M)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(path for path in listed if not path.startswith("project/")) == sorted(pages)
+    assert all((ROOT / path.removeprefix("project/")).is_file() for path in listed if path.startswith("project/"))
+
+
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
