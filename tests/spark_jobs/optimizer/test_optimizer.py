@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions
@@ -188,6 +189,8 @@ def test_the_result_equals_that_of_spark(
     name: str, joins: JoinOptions, reader: str, answer: Answer, oracle: Oracle
 ) -> None:
     query = QUERIES[name]
+    if name == "pivot of a join" and pyspark_version.startswith("4.0."):
+        pytest.skip("Spark 4.0 does not parse an alias after PIVOT")
     result = answer(query, joins, reader)
     found = result.run(lambda frame: (rows(frame), frame.dtypes))
     if name == "file columns":
