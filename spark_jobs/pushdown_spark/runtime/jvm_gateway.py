@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.java_gateway import JavaClass, JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql.types import StructType
 
@@ -32,6 +33,15 @@ def java_class(spark: SparkSession, name: str) -> JavaClass:
     if view is None:
         raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
     return JavaClass(name, view._gateway_client)
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether a class is on Spark's class path, including the jars of packages."""
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    try:
+        return loader.loadClass(name) is not None
+    except Py4JJavaError:
+        return False
 
 
 def scala_object(spark: SparkSession, name: str) -> JavaObject:

@@ -26,14 +26,14 @@ from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, R
 from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
 from pushdown_spark.databases.client import ConnectionSettings, address_of, connect, describe_table
-from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport, has_class
+from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import has_class, java_class
 from pushdown_spark.session import PushdownSession
 
 KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")
