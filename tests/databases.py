@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pwd import getpwnam
+
+from certificates import create_authority, create_client_certificate
 
 from e2e.ports import HOST, free_port
 
@@ -21,14 +24,17 @@ DATABASE = "shop"
 USER = "reader"
 CERTIFIED = "certified"
 """A user that gets in with a client's certificate alone."""
-MYSQL_HOME = Path(
-    os.environ.get("AIRFLOW_PUSHDOWN_MYSQL_HOME") or Path(__file__).resolve().parents[1] / ".cache" / "mysql"
-)
-"""MySQL's own server, with `bin/mysqld`; by default the one that `make` unpacks, as Debian has no package of it."""
+SERVERS = Path(__file__).resolve().parents[1] / ".cache" / "servers"
+"""The pinned servers that `make` unpacks, each in a directory with the name of the product."""
 PATIENCE_SECONDS = 90
 """A server takes a moment to see that a client has gone, PostgreSQL up to 2 s; a loaded machine may take its time."""
 _START_SECONDS = 60
 _STOP_SECONDS = 30
+_ACCOUNT = "nobody"
+"""Every Linux system has this user. Tests that run as root start servers as this user, because servers refuse root."""
+_INSTALLED_PROGRAMS = {"postgresql": "usr/lib/postgresql/*/bin", "mariadb": "usr/sbin"}
+"""Where Debian has servers that are not in PATH. Its `mysqld` is MariaDB's server, so MySQL is missing here."""
+_LOADER_ERROR = 127
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
@@ -61,7 +67,6 @@ class Server:
     port: int
     password: str
     ca_file: Path
-    client: str
 
     def connection(self, **changes: object) -> dict[str, object]:
         """Return the connection with the field names of a remote connection."""
@@ -94,46 +99,51 @@ class Server:
 
     def client_certificate(self, directory: Path, *, curve: bool = False) -> tuple[Path, Path]:
         """Return a client certificate of `CERTIFIED` and its key, which the server trusts."""
-        certificate, key, request = (directory / f"client.{kind}" for kind in ("crt", "key", "csr"))
-        kind = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1") if curve else ("rsa:2048",)
-        new = ("openssl", "req", "-newkey", *kind, "-nodes", "-subj", f"/CN={CERTIFIED}")
-        _run([*new, "-keyout", str(key), "-out", str(request)], {})
-        signed_by = ("-CA", str(self.ca_file), "-CAkey", str(self.ca_file.with_suffix(".key")), "-set_serial", "2")
-        _run(["openssl", "x509", "-req", "-in", str(request), *signed_by, "-out", str(certificate)], {})
-        key.chmod(0o600)
-        return certificate, key
+        return create_client_certificate(directory, self.ca_file, CERTIFIED, curve=curve)
 
-    def execute(self, *statements: str) -> str:
+    def execute(self, *statements: str, database: str = DATABASE) -> str:
         """Run statements as the owner of the database. Return their output, with tabs between columns."""
-        host, port = ("-h", HOST), ("-p" if self.kind == "postgresql" else "-P", str(self.port))
-        if self.kind == "postgresql":
-            options = ("-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", DATABASE)
-        else:
-            charset = "--default-character-set=utf8mb4"
-            options = ("--no-defaults", "--batch", "--raw", "-N", charset, "-u", USER, DATABASE)
-        run = subprocess.run(
-            [self.client, *options[:1], *host, *port, *options[1:]],
-            input=";\n".join((*statements, "")),
-            env={**os.environ, "PGPASSWORD": self.password, "MYSQL_PWD": self.password},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if run.returncode:
-            raise ValueError(run.stderr)
-        return run.stdout
+        rows = _run_on_postgresql if self.kind == "postgresql" else _run_on_mysql
+        return "".join("\t".join(map(_text, row)) + "\n" for row in rows(self, database, statements))
+
+
+def _run_on_postgresql(server: Server, database: str, statements: Sequence[str]) -> Iterator[Sequence[object]]:
+    """Run statements, each in a transaction of its own. Yield the rows of their results."""
+    import psycopg
+
+    login = {"host": HOST, "port": server.port, "user": USER, "password": server.password}
+    with psycopg.connect(**login, dbname=database, autocommit=True) as connection:
+        for statement in statements:
+            result = connection.execute(statement).pgresult
+            for row in range(result.ntuples):
+                yield [result.get_value(row, column) for column in range(result.nfields)]
+
+
+def _run_on_mysql(server: Server, database: str, statements: Sequence[str]) -> Iterator[Sequence[object]]:
+    """Run statements, each in a transaction of its own. Yield the rows of their results."""
+    import pymysql
+
+    login = {"host": HOST, "port": server.port, "user": USER, "password": server.password}
+    # Without converters, values are returned as the server writes them.
+    connection = pymysql.connect(**login, database=database, charset="utf8mb4", autocommit=True, conv={})
+    with connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+            yield from cursor.fetchall()
+
+
+def _text(value: object) -> str:
+    """Return a value of a result as text, and NULL as an empty string."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return "" if value is None else str(value)
 
 
 @contextmanager
 def postgresql() -> Iterator[Server]:
     """Run a PostgreSQL server. Raises NoServerError if its programs are missing."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
-    path = os.pathsep.join([*map(str, reversed(programs)), os.environ.get("PATH", "")])
-    names = ("initdb", "postgres", "psql")
-    found = {name: shutil.which(name, path=path) for name in names}
-    if missing := [name for name in names if found[name] is None]:
-        raise NoServerError(f"{', '.join(missing)} not found: install PostgreSQL's server (apt-get install postgresql)")
-    with _home("postgres") as (home, account):
+    with _home("postgresql") as (home, account):
+        initdb, program = _programs("postgresql", home, account, "initdb", "postgres")
         password, port = secrets.token_urlsafe(18), free_port()
         ca_file = _certificate(home)
         (home / "password").write_text(password)
@@ -141,7 +151,7 @@ def postgresql() -> Iterator[Server]:
         data = home / "data"
         _run(
             [
-                *(str(found["initdb"]), "-D", str(data), "-U", USER, "--pwfile", str(home / "password"), "-N"),
+                *(initdb, "-D", str(data), "-U", USER, "--pwfile", str(home / "password"), "-N"),
                 *("--auth-local=reject", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8"),
             ],
             account,
@@ -159,13 +169,12 @@ def postgresql() -> Iterator[Server]:
             "ssl_ca_file": home / "server.crt",
             "timezone": "Europe/Vienna",
         }
-        command = [str(found["postgres"]), "-D", str(data)]
+        command = [program, "-D", str(data)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         with _running(command, account, home, port):
-            server = Server("postgresql", "postgresql", port, password, ca_file, str(found["psql"]))
-            # Accepting connections is not yet taking them: start-up has to end first.
-            _until_it_answers([server.client, "-h", HOST, "-p", str(port), "-U", USER, "-d", "postgres"], server)
+            server = Server("postgresql", "postgresql", port, password, ca_file)
+            _execute_when_ready(server, f"CREATE DATABASE {DATABASE}", "postgres")
             server.execute(f"CREATE ROLE {CERTIFIED} LOGIN")
             yield server
 
@@ -173,42 +182,35 @@ def postgresql() -> Iterator[Server]:
 @contextmanager
 def mariadb() -> Iterator[Server]:
     """Run a MariaDB server. Raises NoServerError if its programs are missing."""
-    found = _programs("mariadb-server", "mariadbd", "mariadb-install-db", "mariadb")
-    with _home("mysql") as (home, account):
-        server = _mysql_server("mariadb", home, found["mariadb"])
+    with _home("mariadb") as (home, account):
+        program, install = _programs("mariadb", home, account, "mariadbd", "mariadb-install-db")
+        base = Path(install).parents[1]
+        server = _mysql_server("mariadb", home)
         _hand_over(home, account)
-        data = home / "data"
         _run(
             [
-                *(found["mariadb-install-db"], "--no-defaults", f"--datadir={data}", "--skip-test-db"),
+                *(install, "--no-defaults", f"--basedir={base}", f"--datadir={home / 'data'}", "--skip-test-db"),
                 *("--auth-root-authentication-method=normal", "--innodb-flush-method=nosync"),
             ],
             account,
         )
-        with _mysql_running(server, found["mariadbd"], home, account):
+        with _mysql_running(server, program, home, account, f"--basedir={base}"):
             yield server
 
 
 @contextmanager
 def mysql() -> Iterator[Server]:
     """Run a MySQL server. Raises NoServerError if its programs are missing."""
-    found = _programs("mariadb-client", "mariadb")
-    program = MYSQL_HOME / "bin" / "mysqld"
-    if not program.is_file():
-        raise NoServerError(f"{program} not found: `make .cache/mysql/.unpacked` brings MySQL's own server")
     with _home("mysql") as (home, account):
-        # Where the server's account may read it, which a checkout need not be.
-        shutil.copytree(MYSQL_HOME, home / "program", symlinks=True)
-        server = _mysql_server("mysql", home, found["mariadb"])
+        (program,) = _programs("mysql", home, account, "mysqld")
+        server = _mysql_server("mysql", home)
         _hand_over(home, account)
-        (home / "program").chmod(0o755)
-        own = str(home / "program" / "bin" / "mysqld")
-        _run([own, "--no-defaults", f"--datadir={home / 'data'}", "--initialize-insecure"], account)
-        with _mysql_running(server, own, home, account, "--mysqlx=0", "--secure-file-priv="):
+        _run([program, "--no-defaults", f"--datadir={home / 'data'}", "--initialize-insecure"], account)
+        with _mysql_running(server, program, home, account, "--mysqlx=0", "--secure-file-priv="):
             yield server
 
 
-def _mysql_server(product: str, home: Path, client: str) -> Server:
+def _mysql_server(product: str, home: Path) -> Server:
     """Return a server to be started in a directory, its certificate, and its first statements."""
     password = secrets.token_urlsafe(18)
     (home / "first.sql").write_text(
@@ -218,7 +220,7 @@ def _mysql_server(product: str, home: Path, client: str) -> Server:
         f"CREATE USER '{CERTIFIED}'@'%' IDENTIFIED BY '{password}' REQUIRE X509;\n"
         f"GRANT ALL ON *.* TO '{CERTIFIED}'@'%';\n"
     )
-    return Server(product, "mysql", free_port(), password, _certificate(home), client)
+    return Server(product, "mysql", free_port(), password, _certificate(home))
 
 
 @contextmanager
@@ -242,26 +244,39 @@ def _mysql_running(
     }
     command = [program, "--no-defaults", *(f"--{name}={value}" for name, value in settings.items()), *options]
     with _running(command, account, home, server.port):
-        _until_it_answers(
-            [server.client, "--no-defaults", "-h", HOST, "-P", str(server.port), "-u", USER, "-e", "SELECT 1"], server
-        )
+        _execute_when_ready(server, "DO 0", DATABASE)
         yield
 
 
-def _programs(package: str, *names: str) -> dict[str, str]:
-    """Return the paths of programs. Raises NoServerError if some are missing."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    found = {name: shutil.which(name, path=path) for name in names}
-    if missing := [name for name, place in found.items() if place is None]:
-        raise NoServerError(f"{', '.join(missing)} not found: install it (apt-get install {package})")
-    return {name: str(place) for name, place in found.items()}
+def _programs(product: str, home: Path, account: Mapping[str, object], *names: str) -> list[str]:
+    """Return the paths of a server's programs: of the pinned server, or of an installed one where there is none.
+
+    Raises NoServerError if a program is missing or cannot start.
+    """
+    pinned = SERVERS / product
+    if account and pinned.is_dir():
+        # The server's account may not be able to read the checkout.
+        pinned = shutil.copytree(pinned, home / "program", symlinks=True)
+    places = [str(pinned / "bin"), str(pinned / "scripts")]
+    if product in _INSTALLED_PROGRAMS:
+        places += [os.environ.get("PATH", ""), *map(str, Path("/").glob(_INSTALLED_PROGRAMS[product]))]
+    found = {name: shutil.which(name, path=os.pathsep.join(places)) for name in names}
+    if missing := [name for name, program in found.items() if program is None]:
+        raise NoServerError(f"{', '.join(missing)} not found: run `make .cache/servers/.unpacked`")
+    programs = [str(program) for program in found.values()]
+    started = subprocess.run([programs[0], "--version"], capture_output=True, text=True, check=False)
+    if started.returncode == _LOADER_ERROR:
+        raise NoServerError(f"{programs[0]} does not start; install the library: {started.stderr.strip()}")
+    return programs
 
 
 @contextmanager
-def _home(user: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
-    """Return a directory for a server and the user it runs as. Servers refuse to run as root."""
-    home = Path(tempfile.mkdtemp(prefix=f"airflow-pushdown-{user}-"))
-    account: dict[str, object] = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
+def _home(product: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
+    """Return a directory for a server, and the account that it runs as if the tests run as root."""
+    home = Path(tempfile.mkdtemp(prefix=f"airflow-pushdown-{product}-"))
+    account: dict[str, object] = {}
+    if os.getuid() == 0:
+        account = {"user": _ACCOUNT, "group": getpwnam(_ACCOUNT).pw_gid, "extra_groups": []}
     try:
         yield home, account
     finally:
@@ -269,28 +284,21 @@ def _home(user: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
 
 
 def _hand_over(home: Path, account: Mapping[str, object]) -> None:
-    for place in (home, *home.iterdir()):
-        if account:
-            shutil.chown(place, str(account["user"]), str(account["group"]))
+    """Give the directory and its files to the account of the server. Its programs stay as they are."""
+    files = [place for place in home.iterdir() if place.is_file()]
+    if account:
+        for place in (home, *files):
+            shutil.chown(place, account["user"], account["group"])
+    for place in files:
         place.chmod(0o600)
     (home / "server.crt").chmod(0o644)
     home.chmod(0o755)
 
 
 def _certificate(home: Path) -> Path:
-    """Return a self-signed certificate for this machine, which is also the clients' CA."""
-    certificate, key = home / "server.crt", home / "server.key"
-    if shutil.which("openssl") is None:
-        raise NoServerError("openssl not found: install it (apt-get install openssl)")
-    _run(
-        [
-            # RSA: MySQL's server brings a library of TLS that takes no other key.
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"),
-            *("-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:localhost,IP:{HOST}"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        {},
-    )
+    """Return the certificate of a server in its directory, which also signs the clients' certificates."""
+    certificate = home / "server.crt"
+    create_authority(certificate, HOST)
     return certificate
 
 
@@ -326,17 +334,14 @@ def _listening(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def _until_it_answers(command: Sequence[str], server: Server) -> None:
-    """Create the database as soon as the server accepts its owner."""
+def _execute_when_ready(server: Server, statement: str, database: str) -> None:
+    """Run a statement as soon as the server accepts its owner. A server listens before its start-up has ended."""
     deadline = time.monotonic() + _START_SECONDS
-    environment = {**os.environ, "PGPASSWORD": server.password, "MYSQL_PWD": server.password}
-    statement = f"CREATE DATABASE {DATABASE}" if server.kind == "postgresql" else ""
     while True:
-        run = subprocess.run(
-            command, input=statement, env=environment, capture_output=True, text=True, check=False, cwd="/"
-        )
-        if run.returncode == 0:
+        try:
+            server.execute(statement, database=database)
             return
-        if time.monotonic() > deadline:
-            raise ServerError(f"the server does not let its owner in: {run.stderr}")
+        except Exception as problem:  # each driver has its own
+            if time.monotonic() > deadline:
+                raise ServerError(f"{server.product} does not accept its owner: {problem}") from problem
         time.sleep(0.1)

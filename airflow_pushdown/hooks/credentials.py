@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.parameters import serialize
+from airflow_pushdown.version_compat import AirflowNotFoundException
 from pushdown_spark.contract import SecretValues
 
 _ACCESS_KEY = "fs.s3a.access.key"

@@ -12,7 +12,6 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
 from airflow_pushdown.hooks.application import (
@@ -32,6 +31,7 @@ from airflow_pushdown.hooks.packages import GivenJars, packages_for, require_sup
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
+from airflow_pushdown.version_compat import AirflowNotFoundException
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
 
 _KNOWN_EXTRAS = frozenset(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, BaseXCom, Context
+from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
+from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for

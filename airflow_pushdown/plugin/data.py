@@ -9,7 +9,7 @@ from datetime import datetime
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
-from airflow.sdk import BaseXCom
+from airflow.sdk.bases.xcom import BaseXCom
 from pydantic import ValidationError
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.configuration import conf
+
+from airflow_pushdown.version_compat import conf
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from airflow.sdk.plugins_manager import AirflowPlugin
-
 from airflow_pushdown.plugin.links import PREFIX
+from airflow_pushdown.version_compat import AirflowPlugin
 
 
 class PushdownPlugin(AirflowPlugin):

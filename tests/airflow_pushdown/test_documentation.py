@@ -1,33 +1,99 @@
-"""The documentation agrees with the code: links lead somewhere, examples parse, and printed commands exist."""
+"""The documentation agrees with the code: links lead somewhere, examples load, and printed commands run.
+
+The title of a `console` block names the shell that its commands are for. A block whose title is a file name is that
+file. Commands of `make` are only checked to exist, because most take minutes.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 
 from pushdown_spark.contract import JobSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "spark_jobs" / "README.md"])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
+BLOCK = re.compile(r'^ *```(\w*)(?: title="([^"]*)")?\n(.*?)^ *```$', re.M | re.S)
 HEADING = re.compile(r"^#+ (.+)$", re.M)
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+TESTED_ELSEWHERE = ("get-started.md", "install.md")
+"""Pages whose commands have tests of their own, in new environments."""
+SPARK, AIRFLOW, TESTS = "Spark environment", "Airflow environment", "Tests"
+"""Titles of blocks whose commands run in these tests."""
+NOT_RUN = {
+    "Any shell": "tests/e2e/test_wheels.py installs the packages, without a registry",
+    "Benchmarks": "a measurement takes minutes",
+    "Cluster": "needs the paths of a cluster",
+    "Docker": "needs Docker",
+}
+
+
+class Block(NamedTuple):
+    """A code block without the indentation of a list item. The title is empty if there is none."""
+
+    language: str
+    title: str
+    code: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the title is a file name."""
+        return "." in self.title
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands after the prompt."""
+        return [line.removeprefix("$ ") for line in self.code.splitlines() if line.startswith("$ ")]
+
+
+def all_blocks(page: Path) -> Iterator[Block]:
+    for language, title, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        indent = len(code) - len(code.lstrip(" "))
+        yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.M))
 
 
 def blocks(page: Path, language: str) -> Iterator[str]:
-    """Yield the code blocks of a language, without the indentation of a list item."""
-    for found, code in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if found == language:
-            indent = len(code) - len(code.lstrip(" "))
-            yield re.sub(rf"^ {{{indent}}}", "", code, flags=re.M)
+    """Yield the code blocks of a language."""
+    return (block.code for block in all_blocks(page) if block.language == language)
+
+
+def pages_with(title: str) -> list[Path]:
+    """Return the pages with commands for a shell."""
+    return [page for page in PAGES if any(block.title == title for block in all_blocks(page))]
+
+
+def run_page(
+    page: Path, title: str, directory: Path, environment: dict[str, str], before: tuple[str, ...] = ()
+) -> None:
+    """Create the files of a page in a directory. Run commands to prepare it, then the page's commands for a shell."""
+    for block in all_blocks(page):
+        if block.is_file:
+            file = directory / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.code, encoding="utf-8")
+    commands = [*before, *(c for block in all_blocks(page) if block.title == title for c in block.commands)]
+    done = subprocess.run(
+        ["bash", "-euxc", "\n".join(commands)],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
 
 
 @cache
@@ -53,9 +119,19 @@ def test_python_examples_parse(page: Path) -> None:
         compile(code, str(page), "exec")
 
 
+def test_dags_load_in_airflow(tmp_path: Path) -> None:
+    dags = [code for page in (ROOT / "docs").glob("*.md") for code in blocks(page, "python") if "with DAG(" in code]
+    for number, code in enumerate(dags):
+        # Several pages show the DAG of the README.
+        (tmp_path / f"dag_{number}.py").write_text(code.replace('with DAG("', f'with DAG("{number}_'), encoding="utf-8")
+    found = DagBag(dag_folder=str(tmp_path), bundle_path=tmp_path, bundle_name="documentation")
+    assert found.import_errors == {}
+    assert len(found.dags) == len(dags) > 0
+
+
 def test_documented_job_specs_are_valid() -> None:
-    found = [json.loads(code) for code in blocks(ROOT / "docs" / "pyspark.md", "json")]
-    assert found
+    found = [json.loads(code) for page in PAGES for code in blocks(page, "json") if '"run_key"' in code]
+    assert len(found) == 2
     for spec in found:
         JobSpec.model_validate(spec)
 
@@ -69,11 +145,70 @@ def test_documented_make_targets_exist() -> None:
             assert target in targets, f"{page.name}: make {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_block_of_commands_names_its_shell(page: Path) -> None:
+    if page.name in TESTED_ELSEWHERE:
+        return
+    for block in all_blocks(page):
+        if block.language != "console":
+            continue
+        assert block.commands
+        if not block.title:
+            assert all(command.startswith("make ") for command in block.commands), block.commands
+        else:
+            assert block.title in (SPARK, AIRFLOW, TESTS, *NOT_RUN)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_modules_of_commands_exist(page: Path) -> None:
+    for block in all_blocks(page):
+        for module in re.findall(r"python -m ([\w.]+)", "\n".join(block.commands)):
+            assert find_spec(module) or (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("page", pages_with(SPARK), ids=lambda page: page.name)
+def test_commands_for_the_spark_environment_run(page: Path, tmp_path: Path, spark_python: str) -> None:
+    programs = str(Path(spark_python).parent)
+    run_page(page, SPARK, tmp_path, {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""})
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("page", pages_with(AIRFLOW), ids=lambda page: page.name)
+def test_commands_for_the_airflow_environment_run(page: Path, tmp_path: Path) -> None:
+    programs = Path(sys.executable).parent
+    environment = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{tmp_path}/airflow.db",
+    }
+    # Airflow's services, which a reader has running, create the database and read the DAGs.
+    before = ("airflow db migrate", "airflow dags reserialize")
+    run_page(page, AIRFLOW, tmp_path, environment, before)
+
+
+@pytest.mark.parametrize("page", pages_with(TESTS), ids=lambda page: page.name)
+def test_commands_for_tests_find_tests(page: Path) -> None:
+    commands = [shlex.split(c) for b in all_blocks(page) if b.title == TESTS for c in b.commands if "pytest" in c]
+    assert commands
+    for command in commands:
+        assert (ROOT / command[-1]).exists(), command
+
+
 def test_schema_of_job_specs_is_printed_without_pyspark() -> None:
     code = "import sys; sys.modules['pyspark'] = None; from pushdown_spark.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "schema"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert {"run_key", "sources", "query", "output"} <= json.loads(done.stdout)["properties"].keys()
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
+    listed = re.findall(r": (\S+\.md)$", navigation, re.M)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(path for path in listed if not path.startswith("project/")) == sorted(pages)
+    assert all((ROOT / path.removeprefix("project/")).is_file() for path in listed if path.startswith("project/"))
 
 
 def test_readme_is_short() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
 from airflow_pushdown.exceptions import (
     ConfigError,
@@ -15,6 +15,7 @@ from airflow_pushdown.exceptions import (
     config_error,
     exception_for,
 )
+from airflow_pushdown.version_compat import AirflowFailException
 from pushdown_spark.contract import ErrorCode, JobError
 
 

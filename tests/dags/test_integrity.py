@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
+
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:  # before Airflow 3.2
+    from airflow.models.dagbag import DagBag
 
 from airflow_pushdown.operators.base import PushdownBaseOperator
 
@@ -16,7 +20,7 @@ FOLDERS = [ROOT / "dags", ROOT / "tests" / "dags" / "must_fail", ROOT / "tests" 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
 def bag(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DagBag:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
-    return DagBag(dag_folder=str(request.param), bundle_path=request.param, bundle_name="integrity")
+    return DagBag(dag_folder=str(request.param), bundle_path=request.param)
 
 
 def test_dags_load_without_errors(bag: DagBag) -> None:

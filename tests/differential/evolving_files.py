@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
+
+from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 
 Row = tuple[object, ...]
 _AVRO: Mapping[type[t.DataType], object] = {
@@ -52,7 +53,7 @@ def _json(path: Path, schema: t.StructType, rows: Sequence[Row]) -> None:
 
 def _table(schema: t.StructType, rows: Sequence[Row]) -> pa.Table:
     records = [_entries(record, schema) for record in _records(schema, rows)]
-    return pa.Table.from_pylist(records, to_arrow_schema(schema, timezone="UTC"))
+    return pa.Table.from_pylist(records, utc_arrow_schema(schema))
 
 
 def _entries(value: object, kind: t.DataType) -> object:

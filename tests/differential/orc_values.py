@@ -10,9 +10,10 @@ from decimal import ROUND_DOWN, Context, Decimal
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 from typed_rows import BYTES, FLOATS, LONG_DECIMALS, LONGS, TIMES, TYPES
 from values import DATES, DECIMALS, INTEGERS, text
+
+from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 
 BITS = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
 OLD_YEAR = 1600
@@ -52,7 +53,7 @@ def table_of(rng: random.Random, schema: t.StructType, rows: int, first_row: int
     """Return random rows. The first column numbers them."""
     columns: list[list[object]] = [list(range(first_row, first_row + rows))]
     columns += [_column(rng, field.dataType, rows, times) for field in schema.fields[1:]]
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = utc_arrow_schema(schema)
     return pa.Table.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, arrow, strict=True)], schema=arrow
     )

@@ -23,7 +23,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 from random_predicates import leaves
 from remote_values import (
     ENUM,
@@ -43,6 +42,7 @@ from pushdown_spark.contract import Exactness
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_query import row_query
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 
@@ -73,7 +73,7 @@ class Loaded:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a local relation, which Spark filters without a job."""
-        schema = to_arrow_schema(self.table.spark_schema, timezone="UTC")
+        schema = utc_arrow_schema(self.table.spark_schema)
         columns = zip(zip(*self.rows, strict=True), schema.types, strict=True)
         return spark.createDataFrame(pa.Table.from_arrays([pa.array(*column) for column in columns], schema=schema))
 

@@ -9,9 +9,10 @@ from decimal import ROUND_DOWN, Context, Decimal
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 from random_predicates import Leaf, predicate, quoted
 from values import DATES, DECIMALS, INTEGERS, text
+
+from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 
 ROW = "row"
 """The column that numbers the rows."""
@@ -53,7 +54,7 @@ def random_schema(rng: random.Random) -> t.StructType:
 
 def random_rows(rng: random.Random, schema: t.StructType, rows: int) -> pa.Table:
     """Return rows of the schema. The first column counts them."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = utc_arrow_schema(schema)
     nulls = rng.choice((0.0, 0.1, 0.5))
     columns = [pa.array(range(rows), pa.int32())]
     for field, target in zip(schema.fields[1:], arrow.types[1:], strict=True):

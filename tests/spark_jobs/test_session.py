@@ -230,7 +230,7 @@ def test_a_large_limit_does_not_open_all_files(spark: SparkSession, tmp_path: Pa
     report = result.report()["data"]
     assert (rows, result.rows, report.rows_returned) == (120_000, 120_000, 120_000)
     assert report.files_read == 4
-    assert not spark._jsparkSession.sharedState().cacheManager().numCachedEntries()
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20), (200_000, 20)])

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
@@ -45,6 +45,9 @@ from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.formats.data_source_base import TaskPartition, filter_expression
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 FORMAT = "pushdown_remote"
 _PARALLELISM = 4

@@ -29,7 +29,7 @@ from pushdown_spark.databases.sql_builder import call, cast, to_sql
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
 from pushdown_spark.projection.paths import sql_text, sql_type
 from pushdown_spark.runtime.error_classification import root_message
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import has_class
 
 _POSTGRESQL_DRIVER = "org.postgresql.Driver"
 _MARIADB_DRIVER = "org.mariadb.jdbc.Driver"
@@ -159,15 +159,6 @@ def choose_transport(
     if driver == _MYSQL_DRIVER and spec.transport is Transport.AUTO:
         return TransportChoice(reason=f"{driver} makes the server buffer the whole result")
     return TransportChoice(_create(spark, client, address, spec, table, driver))
-
-
-def has_class(spark: SparkSession, name: str) -> bool:
-    """Return whether a class is on Spark's class path, including the jars of packages."""
-    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
-    try:
-        return loader.loadClass(name) is not None
-    except Py4JJavaError:
-        return False
 
 
 def _missing_driver(dialect: Dialect) -> str:

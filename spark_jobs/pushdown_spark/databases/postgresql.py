@@ -35,7 +35,8 @@ _REFUSED_MESSAGES = (
     "no password supplied",
     "does not exist",
 )
-_LOST_SNAPSHOT = "invalid snapshot identifier"
+_LOST_SNAPSHOT = re.compile(r"invalid snapshot identifier|snapshot \S+ does not exist")
+"""PostgreSQL's messages for a snapshot whose connection is closed: before version 17, and since."""
 _BATCH_BYTES = 4 << 20
 _CSV_BYTES = 1 << 20
 LONG_DIGITS = 18
@@ -159,7 +160,7 @@ class PostgresqlClient:
         state_in_text = _STATE.search(str(problem))
         state = state or (state_in_text.group(1) if state_in_text else None)
         text = self._address.without_secrets(_PREFIX.sub("", _SUFFIX.sub("", str(problem))))
-        if _LOST_SNAPSHOT in text:
+        if _LOST_SNAPSHOT.search(text):
             text = f"{text}; the exporting connection is closed: keep the result of the query while its frame is used"
         return _error_class(text, state)(f"{self._address.display_name}: {text}")
 

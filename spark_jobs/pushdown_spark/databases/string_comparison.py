@@ -30,8 +30,8 @@ from pushdown_spark.expressions.bound import Op, StringTest, Wildcard
 _ESCAPE = "!"
 """The escape character of LIKE patterns. No database gives it a meaning of its own, unlike the backslash."""
 OPERATORS: dict[Op, type[exp.Binary]] = {Op.EQ: exp.EQ, Op.LT: exp.LT, Op.LE: exp.LTE, Op.GT: exp.GT, Op.GE: exp.GTE}
-_BINARY_COLLATIONS = frozenset({"utf8mb4_0900_bin", "utf8mb4_nopad_bin"})
-"""MySQL's collations that compare bytes without padding."""
+_BINARY_COLLATIONS = {Dialect.MYSQL: "utf8mb4_0900_bin", Dialect.MARIADB: "utf8mb4_nopad_bin"}
+"""The collations that compare bytes without padding. In MariaDB, `utf8mb4_0900_bin` is an alias of `utf8mb4_bin`."""
 _LAST_CODE_POINT, _LAST_OF_ASCII = 0x10FFFF, 0x7F
 _UNICODE_CHARSETS = {"utf8mb4": _LAST_CODE_POINT, "utf8mb3": 0xFFFF, "utf8": 0xFFFF}
 """MySQL's character sets that are UTF-8, with their last code point. All character sets have ASCII."""
@@ -198,7 +198,9 @@ def string_comparison(
     """Return how a string is compared: the value of a column, or without one a constant or the result of a function."""
     if dialect is Dialect.POSTGRES:
         return _postgresql_comparison(value, is_utf8, column)
-    return _sqlite_comparison(value, is_utf8, column) if dialect is Dialect.SQLITE else _mysql_comparison(value, column)
+    if dialect is Dialect.SQLITE:
+        return _sqlite_comparison(value, is_utf8, column)
+    return _mysql_comparison(value, column, dialect)
 
 
 def _postgresql_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
@@ -224,10 +226,10 @@ def in_c(tree: exp.Expr) -> exp.Expr:
     return tree if isinstance(tree, exp.Collate) else collated(tree, '"C"')
 
 
-def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None) -> StringComparison:
+def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect) -> StringComparison:
     """Compare UTF-8 bytes, because string comparisons of most collations ignore trailing spaces."""
     is_enum = column is not None and remote_type(column).base == "enum"
-    if column is not None and column.collation in _BINARY_COLLATIONS and not is_enum:
+    if column is not None and column.collation == _BINARY_COLLATIONS[dialect] and not is_enum:
         return StringComparison(Dialect.MYSQL, value, value, value)
     charset = "utf8mb4" if column is None else (column.charset or "utf8mb4").lower()
     utf8mb4 = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
 from pushdown_spark.databases.arrow_conversion import REMOTE_TYPE, spark_batch
 from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress
 from pushdown_spark.databases.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.runtime.jvm_gateway import arrow_dataframe
 from pushdown_spark.scan.metrics import TaskCounts
 
@@ -109,7 +109,7 @@ def arrow_fields(schema: t.StructType, table: RemoteTable) -> list[pa.Field]:
 def _arrow_field(field: t.StructField, table: RemoteTable) -> pa.Field:
     column = table.column(field.name, case_sensitive=True)
     remote_type = "" if column is None else column.remote_type
-    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata={REMOTE_TYPE: remote_type})
+    return pa.field(field.name, utc_arrow_type(field.dataType), metadata={REMOTE_TYPE: remote_type})
 
 
 def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node, conjunction
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -84,7 +84,7 @@ def read_fields(request: ScanRequest) -> list[t.StructField]:
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """Return the Arrow schema in which Spark expects some columns."""
-    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
+    return pa.schema([pa.field(field.name, utc_arrow_type(field.dataType)) for field in fields])
 
 
 def types_in(data_type: t.DataType) -> Iterator[t.DataType]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
@@ -31,6 +31,9 @@ from pushdown_spark.formats.data_source_base import (
     split_filters,
 )
 from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _PACKING = Packing(128 << 20, 4 << 20, 2)
 

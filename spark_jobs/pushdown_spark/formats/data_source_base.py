@@ -11,23 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from pyspark.sql import types as t
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
 from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError, MissingPathError
@@ -36,6 +19,30 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.relations.listing import InputFile
+
+try:
+    from pyspark.sql.datasource import (
+        EqualNullSafe,
+        EqualTo,
+        Filter,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        InputPartition,
+        IsNotNull,
+        IsNull,
+        LessThan,
+        LessThanOrEqual,
+        Not,
+        StringContains,
+        StringEndsWith,
+        StringStartsWith,
+    )
+except ImportError:
+    message = (
+        "the data sources pushdown_orc, pushdown_avro and pushdown_remote need Spark 4.1 or newer; use PushdownSession"
+    )
+    raise ImportError(message) from None
 
 _COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
     EqualTo: exp.EQ,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_seq
+from pushdown_spark.runtime.jvm_gateway import elements, has_class, java_class, scala_seq
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL = f"{CATALYST}.plans.logical"
@@ -104,8 +104,11 @@ def is_same_query(left: DataFrame, right: DataFrame) -> bool:
     session = left.sparkSession
     if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
         return False
-    # Each analysis gives common table expressions new ids.
-    normalizer = java_class(session, f"{CATALYST}.normalizer.NormalizeCTEIds")
+    # Each analysis gives common table expressions new ids. Without this class (Spark 4.0), the answer is unknown.
+    normalizer_name = f"{CATALYST}.normalizer.NormalizeCTEIds"
+    if not has_class(session, normalizer_name):
+        return False
+    normalizer = java_class(session, normalizer_name)
     plans = [normalizer.apply(frame._jdf.queryExecution().analyzed()) for frame in (left, right)]
     return bool(plans[0].sameResult(plans[1]))
 

@@ -73,7 +73,7 @@ class ImplicitValues:
 def _literal(values: object, collection: str, data_type: t.AtomicType) -> str:
     """Return a collection of values as an expression that Spark folds to a constant, so that it can prune files."""
     text = sql_text(json.dumps(values, default=_isoformat, ensure_ascii=False))
-    if isinstance(data_type, t.DatetimeType):
+    if isinstance(data_type, t.DateType | t.TimestampType | t.TimestampNTZType):
         # Spark's JSON parser reads times by settings such as `spark.sql.legacy.timeParserPolicy`. A cast does not.
         return f"CAST(from_json({text}, '{collection.format('string')}') AS {collection.format(sql_type(data_type))})"
     return f"from_json({text}, {sql_text(collection.format(sql_type(data_type)))})"

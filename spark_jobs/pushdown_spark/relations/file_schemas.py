@@ -41,6 +41,7 @@ from pushdown_spark.relations.listing import (
     is_local,
 )
 from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.runtime.jvm_gateway import read_lines
 
 T = TypeVar("T")
 
@@ -280,7 +281,7 @@ def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.S
 def _header_by_spark(spark: SparkSession, source: Source, line: str) -> t.StructType:
     options = {**source.options, "header": "true", "inferschema": "false"}
     lines = spark.createDataFrame([(line,)], "value string")
-    return spark.read.options(**options).csv(lines).schema
+    return read_lines(spark.read.options(**options), source.format.value, lines).schema
 
 
 def _fields(line: str, syntax: _Csv) -> t.StructType:

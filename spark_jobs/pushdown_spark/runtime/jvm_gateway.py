@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.java_gateway import JavaClass, JavaObject
-from pyspark.sql import DataFrame, Observation, SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import PushdownError
@@ -32,6 +33,15 @@ def java_class(spark: SparkSession, name: str) -> JavaClass:
     if view is None:
         raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
     return JavaClass(name, view._gateway_client)
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether a class is on Spark's class path, including the jars of packages."""
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    try:
+        return loader.loadClass(name) is not None
+    except Py4JJavaError:
+        return False
 
 
 def scala_object(spark: SparkSession, name: str) -> JavaObject:
@@ -75,6 +85,13 @@ def scala_seq(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:
     for item in objects:
         java_objects.add(item)
     return java_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(java_objects).toIndexedSeq()
+
+
+def read_lines(reader: DataFrameReader, file_format: str, lines: DataFrame) -> DataFrame:
+    """Return lines of JSON or CSV as a reader of Spark parses them. PySpark 4.0 cannot pass it a DataFrame of lines."""
+    spark = reader._spark
+    strings = getattr(lines._jdf, "as")(java_class(spark, "org.apache.spark.sql.Encoders").STRING())
+    return DataFrame(getattr(reader._jreader, file_format)(strings), spark)
 
 
 def plan_dataframe(spark: SparkSession, plan: JavaObject) -> DataFrame:

@@ -146,13 +146,13 @@ def test_a_failed_spark_submit_raises_a_one_line_reason(make_hook: MakeHook, tmp
 def test_an_unsupported_spark_version_raises_before_the_start(make_hook: MakeHook, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "spark-core_2.13-4.0.1.jar").touch()
+    (tmp_path / "jars" / "spark-core_2.13-3.5.9.jar").touch()
     binary = tmp_path / "bin" / "spark-submit"
     binary.write_text("#!/bin/sh\nexit 0\n")
     binary.chmod(0o755)
     python = tmp_path / "bin" / "python"
     python.symlink_to("/bin/false")
-    with pytest.raises(ConfigError, match=r"spark_python: .*jobs need Spark 4\.3, and this is Spark 4\.0\.1; install"):
+    with pytest.raises(ConfigError, match=r"spark_python: .*jobs need Spark 4\.0 to 4\.3, and this is Spark 3\.5\.9"):
         make_hook(python=str(python))
 
 

@@ -9,11 +9,16 @@ from typing import Any
 import pendulum
 import pyarrow.parquet as parquet
 import pytest
-from airflow.sdk import DAG, Context, CronDataIntervalTimetable
+from airflow.sdk import DAG, Context
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.operators.data_interval import run_interval
+
+try:
+    from airflow.sdk import CronDataIntervalTimetable
+except ImportError:  # before Airflow 3.2
+    from airflow.timetables.interval import CronDataIntervalTimetable
 
 NOON = pendulum.datetime(2026, 1, 2, 12, tz="Europe/Berlin")
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
 from airflow_pushdown.operators.base import PushdownBaseOperator
+from airflow_pushdown.version_compat import AirflowFailException
 from pushdown_spark.contract import ErrorCode, JobSpec, OrcOptions, ReaderChoice, SourceFormat, SourceSpec
 
 SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 DATABASES = ("PostgreSQL", "MySQL, ignoring case", "MySQL, binary", "MySQL, binary, no pad", "SQLite")
 """The columns of the tables. MySQL has one for each kind of collation: `general_ci`, `_bin`, `nopad_bin`."""
 COLLATIONS = {
-    "utf8mb4_general_ci": 1,
-    "utf8mb4_0900_ai_ci": 1,
-    "utf8mb4_bin": 2,
-    "utf8mb4_nopad_bin": 3,
-    "utf8mb4_0900_bin": 3,
+    "mariadb": {"utf8mb4_general_ci": 1, "utf8mb4_bin": 2, "utf8mb4_0900_bin": 2, "utf8mb4_nopad_bin": 3},
+    "mysql": {"utf8mb4_general_ci": 1, "utf8mb4_0900_ai_ci": 1, "utf8mb4_bin": 2, "utf8mb4_0900_bin": 3},
 }
-"""Collations of MySQL and MariaDB, with their index in `DATABASES`. Some versions lack some of them."""
+"""Collations of the servers, with their index in `DATABASES`. Some versions lack some of them."""
 MEANINGS = {"E": "exact", "I": "inexact", "U": "unsupported"}
 
 

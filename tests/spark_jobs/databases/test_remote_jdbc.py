@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from databases import CERTIFIED, Server
+from certificates import create_authority
+from databases import CERTIFIED, HOST, Server
 from every_type import EveryType, loaded, sqlite_file
 from nasty_tables import mysql_table, postgres_table
 from pyspark.sql import SparkSession
@@ -25,14 +26,14 @@ from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, R
 from pushdown_spark.databases import partition_splits
 from pushdown_spark.databases import scan as scan_of_table
 from pushdown_spark.databases.client import ConnectionSettings, address_of, connect, describe_table
-from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport, has_class
+from pushdown_spark.databases.jdbc import DRIVERS, JdbcTransport, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import has_class, java_class
 from pushdown_spark.session import PushdownSession
 
 KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")
@@ -433,8 +434,7 @@ class TestEncryption:
         self, kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
     ) -> None:
         other = tmp_path / "other.crt"
-        new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "2"]
-        subprocess.run([*new, "-keyout", tmp_path / "other.key", "-out", other], check=True, capture_output=True)
+        create_authority(other, HOST)
         session = PushdownSession(spark)
         tls = {"mode": "verify-ca", "ca_file": str(other)}
         code, message = error_of(

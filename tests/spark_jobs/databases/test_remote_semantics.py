@@ -30,7 +30,9 @@ def tables(
     postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tables]:
     """Return each table with the column of the documentation that describes it."""
-    mysql = [*mysql_tables(mariadb_server, COLLATIONS), *mysql_tables(mysql_server, COLLATIONS)]
+    mysql = [
+        table for server in (mariadb_server, mysql_server) for table in mysql_tables(server, COLLATIONS[server.product])
+    ]
     made = [(0, postgres_table(postgresql_server)), *mysql, (4, sqlite_table(tmp_path_factory.mktemp("sqlite")))]
     assert {place for place, _ in made} == set(range(5))
     yield made

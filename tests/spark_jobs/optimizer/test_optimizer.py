@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinOptions
@@ -188,6 +189,8 @@ def test_the_result_equals_that_of_spark(
     name: str, joins: JoinOptions, reader: str, answer: Answer, oracle: Oracle
 ) -> None:
     query = QUERIES[name]
+    if name == "pivot of a join" and pyspark_version.startswith("4.0."):
+        pytest.skip("Spark 4.0 does not parse an alias after PIVOT")
     result = answer(query, joins, reader)
     found = result.run(lambda frame: (rows(frame), frame.dtypes))
     if name == "file columns":
@@ -242,6 +245,7 @@ def test_each_scan_of_a_source_has_its_own_report(answer: Answer) -> None:
     assert reports["customers as b"].rows_decoded == 20, "the other file has no such row"
 
 
+@pytest.mark.skipif(pyspark_version.startswith("4.0."), reason="the rows of each join are unknown in Spark 4.0")
 @pytest.mark.usefixtures("no_broadcasts")
 def test_a_reordered_chain_is_reported_with_row_counts(answer: Answer, oracle: Oracle) -> None:
     query = CHAIN.replace("orders o, customers c, nations n, regions r", "orders o, customers c, regions r, nations n")

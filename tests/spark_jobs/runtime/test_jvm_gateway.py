@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 from pushdown_spark.runtime.jvm_gateway import arrow_dataframe, java_class, java_string, java_strings
 
 
@@ -47,7 +47,7 @@ def test_arrow_dataframe_equals_create_dataframe(spark: SparkSession, count: int
     rows = [ROW if number % 3 else (None,) * len(ROW) for number in range(count)]
     schema = t.StructType.fromDDL(KINDS)
     columns = list(zip(*rows, strict=True)) or [()] * len(ROW)
-    kinds = to_arrow_schema(schema, timezone="UTC")
+    kinds = utc_arrow_schema(schema)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds.types, strict=True)]
     table = pa.Table.from_arrays(arrays, schema=kinds)
     setting = "spark.sql.execution.arrow.useLargeVarTypes"

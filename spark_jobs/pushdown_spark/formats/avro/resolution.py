@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.names import by_name_key, name_key
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
 from pushdown_spark.formats.avro.schema import AvroField, AvroKind, AvroType, Json, leaf_spark_type
@@ -191,4 +191,4 @@ def _fits(reader: AvroType, wanted: pa.DataType) -> bool:
     if reader.kind is AvroKind.INT and not reader.logical and pa.types.is_int64(wanted):
         # Ints and longs are encoded alike, so tables that have files of both need no reader's schema.
         return True
-    return bool(wanted == to_arrow_type(leaf_spark_type(reader), timezone="UTC"))
+    return bool(wanted == utc_arrow_type(leaf_spark_type(reader)))

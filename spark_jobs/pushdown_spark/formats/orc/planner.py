@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.columnar import (
@@ -163,7 +163,7 @@ def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
 
 def _arrow_field(field: t.StructField) -> pa.Field:
     padded = {PADDED: b""} if is_char(field) else None
-    return pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), metadata=padded)
+    return pa.field(field.name, utc_arrow_type(field.dataType), metadata=padded)
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> OrcQuery:

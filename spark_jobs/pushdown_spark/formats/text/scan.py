@@ -16,6 +16,7 @@ from pushdown_spark.formats.text.line_filter import LineFilterTask, TextTask, to
 from pushdown_spark.formats.text.planner import TextPlan, parsed_schema
 from pushdown_spark.relations.listing import Task
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.runtime.jvm_gateway import read_lines
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import batch_size
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
@@ -112,9 +113,9 @@ class TextScan(Scan):
         source = self._request.source
         reader = self._spark.read.schema(parsed_schema(self._request))
         options = {key: value for key, value in source.options.items() if key not in _FILE_OPTIONS}
-        if source.format is SourceFormat.JSON:
-            return reader.options(**options).json(lines)
-        return reader.options(**options, header="false").csv(lines)
+        if source.format is SourceFormat.CSV:
+            options["header"] = "false"
+        return read_lines(reader.options(**options), source.format.value, lines)
 
 
 _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})

@@ -14,10 +14,10 @@ import pyarrow.json as pc_json
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.listing import Compression, InputFile
 
@@ -76,7 +76,7 @@ class SourceSample:
 
     def _cast(self, types: _ColumnTypes) -> pa.RecordBatch | None:
         try:
-            arrow_types = {name: to_arrow_type(data_type, timezone="UTC") for name, data_type in types}
+            arrow_types = {name: utc_arrow_type(data_type) for name, data_type in types}
             columns = {
                 name: self.table.column(name).cast(arrow_types[name]).combine_chunks()
                 for name in self.table.column_names
@@ -309,7 +309,7 @@ def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
 
 def _arrow_types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.DataType]:
     wanted = (column for column in schema.fields if column.name in set(columns))
-    return {column.name: to_arrow_type(column.dataType, timezone="UTC") for column in wanted}
+    return {column.name: utc_arrow_type(column.dataType) for column in wanted}
 
 
 def _evenly_spread(count: int, most: int) -> list[int]:

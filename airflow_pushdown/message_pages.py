@@ -1,0 +1,150 @@
+"""Generator of the pages of the messages between Airflow and Spark: job specs and reports.
+
+Both are generated from the JSON schemas of their pydantic models, so that they cannot be out of date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from pushdown_spark.contract import JobResult, JobSpec
+
+JsonSchema = Mapping[str, object]
+
+_GENERATED = "`make docs` generates this page from `pushdown_spark/contract`."
+_REFERENCE = "#/$defs/"
+_EXAMPLE = """\
+{
+  "run_key": "purchases of 2026-01-01",
+  "sources": {
+    "events": {
+      "format": "json",
+      "path": ["events"],
+      "schema": "user_id bigint, event struct<type: string>, time timestamp"
+    }
+  },
+  "query": {"source": "events", "columns": ["user_id", "time"], "where": "event.type = 'buy'"},
+  "output": {"path": "purchases", "format": "parquet", "mode": "overwrite"}
+}"""
+
+
+def message_pages() -> dict[str, str]:
+    """Return the pages, and the JSON schema of job specs, by their paths in `docs/`."""
+    return {"job-spec.md": _job_spec(), "job-spec.schema.json": _schema_text(), "report.md": _report()}
+
+
+def _schema_text() -> str:
+    return json.dumps(JobSpec.model_json_schema(), indent=2) + "\n"
+
+
+def _job_spec() -> str:
+    lines = [
+        "# Job spec",
+        "",
+        _GENERATED,
+        "",
+        "A job spec is a JSON document with named sources, one query and an output. The operators build one for each",
+        "task. The command `pushdown` runs one that you wrote:",
+        "",
+        "| Command | What it does |",
+        "|---|---|",
+        "| `pushdown explain --spec job.json` | prints the plan without running the job |",
+        "| `pushdown run --spec job.json` | runs the job and prints the report |",
+        "| `pushdown schema` | prints the [JSON schema](job-spec.schema.json) of job specs |",
+        "",
+        "[Plain PySpark and the command line](pyspark.md#from-the-command-line) runs this example:",
+        "",
+        '```json title="job.json"',
+        _EXAMPLE,
+        "```",
+        "",
+        "An unknown key is an error. A path without a scheme is relative to Spark's default file system.",
+        "",
+        *_tables(JobSpec.model_json_schema()),
+    ]
+    return "\n".join(lines)
+
+
+def _report() -> str:
+    lines = [
+        "# Report",
+        "",
+        _GENERATED,
+        "",
+        "A task returns this report as its XCom value. Other tasks [use it](xcom-results.md). People read it on the",
+        "[report page](report-page.md). `pushdown run` writes the same document if the spec has a `result_path`.",
+        "",
+        *_tables(JobResult.model_json_schema(mode="serialization")),
+    ]
+    return "\n".join(lines)
+
+
+def _tables(schema: JsonSchema) -> Iterator[str]:
+    """Yield a section for the message and for each of its parts: the main message first, the others by name."""
+    definitions = schema["$defs"]
+    assert isinstance(definitions, Mapping)
+    yield from _section(str(schema["title"]), schema)
+    for name in sorted(definitions):
+        yield from _section(name, definitions[name])
+
+
+def _section(title: str, schema: JsonSchema) -> Iterator[str]:
+    """Yield the heading, the description and the table of a message, or the values of an enumeration."""
+    yield from (f"## {title}", "")
+    if "description" in schema:
+        yield from (str(schema["description"]), "")
+    if "enum" in schema:
+        yield from (f"Values: {_values(schema)}.", "")
+        return
+    fields = schema.get("properties", {})
+    required = schema.get("required", [])
+    assert isinstance(fields, Mapping)
+    assert isinstance(required, list)
+    if fields:
+        yield from ("| Key | Type | Default |", "|---|---|---|")
+        for name, field in fields.items():
+            default = "required" if name in required else _default(field)
+            yield f"| `{name}` | {_type(field)} | {default} |"
+        yield ""
+
+
+def _default(field: JsonSchema) -> str:
+    """Return the default of a field: JSON, or nothing for an empty or missing value."""
+    default = field.get("default")
+    return "" if default in (None, [], {}) or isinstance(default, dict) else f"`{json.dumps(default)}`"
+
+
+def _type(field: JsonSchema) -> str:
+    """Return the type of a field in words, with links to the sections of other messages."""
+    if reference := field.get("$ref"):
+        name = str(reference).removeprefix(_REFERENCE)
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "oneOf"):
+        if options := field.get(key):
+            assert isinstance(options, list)
+            return " or ".join(_type(option) for option in options if option.get("type") != "null")
+    if "const" in field or "enum" in field:
+        return _values(field)
+    kind = field.get("type")
+    if kind == "array":
+        return f"list of {_element(field.get('items', field.get('prefixItems')))}"
+    if kind == "object":
+        return f"map of strings to {_element(field.get('additionalProperties'))}"
+    least = f", at least {field['minimum']}" if "minimum" in field else ""
+    form = f" ({field['format']})" if "format" in field else ""
+    return f"{kind or 'any value'}{form}{least}"
+
+
+def _element(element: object) -> str:
+    """Return the type of the elements of a list or a map."""
+    if isinstance(element, list):
+        return " and ".join(_type(item) for item in element)
+    return _type(element) if isinstance(element, Mapping) else "any value"
+
+
+def _values(field: JsonSchema) -> str:
+    """Return the values of an enumeration."""
+    values = field.get("enum", [field.get("const")])
+    assert isinstance(values, list)
+    return ", ".join(f"`{value}`" for value in values)

