@@ -26,6 +26,8 @@ _KNOWN_EXTRAS = frozenset(
         HISTORY_EXTRA,
     }
 )
+_MASTERS = ("local", "spark", "yarn", "k8s")
+"""The beginnings of the masters that spark-submit accepts."""
 
 
 class SparkConnectionHook(SparkSubmitHook):
@@ -42,6 +44,11 @@ class SparkConnectionHook(SparkSubmitHook):
                 f"conn_id: connection {conn_id!r} names a Kubernetes master; install "
                 "apache-airflow-providers-cncf-kubernetes"
             ) from error
+        if not self.master.startswith(_MASTERS):
+            raise config_error(
+                f"conn_id: connection {conn_id!r} has the master {self.master!r}; set its host to a master of Spark, "
+                "such as 'local[2]', 'spark://host:7077' or 'yarn'"
+            )
 
     @property
     def master(self) -> str:

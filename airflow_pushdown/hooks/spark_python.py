@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_pushdown.exceptions import config_error
@@ -17,7 +17,7 @@ REQUIRED_MODULES = ("cramjam", "hyperscan", "isal", "pyarrow", "pydantic", "sqlg
 """Modules that a job imports before it starts Spark. PySpark is not one of them, because Spark itself may bring it."""
 PACKAGES = 'pip install "pushdown-spark[spark]"'
 
-_DISTRIBUTIONS = ("pyspark", "pyspark-client", "pushdown-spark")
+_DISTRIBUTIONS = ("pyspark", "pyspark-client")
 _PROBE = """
 import json, platform, sys
 from importlib.metadata import PackageNotFoundError, version
@@ -41,8 +41,8 @@ _RELEASE = re.compile(r"\d+\.\d+")
 class SparkPython:
     """A Python environment for drivers.
 
-    `distributions` are the versions of the installed packages among PySpark, pyspark-client and pushdown-spark.
-    `missing` are the modules that a job needs and the environment lacks.
+    `distributions` are the versions of installed packages. `missing` are the modules that a job needs and the
+    environment lacks.
     """
 
     executable: str
@@ -64,9 +64,15 @@ def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -
     return shutil.which(named, path=environment.get("PATH", os.defpath))
 
 
-def describe_python(executable: str, environment: Mapping[str, str]) -> SparkPython | None:
-    """Run a Python to get its version and packages, in about a tenth of a second. Return None if it does not run."""
-    command = [executable, "-c", _PROBE, json.dumps(REQUIRED_MODULES), json.dumps(_DISTRIBUTIONS)]
+def describe_python(
+    executable: str, environment: Mapping[str, str], distributions: Iterable[str] = ()
+) -> SparkPython | None:
+    """Run a Python to get its version and packages. Return None if it does not run.
+
+    `distributions` are names of packages in addition to PySpark's. Without them, this takes a tenth of a second.
+    """
+    names = [*_DISTRIBUTIONS, *distributions]
+    command = [executable, "-c", _PROBE, json.dumps(REQUIRED_MODULES), json.dumps(names)]
     try:
         run = subprocess.run(  # noqa: S603 - runs the Python of the user
             command, env=dict(environment), capture_output=True, text=True, check=True, timeout=_SECONDS

@@ -75,8 +75,12 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(spark),
     }
-    for arguments in (["db", "migrate"], ["dags", "test", "wheels", "2026-01-01"]):
-        command = [str(airflow), "-m", "airflow", *arguments]
+    commands = (
+        [airflow.parent / "airflow-pushdown", "doctor"],
+        [airflow, "-m", "airflow", "db", "migrate"],
+        [airflow, "-m", "airflow", "dags", "test", "wheels", "2026-01-01"],
+    )
+    for command in commands:
         done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
     assert parquet.read_table(output).to_pylist() == [{"id": 7}]
