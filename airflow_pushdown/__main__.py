@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from airflow_pushdown.doctor import Settings, Status, diagnose
+from airflow_pushdown.doctor import CheckStatus, Settings, diagnose
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def doctor_report(settings: Settings) -> int:
     failed = 0
     for finding in diagnose(settings):
         print(finding, flush=True)
-        failed += finding.status is Status.FAILED
+        failed += finding.status is CheckStatus.FAILED
     print(f"Failed checks: {failed}")
     return 1 if failed else 0
 

@@ -58,7 +58,7 @@ _JDBC_DRIVERS: Mapping[str, str] = {
 """Maven coordinates of drivers. The names of the jars start with the part after the colon."""
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """The result of a check. A note is information about something that not every job needs."""
 
     OK = "ok"
@@ -70,7 +70,7 @@ class Status(StrEnum):
 class Finding:
     """One line of the report: what was checked, and what was found or what to do."""
 
-    status: Status
+    status: CheckStatus
     subject: str
     text: str
 
@@ -366,12 +366,12 @@ def _unmet(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> 
 
 
 def _ok(subject: str, text: str) -> Finding:
-    return Finding(Status.OK, subject, text)
+    return Finding(CheckStatus.OK, subject, text)
 
 
 def _note(subject: str, text: str) -> Finding:
-    return Finding(Status.NOTE, subject, text)
+    return Finding(CheckStatus.NOTE, subject, text)
 
 
 def _failed(subject: str, text: str) -> Finding:
-    return Finding(Status.FAILED, subject, text)
+    return Finding(CheckStatus.FAILED, subject, text)

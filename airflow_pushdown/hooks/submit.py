@@ -33,15 +33,21 @@ from airflow_pushdown.hooks.packages import (
 )
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.spark_python import (
+    SparkPython,
+    declared_names_error,
     describe_python,
     driver_python,
+    may_have_wrong_names,
     require_libraries,
     require_matching_pyspark,
 )
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
-from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
+from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues, SourceSpec
 
+_HADOOP_VARIABLES = frozenset({"HADOOP_CONF_DIR", "YARN_CONF_DIR"})
+_DEFAULT_FILES = "fs.defaultFS"
+"""Hadoop's setting of the file system of paths without a scheme."""
 _SHELL_SIGNAL_BASE = 128
 _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 
@@ -195,6 +201,22 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
         require_libraries(python)
+        self._check_names(python, environment)
+
+    def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
+        """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
+        query, sources = self._submission.spec.query, self._submission.spec.sources
+        source = None if query.source is None else sources[query.source]
+        if not isinstance(source, SourceSpec) or source.schema_ddl is None:
+            return
+        if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
+            return
+        # Paths may be those of another file system, whose directories may be further columns.
+        if _HADOOP_VARIABLES & environment.keys() or any(key.endswith(_DEFAULT_FILES) for key in self._settings):
+            return
+        error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
+        if error is not None:
+            raise exception_for(error)
 
     def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
-from airflow_pushdown.doctor import Finding, Settings, Status, diagnose
+from airflow_pushdown.doctor import CheckStatus, Finding, Settings, diagnose
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def findings(**settings: object) -> dict[str, Finding]:
 def failure(subject: str, **settings: object) -> str:
     """Return the text of a failed check, which is one line."""
     found = findings(**settings)[subject]
-    assert found.status is Status.FAILED, found
+    assert found.status is CheckStatus.FAILED, found
     assert "\n" not in found.text
     return found.text
 
 
 def test_an_installation_that_works_passes_every_check() -> None:
     found = findings()
-    assert [str(finding) for finding in found.values() if finding.status is Status.FAILED] == []
+    assert [str(finding) for finding in found.values() if finding.status is CheckStatus.FAILED] == []
     assert {"Airflow side", "connection", "spark-submit", "Spark Python", "Spark side", "Java"} <= found.keys()
     assert "Spark 4." in found["spark-submit"].text
 
@@ -97,7 +97,7 @@ def test_a_host_that_is_not_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_master_of_several_is_enough(monkeypatch: pytest.MonkeyPatch, server: int, closed_port: int) -> None:
     connect(monkeypatch, "ha", conn_type="spark", host=f"spark://127.0.0.1:{closed_port},127.0.0.1:{server}")
-    assert findings(conn_id="ha")["master"].status is Status.OK
+    assert findings(conn_id="ha")["master"].status is CheckStatus.OK
 
 
 def test_yarn_without_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,8 +144,8 @@ def test_the_exchange_directory_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tm
     missing = str(tmp_path / "missing")
     assert f"{missing} is not a directory" in failure("exchange_dir", conn_id="far", exchange_dir=missing)
     found = findings(conn_id="far", exchange_dir=str(tmp_path))
-    assert found["exchange_dir"] == Finding(Status.OK, "exchange_dir", f"{tmp_path} is writable")
-    assert found["Spark Python"].status is Status.NOTE
+    assert found["exchange_dir"] == Finding(CheckStatus.OK, "exchange_dir", f"{tmp_path} is writable")
+    assert found["Spark Python"].status is CheckStatus.NOTE
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,11 +157,11 @@ def test_a_class_archive_directory_that_everybody_may_write_to(monkeypatch: pyte
 
 def test_jars_come_from_the_installation_or_from_packages() -> None:
     found = findings()
-    assert found["S3"].status is Status.NOTE
+    assert found["S3"].status is CheckStatus.NOTE
     assert 'packages="org.apache.hadoop:hadoop-aws:3.' in found["S3"].text
-    assert found["JDBC"].status is Status.NOTE
+    assert found["JDBC"].status is CheckStatus.NOTE
     found = findings(packages="org.apache.hadoop:hadoop-aws:3.5.0,org.postgresql:postgresql:42.7.4")
-    assert found["S3"].status is Status.OK
+    assert found["S3"].status is CheckStatus.OK
     assert found["JDBC"].text == "drivers of PostgreSQL"
 
 
@@ -173,7 +173,7 @@ def test_source_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ser
     connect(monkeypatch, "file", conn_type="sqlite", host=str(tmp_path / "missing.db"))
     connect(monkeypatch, "http", conn_type="http", host="example.com")
     for name in ("shop", "store"):
-        assert findings(source_conn_ids=[name])["source"].status is Status.OK, name
+        assert findings(source_conn_ids=[name])["source"].status is CheckStatus.OK, name
     assert f"127.0.0.1:{closed_port} does not accept connections" in failure("source", source_conn_ids=["down"])
     assert "there is no file" in failure("source", source_conn_ids=["file"])
     assert "has type http" in failure("source", source_conn_ids=["http"])

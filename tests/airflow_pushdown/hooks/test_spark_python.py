@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
-from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError
 from airflow_pushdown.hooks.spark_python import REQUIRED_MODULES, describe_python, driver_python
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
@@ -22,12 +22,13 @@ SPEC = JobSpec(
     query=QuerySpec(source="s"),
 )
 
-Submit = Callable[..., str]
+Start = Callable[..., None]
+MixUp = Callable[..., str]
 
 
 @pytest.fixture
-def submit(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Submit]:
-    """Return a function that submits a job and returns the one line of its final error.
+def start(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Start]:
+    """Return a function that submits a job, which must fail before Java starts.
 
     A Java that leaves a trace is the only one, so that the test notices the start of a JVM.
     """
@@ -39,15 +40,9 @@ def submit(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     hooks: list[PushdownSubmitHook] = []
 
-    def run(python: Path, spark_home: str | None = None, **options: str) -> str:
-        submission = Submission(spec=SPEC, spark_python=str(python), spark_home=spark_home)
-        hooks.append(PushdownSubmitHook(submission, **options))  # type: ignore[arg-type]
-        with pytest.raises(ConfigError) as caught:
-            hooks[-1].submit()
-        line = str(caught.value)
-        assert "\n" not in line
-        assert line.startswith(f"spark_python: {python}")
-        return line
+    def run(spec: JobSpec, python: str, spark_home: str | None = None) -> None:
+        hooks.append(PushdownSubmitHook(Submission(spec=spec, spark_python=python, spark_home=spark_home)))
+        hooks[-1].submit()
 
     yield run
     for hook in hooks:
@@ -55,31 +50,69 @@ def submit(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert not started.exists()
 
 
-def test_pyspark_client_over_pyspark(submit: Submit, spark_python: str, tmp_path: Path) -> None:
+@pytest.fixture
+def mix_up(start: Start) -> MixUp:
+    """Return a function that submits a job in a Python, and returns the one line of its final error."""
+
+    def run(python: Path, spark_home: str | None = None) -> str:
+        with pytest.raises(ConfigError) as caught:
+            start(SPEC, str(python), spark_home)
+        line = str(caught.value)
+        assert "\n" not in line
+        assert line.startswith(f"spark_python: {python}")
+        return line
+
+    return run
+
+
+def test_pyspark_client_over_pyspark(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
     client = wheel(tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "__version__ = '4.2.0'\n"})
     python = with_spark(environment(tmp_path / "mixed", client, libraries=libraries_of(spark_python)), spark_python)
-    line = submit(python)
+    line = mix_up(python)
     assert "has pyspark-client 4.2.0, which overwrites files of pyspark" in line
     assert f"{python} -m pip uninstall --yes pyspark-client pyspark" in line
     assert line.endswith(f'{python} -m pip install "pushdown-spark[spark]"')
 
 
-def test_pyspark_of_another_release_than_spark_submit(submit: Submit, spark_python: str, tmp_path: Path) -> None:
+def test_pyspark_of_another_release_than_spark_mix_up(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
     other = wheel(tmp_path, "pyspark", "4.9.1", {"pyspark/__init__.py": "__version__ = '4.9.1'\n"})
     python = environment(tmp_path / "other", other, libraries=libraries_of(spark_python))
-    line = submit(python, spark_home=str(libraries_of(spark_python) / "pyspark"))
+    line = mix_up(python, spark_home=str(libraries_of(spark_python) / "pyspark"))
     assert line.startswith(f"spark_python: {python}: jobs need Spark ")
     assert "this is Spark 4.9.1" in line
 
 
-def test_an_environment_without_the_libraries_of_jobs(submit: Submit, spark_python: str, tmp_path: Path) -> None:
+def test_an_environment_without_the_libraries_of_jobs(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "bare")
     (site,) = (tmp_path / "bare").glob("lib/python3*/site-packages")
     for name in ("pyspark", "py4j"):
         (site / name).symlink_to(libraries_of(spark_python) / name)
-    line = submit(with_spark(python, spark_python))
+    line = mix_up(with_spark(python, spark_python))
     assert f"lacks libraries of the job ({', '.join(REQUIRED_MODULES)})" in line
     assert f'run {python} -m pip install "pushdown-spark[spark]"' in line
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ({"columns": ("id", "knd")}, ColumnError, "columns: there is no column 'knd'; did you mean kind?"),
+        ({"where": "knd = 'x'"}, ColumnError, "where: there is no column 'knd'; did you mean kind?"),
+        ({"where": "id = = 1"}, PredicateError, "where: '=' has no right side (character 6, at '= 1')"),
+    ],
+)
+def test_a_name_that_the_declared_schema_lacks(
+    start: Start,
+    spark_python: str,
+    tmp_path: Path,
+    query: dict[str, object],
+    error: type[Exception],
+    message: str,
+) -> None:
+    source = SourceSpec.model_validate({"format": "json", "path": [str(tmp_path)], "schema": "id bigint, kind string"})
+    spec = JobSpec(run_key="d/t/r/-1", sources={"s": source}, query=QuerySpec.model_validate({"source": "s", **query}))
+    with pytest.raises(error) as caught:
+        start(spec, spark_python)
+    assert str(caught.value) == message
 
 
 def test_libraries_may_come_from_a_directory_on_the_path(spark_python: str, tmp_path: Path) -> None:
