@@ -103,17 +103,20 @@ def check_syntax(where: str) -> None:
         tokens = sqlglot.tokenize(where, dialect="spark")
     except SqlglotError:
         return
-    depth = 0
+    opened: list[int] = []
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
-        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
-        if depth < 0:
-            raise _syntax_error("')' has no '('", where, token.start)
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(token.start)
+        elif token.token_type is TokenType.R_PAREN:
+            if not opened:
+                raise _syntax_error("')' has no '('", where, token.start)
+            opened.pop()
         if token.token_type in _COMPARISONS and _ends_comparison(following):
             raise _syntax_error(
                 f"{token.text!r} has no right side", where, following.start if following else len(where)
             )
-    if depth:
-        raise _syntax_error("a '(' has no ')'", where, len(where))
+    if opened:
+        raise _syntax_error("'(' has no ')'", where, opened[-1])
     if tokens and tokens[0].token_type in _COMPARISONS:
         raise _syntax_error(f"{tokens[0].text!r} has no left side", where, tokens[0].start)
 
