@@ -8,9 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,27 +17,9 @@ from airflow.sdk import DAG, Context
 from airflow_pushdown import operators
 from airflow_pushdown.exceptions import exception_for
 from airflow_pushdown.operators.base import PushdownBaseOperator
+from e2e.documentation import BASES, DATA, DOCS, WrongInput, wrong_inputs
 from pushdown_spark.contract import JobResult
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
-ROW = re.compile(
-    r"^\| `(?P<code>.+?)` \| (?P<when>DAG parse|task start|job) \| (?P<fence>`+) ?(?P<line>.+?) ?(?P=fence) \|$", re.M
-)
-DATA = "/data"
-"""The directory in the table, which the tests replace by one that exists."""
-BASES = {
-    "PushdownScanOperator": {
-        "path": f"{DATA}/events",
-        "format": "json",
-        "schema": "id bigint, kind string, tags array<string>",
-    },
-    "LazyOrcScanOperator": {"path": f"{DATA}/events"},
-    "RemoteScanOperator": {"source_conn_id": "shop"},
-    "PushdownJoinOperator": {
-        "sources": {"events": {"path": f"{DATA}/events", "format": "json"}},
-        "query": "SELECT id FROM events",
-    },
-}
 RUN_SPECS = """
 import sys
 from pushdown_spark.contract import JobSpec
@@ -49,36 +29,11 @@ for line in sys.stdin:
 """
 
 
-@dataclass(frozen=True)
-class WrongInput:
-    code: str
-    when: str
-    line: str
-
-    def create(self, task_id: str = "scan", data: Path = Path(DATA)) -> PushdownBaseOperator:
-        """Return the task of the table's base with this input."""
-        names = {name: partial(create, name, task_id, data) for name in BASES}
-        made = eval(self.call.replace(f'"{DATA}', f'"{data}'), names)
-        assert isinstance(made, PushdownBaseOperator)
-        return made
-
-    @property
-    def call(self) -> str:
-        """The input as a call of an operator."""
-        return self.code if self.code.startswith(tuple(BASES)) else f"PushdownScanOperator({self.code})"
-
-
-def create(operator: str, task_id: str, data: Path, **changed: object) -> PushdownBaseOperator:
-    """Return a task of the operator's base with some changed parameters."""
-    given = json.loads(json.dumps(BASES[operator]).replace(DATA, str(data)))
-    return getattr(operators, operator)(task_id=task_id, **{**given, **changed})
-
-
-INPUTS = [WrongInput(row["code"], row["when"], row["line"]) for row in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
-
-
-def inputs(when: str) -> list[WrongInput]:
-    return [wrong for wrong in INPUTS if wrong.when == when]
+def create(wrong: WrongInput, task_id: str = "scan", data: Path = Path(DATA)) -> PushdownBaseOperator:
+    """Return a task with a wrong input, whose data is in another directory."""
+    given = json.loads(json.dumps(BASES[wrong.operator]).replace(DATA, str(data)))
+    changed = eval(f"dict({wrong.changed})".replace(f'"{DATA}', f'"{data}'))
+    return getattr(operators, wrong.operator)(task_id=task_id, **{**given, **changed})
 
 
 @pytest.fixture
@@ -89,14 +44,14 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_every_row_of_the_table_is_read() -> None:
-    rows = re.findall(r"^\| `.*\| (?:DAG parse|task start|job) \|", PAGE.read_text(encoding="utf-8"), re.M)
-    assert len(rows) == len(INPUTS) >= 30
+    rows = re.findall(r"^\| `.*\| (?:DAG parse|task start|job) \|", (DOCS / "errors.md").read_text(), re.M)
+    assert len(rows) == len(wrong_inputs()) >= 30
 
 
-@pytest.mark.parametrize("wrong", inputs("DAG parse"), ids=lambda wrong: wrong.code)
+@pytest.mark.parametrize("wrong", wrong_inputs("DAG parse"), ids=lambda wrong: wrong.code)
 def test_the_constructor_raises(wrong: WrongInput) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the line is compared
-        wrong.create()
+        create(wrong)
     assert str(caught.value) == wrong.line
 
 
@@ -104,13 +59,8 @@ def test_airflow_lists_the_import_errors(tmp_path: Path) -> None:
     """The real command, with one file for each input."""
     folder = tmp_path / "dags"
     folder.mkdir()
-    imports = "from datetime import datetime\nfrom airflow.sdk import DAG\nfrom airflow_pushdown.operators import *\n"
-    for number, wrong in enumerate(inputs("DAG parse")):
-        operator, _, changed = wrong.call.partition("(")
-        (folder / f"wrong_{number}.py").write_text(
-            f"{imports}with DAG('wrong_{number}', schedule=None, start_date=datetime(2026, 1, 1)):\n"
-            f"    {operator}(task_id='scan', **{{**{BASES[operator]!r}, **dict({changed}}})\n"
-        )
+    for number, wrong in enumerate(wrong_inputs("DAG parse")):
+        (folder / f"wrong_{number}.py").write_text(wrong.dag_file(f"wrong_{number}"))
     environment = {**os.environ, "AIRFLOW__CORE__DAGS_FOLDER": str(folder), "AIRFLOW_HOME": str(tmp_path / "home")}
     environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{tmp_path}/airflow.db"
     airflow = [sys.executable, "-m", "airflow"]
@@ -120,7 +70,7 @@ def test_airflow_lists_the_import_errors(tmp_path: Path) -> None:
     # Airflow prints warnings before the list.
     entries = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[{")))
     listed = {Path(entry["filepath"]).stem: entry["error"] for entry in entries}
-    for number, wrong in enumerate(inputs("DAG parse")):
+    for number, wrong in enumerate(wrong_inputs("DAG parse")):
         assert wrong.line in listed[f"wrong_{number}"]
 
 
@@ -142,22 +92,22 @@ def test_tasks_fail_before_spark_starts(
     with DAG(
         "wrong_inputs", schedule=None, start_date=datetime(2026, 1, 1), default_args={"on_failure_callback": [remember]}
     ) as dag:
-        for number, wrong in enumerate(inputs("task start")):
-            wrong.create(f"wrong_{number}", data)
+        for number, wrong in enumerate(wrong_inputs("task start")):
+            create(wrong, f"wrong_{number}", data)
     register_dag(dag)
     dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
     found = {
         wrong.code: str(raised.get(f"wrong_{number}")).replace(str(data), DATA)
-        for number, wrong in enumerate(inputs("task start"))
+        for number, wrong in enumerate(wrong_inputs("task start"))
     }
-    assert found == {wrong.code: wrong.line for wrong in inputs("task start")}
+    assert found == {wrong.code: wrong.line for wrong in wrong_inputs("task start")}
 
 
 @pytest.mark.e2e
 def test_jobs_fail_with_the_line(data: Path, project: Path, spark_python: str) -> None:
     specs = []
-    for wrong in inputs("job"):
-        task = wrong.create(data=data)
+    for wrong in wrong_inputs("job"):
+        task = create(wrong, data=data)
         specs.append(task.build_spec("d/t/r/-1").model_dump_json(by_alias=True, exclude_none=True))
     environment = {**os.environ, "PYTHONPATH": str(project / "spark_jobs"), "PYSPARK_PYTHON": spark_python}
     environment["PYSPARK_SUBMIT_ARGS"] = "--master local[1] pyspark-shell"
@@ -176,6 +126,6 @@ def test_jobs_fail_with_the_line(data: Path, project: Path, spark_python: str) -
     ]
     found = {
         wrong.code: "no error" if result.error is None else str(exception_for(result.error)).replace(str(data), DATA)
-        for wrong, result in zip(inputs("job"), results, strict=True)
+        for wrong, result in zip(wrong_inputs("job"), results, strict=True)
     }
-    assert found == {wrong.code: wrong.line for wrong in inputs("job")}
+    assert found == {wrong.code: wrong.line for wrong in wrong_inputs("job")}
