@@ -19,6 +19,7 @@ from airflow_pushdown.hooks.application import (
     started_application,
 )
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
+from airflow_pushdown.hooks.conf_directory import unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
@@ -28,6 +29,7 @@ from airflow_pushdown.hooks.packages import (
     GivenJars,
     packages_for,
     require_supported_spark,
+    spark_jars,
     spark_version,
     submit_settings,
 )
@@ -45,7 +47,6 @@ from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues, SourceSpec
 
-_HADOOP_VARIABLES = frozenset({"HADOOP_CONF_DIR", "YARN_CONF_DIR"})
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
 _SHELL_SIGNAL_BASE = 128
@@ -211,12 +212,17 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
             return
-        # Paths may be those of another file system, whose directories may be further columns.
-        if _HADOOP_VARIABLES & environment.keys() or any(key.endswith(_DEFAULT_FILES) for key in self._settings):
+        if self._may_have_other_files(environment):
             return
         error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
         if error is not None:
             raise exception_for(error)
+
+    def _may_have_other_files(self, environment: Mapping[str, str]) -> bool:
+        """Return whether paths without a scheme may be those of another file system than this machine's."""
+        jars = spark_jars(self._installation)
+        is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
+        return is_set or not jars or unmovable_file(jars[0].parent.parent, environment) is not None
 
     def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""
