@@ -46,7 +46,7 @@ with open(sys.argv[1], "wb") as file:
 _READ_ROWS = """
 import json, sys
 from pyarrow import dataset
-rows = dataset.dataset(sys.argv[1], format=sys.argv[2], exclude_invalid_files=False).to_table().to_pylist()
+rows = dataset.dataset(sys.argv[1], format=sys.argv[2]).to_table().to_pylist()
 print(json.dumps(rows, default=str))
 """
 
@@ -75,7 +75,7 @@ def install(dist: Path, target: Path, programs: Programs) -> Environments:
 
 
 def write_dags(folder: Path, data: Path) -> None:
-    """Write the examples and the wrong inputs of the documentation, and a package of the user."""
+    """Write the examples of the documentation, and a package of the user that they import."""
     (folder / "spark_jobs").mkdir(parents=True)
     (folder / "spark_jobs" / "__init__.py").write_text(_OWN_PACKAGE, encoding="utf-8")
     examples = dag_examples()
