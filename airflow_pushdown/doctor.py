@@ -17,6 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
+from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.databases import database_connection
@@ -30,6 +31,7 @@ from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
 from airflow_pushdown.hooks.packages import (
     GivenJars,
+    jars_home,
     require_supported_spark,
     spark_jars,
     spark_version,
@@ -174,7 +176,11 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
     environment = child_environment(os.environ, installation, extra={})
     jars = GivenJars(settings.packages, None, None, {}, None)
     yield _java(environment)
-    if hook.is_cluster:
+    home = jars_home(installation)
+    script = None if home is None else environment_script(home, environment)
+    if script is not None:
+        yield _note("Spark Python", f"{script} may set another Python and another Java, which are not checked here")
+    elif hook.is_cluster:
         yield _note("Spark Python", "the driver runs on the cluster, so its Python is not checked here")
     else:
         yield from _spark_python(installation, submit_settings(jars, installation), environment)

@@ -99,6 +99,12 @@ def spark_jars(installation: SparkInstallation) -> list[Path]:
     return []
 
 
+def jars_home(installation: SparkInstallation) -> Path | None:
+    """Return Spark's home, the directory with the jars of an installation, None if they are not found."""
+    jars = spark_jars(installation)
+    return jars[0].parent.parent if jars else None
+
+
 def _has_avro(jar: Path) -> bool:
     """Return whether a jar has Spark's Avro source."""
     if jar.name.startswith(_AVRO):

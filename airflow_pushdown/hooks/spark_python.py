@@ -26,7 +26,7 @@ _PROBE = """
 import json, platform, sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-del sys.path[0]
+sys.path = [entry for entry in sys.path if entry]
 modules, distributions = json.loads(sys.argv[1]), {}
 for name in json.loads(sys.argv[2]):
     try:
@@ -38,6 +38,8 @@ print(json.dumps({"version": platform.python_version(), "distributions": distrib
 """
 """The program that describes a Python. It imports no package, which would take longer than everything else."""
 _SECONDS = 60
+_LONGEST_PREDICATE = 10_000
+"""Parsing longer texts, such as lists of thousands of values, may take longer than the start of Spark."""
 _WORD = re.compile(r"\w+")
 _COMPARISON = re.compile(r"""\s*(\w+)\s*(?:=|<=|>=|<|>|!=)\s*(?:'[^'\\]*'|-?\d+(?:\.\d+)?)\s*""")
 _COMPARISONS = re.compile(rf"{_COMPARISON.pattern}(?:\bAND\b{_COMPARISON.pattern})*", re.IGNORECASE)
@@ -131,6 +133,8 @@ def may_have_wrong_names(ddl: str, columns: Iterable[str], where: str) -> bool:
     >>> may_have_wrong_names("id int, kind string", ["id"], "knd = 'x'")
     True
     """
+    if len(where) > _LONGEST_PREDICATE:
+        return False
     if where and not _COMPARISONS.fullmatch(where):
         return True
     words = set(_WORD.findall(ddl.lower()))

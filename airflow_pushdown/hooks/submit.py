@@ -19,7 +19,7 @@ from airflow_pushdown.hooks.application import (
     started_application,
 )
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
-from airflow_pushdown.hooks.conf_directory import unmovable_file
+from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
@@ -27,9 +27,9 @@ from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
     GivenJars,
+    jars_home,
     packages_for,
     require_supported_spark,
-    spark_jars,
     spark_version,
     submit_settings,
 )
@@ -195,14 +195,23 @@ class PushdownSubmitHook(SparkConnectionHook):
         return job.wait()
 
     def _check_driver_python(self, environment: Mapping[str, str]) -> None:
-        """Raise `ConfigError` if the job cannot run in the Python of a driver on this machine."""
-        executable = None if self.is_cluster else driver_python(self._settings, environment)
+        """Raise `ConfigError` if the job cannot run in the Python of a driver on this machine.
+
+        Passes if it is not certain which Python spark-submit starts.
+        """
+        home = jars_home(self._installation)
+        if self.is_cluster or home is None or environment_script(home, environment) is not None:
+            return
+        executable = driver_python(self._settings, environment)
         python = describe_python(executable, environment) if executable else None
         if python is None:
             return
         require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
         require_libraries(python)
-        self._check_names(python, environment)
+        # Paths may be those of another file system, whose directories may be further columns.
+        has_local_files = unmovable_file(home, environment) is None
+        if has_local_files and not any(key.endswith(_DEFAULT_FILES) for key in self._settings):
+            self._check_names(python, environment)
 
     def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
         """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
@@ -212,17 +221,9 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
             return
-        if self._may_have_other_files(environment):
-            return
         error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
         if error is not None:
             raise exception_for(error)
-
-    def _may_have_other_files(self, environment: Mapping[str, str]) -> bool:
-        """Return whether paths without a scheme may be those of another file system than this machine's."""
-        jars = spark_jars(self._installation)
-        is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
-        return is_set or not jars or unmovable_file(jars[0].parent.parent, environment) is not None
 
     def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""

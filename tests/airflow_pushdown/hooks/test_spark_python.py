@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
-from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError
+from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError, SubmitFailedError
 from airflow_pushdown.hooks.spark_python import REQUIRED_MODULES, describe_python, driver_python
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
@@ -113,6 +113,22 @@ def test_a_name_that_the_declared_schema_lacks(
     with pytest.raises(error) as caught:
         start(spec, spark_python)
     assert str(caught.value) == message
+
+
+def test_a_script_of_spark_may_choose_another_python(
+    local_spark: str, spark_python: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without the script, the library check would fail for this Python."""
+    python = environment(tmp_path / "bare")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-env.sh").write_text(f"export PYSPARK_PYTHON={spark_python}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    home = str(libraries_of(spark_python) / "pyspark")
+    hook = PushdownSubmitHook(Submission(spec=SPEC, spark_python=str(python), spark_home=home))
+    with pytest.raises(SubmitFailedError, match="no-java"):
+        hook.submit()
+    hook.release()
 
 
 def test_libraries_may_come_from_a_directory_on_the_path(spark_python: str, tmp_path: Path) -> None:
