@@ -12,7 +12,12 @@ import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
 from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError, SubmitFailedError
-from airflow_pushdown.hooks.spark_python import REQUIRED_MODULES, describe_python, driver_python
+from airflow_pushdown.hooks.spark_python import (
+    REQUIRED_MODULES,
+    describe_python,
+    driver_python,
+    require_matching_pyspark,
+)
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 
@@ -80,6 +85,20 @@ def test_pyspark_of_another_release_than_spark_mix_up(mix_up: MixUp, spark_pytho
     line = mix_up(python, spark_home=str(libraries_of(spark_python) / "pyspark"))
     assert line.startswith(f"spark_python: {python}: jobs need Spark ")
     assert "this is Spark 4.9.1" in line
+
+
+def test_releases_of_pyspark_and_spark_are_compared(spark_python: str) -> None:
+    found = describe_python(spark_python, os.environ)
+    assert found is not None
+    release = found.distributions["pyspark"].rpartition(".")[0]
+    for version in (f"{release}.9", None):
+        require_matching_pyspark(found, "/spark/bin/spark-submit", version)
+    with pytest.raises(ConfigError) as caught:
+        require_matching_pyspark(found, "/spark/bin/spark-submit", "3.5.1")
+    assert str(caught.value) == (
+        f"spark_python: {spark_python} has pyspark {found.distributions['pyspark']}, but /spark/bin/spark-submit starts "
+        "Spark 3.5.1; set spark_home and spark_python to the same version of Spark"
+    )
 
 
 def test_an_environment_without_the_libraries_of_jobs(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
