@@ -96,8 +96,8 @@ def test_releases_of_pyspark_and_spark_are_compared(spark_python: str) -> None:
     with pytest.raises(ConfigError) as caught:
         require_matching_pyspark(found, "/spark/bin/spark-submit", "3.5.1")
     assert str(caught.value) == (
-        f"spark_python: {spark_python} has pyspark {found.distributions['pyspark']}, but /spark/bin/spark-submit starts "
-        "Spark 3.5.1; set spark_home and spark_python to the same version of Spark"
+        f"spark_python: {spark_python} has pyspark {found.distributions['pyspark']}, "
+        "but /spark/bin/spark-submit starts Spark 3.5.1; set spark_home and spark_python to the same version of Spark"
     )
 
 
