@@ -38,7 +38,7 @@ from airflow_pushdown.hooks.packages import (
     submit_settings,
 )
 from airflow_pushdown.hooks.spark_python import (
-    PACKAGES,
+    INSTALL_COMMAND,
     SparkPython,
     describe_python,
     driver_python,
@@ -238,7 +238,7 @@ def _spark_packages(python: SparkPython, requirements: Iterable[Requirement]) ->
     if given not in (None, own):
         problems.append(f"{_SPARK_SIDE} is {given} here and {own} in Airflow's environment")
     if problems:
-        advice = f"run {python.executable} -m {PACKAGES.replace(']', f']=={own}')}"
+        advice = f"run {python.executable} -m {INSTALL_COMMAND.replace(']', f']=={own}')}"
         return _failed("Spark side", f"{'; '.join(problems)}; {advice}")
     pyspark = python.distributions.get("pyspark", "of the Spark installation")
     return _ok("Spark side", f"{_SPARK_SIDE} {given or 'sent with each job'}, pyspark {pyspark}")

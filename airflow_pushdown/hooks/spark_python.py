@@ -19,7 +19,7 @@ from pushdown_spark.contract.versions import unsupported_spark
 
 REQUIRED_MODULES = ("cramjam", "hyperscan", "isal", "pyarrow", "pydantic", "sqlglot")
 """Modules that a job imports before it starts Spark. PySpark is not one of them, because Spark itself may bring it."""
-PACKAGES = 'pip install "pushdown-spark[spark]"'
+INSTALL_COMMAND = 'pip install "pushdown-spark[spark]"'
 
 _DISTRIBUTIONS = ("pyspark", "pyspark-client")
 _PROBE = """
@@ -105,7 +105,7 @@ def require_matching_pyspark(python: SparkPython, spark_submit: str, spark: str 
         raise config_error(
             f"spark_python: {python.executable} has pyspark-client {client}, which overwrites files of pyspark; run "
             f"{python.executable} -m pip uninstall --yes pyspark-client pyspark, then "
-            f"{python.executable} -m {PACKAGES}"
+            f"{python.executable} -m {INSTALL_COMMAND}"
         )
     if problem := unsupported_spark(pyspark):
         raise config_error(f"spark_python: {python.executable}: {problem}")
@@ -121,7 +121,7 @@ def require_libraries(python: SparkPython) -> None:
     if python.missing:
         raise config_error(
             f"spark_python: {python.executable} lacks libraries of the job ({', '.join(python.missing)}); run "
-            f"{python.executable} -m {PACKAGES}, or set spark_python to an environment that has them"
+            f"{python.executable} -m {INSTALL_COMMAND}, or set spark_python to an environment that has them"
         )
 
 
