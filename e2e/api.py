@@ -37,11 +37,19 @@ class AirflowApi:
             raise E2eError(f"DAGs do not import: {errors}")
         return {str(dag["dag_id"]) for dag in self._items("/dags", "dags")}
 
+    def unpause(self, dag_id: str) -> None:
+        """Let the scheduler start the runs of a DAG."""
+        self._call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+
     def trigger(self, dag_id: str, day: datetime) -> str:
         """Start a DAG for a day and return the id of the run."""
-        self._call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+        self.unpause(dag_id)
         body: Json = {"logical_date": day.isoformat()}
         return str(self._call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def runs(self, dag_id: str) -> dict[str, str]:
+        """Return the states of the runs of a DAG by the id of the run."""
+        return {str(run["dag_run_id"]): str(run["state"]) for run in self._items(f"/dags/{dag_id}/dagRuns", "dag_runs")}
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a run: queued, running, success or failed."""

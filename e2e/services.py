@@ -22,7 +22,10 @@ _SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
 
 @dataclass
 class AirflowServices:
-    """Airflow in a directory `run`. `settings` are further environment variables, such as connections."""
+    """Airflow in a directory `run`. `settings` are further environment variables, such as connections.
+
+    `python` is the Python of the environment that Airflow is installed in.
+    """
 
     programs: Programs
     run: Path
@@ -30,13 +33,14 @@ class AirflowServices:
     bundles: Mapping[str, Path]
     settings: Mapping[str, str]
     port: int = field(default_factory=free_port)
+    python: str = sys.executable
     _password: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     _environment: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> AirflowApi:
         """Create the database, start the services and wait until they are healthy. Return the API."""
         self._environment = {**self._own_settings(), **self.settings}
-        self.programs.run("airflow-migrate", self._airflow("db", "migrate"), **self._environment)
+        self.airflow("airflow-migrate", "db", "migrate")
         for name in _SERVICES:
             self.start_service(name)
         api = AirflowApi(self.base_url, USER, self._password)
@@ -47,6 +51,10 @@ class AirflowServices:
         """Start one service, for example one that was killed. `settings` are added to its environment."""
         arguments = ("--port", str(self.port), "--host", HOST, "--workers", "1") if name == "api-server" else ()
         self.programs.start(f"airflow-{name}", self._airflow(name, *arguments), **{**self._environment, **settings})
+
+    def airflow(self, name: str, *arguments: str) -> None:
+        """Run a command of Airflow to its end, with the settings of the services."""
+        self.programs.run(name, self._airflow(*arguments), **self._environment)
 
     @property
     def base_url(self) -> str:
@@ -90,4 +98,4 @@ class AirflowServices:
         }
 
     def _airflow(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "airflow", *arguments]
+        return [self.python, "-m", "airflow", *arguments]

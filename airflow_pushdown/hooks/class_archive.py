@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
+from airflow_pushdown.hooks.java import find_java
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import spark_jars
 from airflow_pushdown.hooks.processes import JobProcess
@@ -141,7 +141,7 @@ def class_archive(
     """
     if not directory or any(option in environment.get(_OPTIONS, "") for option in _CDS_OPTIONS):
         return None
-    java = _java(environment)
+    java = find_java(environment)
     jars = spark_jars(installation)
     if java is None or not jars:
         return None
@@ -171,13 +171,6 @@ def _require_private(directory: Path) -> Path:
             f"class_archives: every user may write to {directory}, whose files run as code; restrict its permissions"
         )
     return directory
-
-
-def _java(environment: Mapping[str, str]) -> Path | None:
-    """Return the Java program that spark-submit will start."""
-    home = environment.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", os.defpath))
-    return Path(java).resolve() if java else None
 
 
 def _command(installation: SparkInstallation) -> list[str]:

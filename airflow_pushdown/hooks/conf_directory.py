@@ -1,4 +1,4 @@
-"""Replacement of Spark's settings directory on the class path of a JVM, without loss of settings.
+"""Spark's settings directory: what it may change, and its replacement on the class path of a JVM.
 
 Java's class data sharing does not work with a directory that has files on the class path.
 """
@@ -20,6 +20,12 @@ def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
     spark = [file for file in _files(_directory(home, environment)) if not _is_movable(file)]
     hadoop = [file for name in _HADOOP if environment.get(name) for file in _files(Path(environment[name]))]
     return next(iter((*spark, *hadoop)), None)
+
+
+def environment_script(home: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the script with which spark-submit may set variables, such as another Python or Java, None without one."""
+    script = _directory(home, environment) / "spark-env.sh"
+    return script if script.is_file() else None
 
 
 def without_directory(

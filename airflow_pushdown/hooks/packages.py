@@ -41,7 +41,7 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
     no package, and no repository at run time, if it has the class. Raises `ConfigError` if the version of Spark cannot
     be determined.
     """
-    settings = {**_defaults(given.properties_file, installation), **given.conf}
+    settings = submit_settings(given, installation)
     named = [given.packages, given.jars, given.driver_class_path, *(settings.get(key) for key in _JAR_SETTINGS)]
     if not _uses_spark_avro(spec) or any(_AVRO in text for text in named if text):
         return given.packages
@@ -59,10 +59,21 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
     return ",".join(filter(None, (given.packages or settings.get(_PACKAGES), avro)))
 
 
+def submit_settings(given: GivenJars, installation: SparkInstallation) -> dict[str, str]:
+    """Return the settings that spark-submit will see: those of `conf` and of the properties file."""
+    return {**_defaults(given.properties_file, installation), **given.conf}
+
+
+def spark_version(installation: SparkInstallation) -> str | None:
+    """Return the version of Spark of an installation, None if it is unknown."""
+    release = _release(spark_jars(installation))
+    return release["spark"] if release is not None else None
+
+
 def require_supported_spark(installation: SparkInstallation) -> None:
     """Raise `ConfigError` if an installation has an unsupported release of Spark."""
-    release = _release(spark_jars(installation))
-    if release is not None and (problem := unsupported_spark(release["spark"])):
+    version = spark_version(installation)
+    if version is not None and (problem := unsupported_spark(version)):
         parameter = "spark_home" if installation.home is not None else "spark_python"
         raise config_error(f"{parameter}: {installation.binary}: {problem}")
 
@@ -86,6 +97,12 @@ def spark_jars(installation: SparkInstallation) -> list[Path]:
         if (home / "jars").is_dir():
             return sorted((home / "jars").glob("*.jar"))
     return []
+
+
+def jars_home(installation: SparkInstallation) -> Path | None:
+    """Return Spark's home, the directory with the jars of an installation, None if they are not found."""
+    jars = spark_jars(installation)
+    return jars[0].parent.parent if jars else None
 
 
 def _has_avro(jar: Path) -> bool:

@@ -10,12 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk import BaseHook
-
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
 from airflow_pushdown.hooks.application import (
-    HISTORY_EXTRA,
     HISTORY_KEY,
     Application,
     history_page,
@@ -23,31 +19,36 @@ from airflow_pushdown.hooks.application import (
     started_application,
 )
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
+from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_file
+from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.output import JobOutput
-from airflow_pushdown.hooks.packages import GivenJars, packages_for, require_supported_spark
+from airflow_pushdown.hooks.packages import (
+    GivenJars,
+    jars_home,
+    packages_for,
+    require_supported_spark,
+    spark_version,
+    submit_settings,
+)
 from airflow_pushdown.hooks.processes import JobProcess
+from airflow_pushdown.hooks.spark_python import (
+    SparkPython,
+    declared_names_error,
+    describe_python,
+    driver_python,
+    may_have_wrong_names,
+    require_libraries,
+    require_matching_pyspark,
+)
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
-from airflow_pushdown.version_compat import AirflowNotFoundException
-from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues
+from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues, SourceSpec
 
-_KNOWN_EXTRAS = frozenset(
-    {
-        "queue",
-        "deploy-mode",
-        "spark-binary",
-        "namespace",
-        "principal",
-        "keytab",
-        "rest-scheme",
-        "rest-port",
-        "yarn_resourcemanager_webapp_address",
-        HISTORY_EXTRA,
-    }
-)
+_DEFAULT_FILES = "fs.defaultFS"
+"""Hadoop's setting of the file system of paths without a scheme."""
 _SHELL_SIGNAL_BASE = 128
 _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 
@@ -69,11 +70,11 @@ class Submission:
     on_started: Callable[[Application], None] | None = None
 
 
-class PushdownSubmitHook(SparkSubmitHook):
+class PushdownSubmitHook(SparkConnectionHook):
     """A hook that submits `pushdown_spark/job.py` for one `JobSpec` and reads its `JobResult`.
 
-    In contrast to the provider's hook, a missing connection raises instead of meaning YARN, no secret is on the command
-    line, the child does not inherit the worker's secrets, and a kill ends every process of the job.
+    In contrast to the provider's hook, no secret is on the command line, the child does not inherit the worker's
+    secrets, and a kill ends every process of the job.
     """
 
     def __init__(
@@ -93,7 +94,6 @@ class PushdownSubmitHook(SparkSubmitHook):
         self._job: JobProcess | None = None
         self._killed = False
         self._output = JobOutput()
-        self._history_extra: object = None
         try:
             super().__init__(
                 conf={**SUBMIT_DEFAULTS, **serialize_all(conf)},
@@ -101,17 +101,10 @@ class PushdownSubmitHook(SparkSubmitHook):
                 py_files=",".join(filter(None, (str(job_archive()), py_files))),
                 **options,
             )
-        except NameError as error:
-            # The provider's hook refers to a module that it could not import.
-            raise config_error(
-                f"conn_id: connection {conn_id!r} names a Kubernetes master; install "
-                "apache-airflow-providers-cncf-kubernetes"
-            ) from error
         except PermissionError as error:
             raise config_error(str(error)) from error
-        self._cluster = self._connection["deploy_mode"] == "cluster"
         self._installation = find_installation(
-            binary=self._connection["spark_binary"],
+            binary=self.binary,
             spark_home=submission.spark_home,
             spark_python=submission.spark_python,
             environ=os.environ,
@@ -120,8 +113,9 @@ class PushdownSubmitHook(SparkSubmitHook):
         given = GivenJars(
             self._packages, self._jars, self._driver_class_path, serialize_all(conf), self._properties_file
         )
+        self._settings = submit_settings(given, self._installation)
         self._packages = packages_for(submission.spec, given, self._installation)
-        self._history_server = history_server(self._history_extra, serialize_all(conf).get(HISTORY_KEY))
+        self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", str(self._exchange.spec_path)]
 
@@ -161,13 +155,13 @@ class PushdownSubmitHook(SparkSubmitHook):
 
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
-        if self._killed or not self._cluster:
+        if self._killed or not self.is_cluster:
             self._exchange.discard()
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
         self._killed = True
-        if self._cluster:
+        if self.is_cluster:
             super().on_kill()
         if self._job is not None:
             self._job.kill()
@@ -180,6 +174,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             extra=serialize_all(self._env),
             secrets=confidential(self._submission.secrets),
         )
+        self._check_driver_python(environment)
         command, environment = self._with_classes(command, environment)
         if self._killed:
             raise killed_by_task()
@@ -187,7 +182,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             job = JobProcess(command, environment)
         except OSError as error:
             raise _submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
-        if self._cluster:
+        if self.is_cluster:
             # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen
         try:
@@ -199,10 +194,41 @@ class PushdownSubmitHook(SparkSubmitHook):
             raise
         return job.wait()
 
+    def _check_driver_python(self, environment: Mapping[str, str]) -> None:
+        """Raise `ConfigError` if the job cannot run in the Python of a driver on this machine.
+
+        Passes if it is not certain which Python spark-submit starts.
+        """
+        home = jars_home(self._installation)
+        if self.is_cluster or home is None or environment_script(home, environment) is not None:
+            return
+        executable = driver_python(self._settings, environment)
+        python = describe_python(executable, environment) if executable else None
+        if python is None:
+            return
+        require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
+        require_libraries(python)
+        # Paths may be those of another file system, whose directories may be further columns.
+        has_local_files = unmovable_file(home, environment) is None
+        if has_local_files and not any(key.endswith(_DEFAULT_FILES) for key in self._settings):
+            self._check_names(python, environment)
+
+    def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
+        """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
+        query, sources = self._submission.spec.query, self._submission.spec.sources
+        source = None if query.source is None else sources[query.source]
+        if not isinstance(source, SourceSpec) or source.schema_ddl is None:
+            return
+        if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
+            return
+        error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
+        if error is not None:
+            raise exception_for(error)
+
     def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-        archive = None if self._cluster else class_archive(directory, self._installation, environment)
+        archive = None if self.is_cluster else class_archive(directory, self._installation, environment)
         if archive is None:
             return command, environment
         if not archive.is_settled:
@@ -222,7 +248,7 @@ class PushdownSubmitHook(SparkSubmitHook):
             started = started_application(line)
             if started is not None and self._submission.on_started is not None:
                 self._submission.on_started(started)
-            if self._cluster:
+            if self.is_cluster:
                 self._process_spark_submit_log(iter((line,)))
             else:
                 self.log.log(level, "%s", self._mask_cmd(line))
@@ -257,34 +283,9 @@ class PushdownSubmitHook(SparkSubmitHook):
 
     def _open_exchange(self) -> Exchange:
         """Create a private directory for a local driver, otherwise a directory of the run in `exchange_dir`."""
-        if self._cluster:
+        if self.is_cluster:
             return Exchange.shared(self._submission.exchange_dir, self._submission.spec.run_key)
         return Exchange.private()
-
-    def _resolve_connection(self) -> dict[str, Any]:
-        """Resolve the connection like the provider's hook, but raise for a missing or invalid one."""
-        conn_id = self._conn_id
-        try:
-            extras = BaseHook.get_connection(conn_id).extra_dejson
-        except AirflowNotFoundException as error:
-            raise config_error(
-                f"conn_id: there is no Airflow connection {conn_id!r}; create it with conn_type spark and the master "
-                "as its host"
-            ) from error
-        self._check_extras(conn_id, extras)
-        self._history_extra = extras.get(HISTORY_EXTRA)
-        try:
-            return super()._resolve_connection()
-        except ValueError as error:
-            raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
-
-    def _check_extras(self, conn_id: str, extras: Mapping[str, object]) -> None:
-        """Raise for misspelled extras, and log a warning for unknown ones."""
-        for name in sorted(set(extras) - _KNOWN_EXTRAS):
-            meant = name.replace("_", "-")
-            if meant in _KNOWN_EXTRAS:
-                raise config_error(f"conn_id: connection {conn_id!r} has the extra {name!r}; it is spelled {meant!r}")
-            self.log.warning("Connection %s: extra %s is not used", conn_id, name)
 
     def _get_spark_binary_path(self) -> list[str]:
         """Return the spark-submit of the installation."""

@@ -18,6 +18,7 @@ from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.operators.data_interval import run_interval
+from airflow_pushdown.operators.literals import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
@@ -60,7 +61,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
     """An operator that submits one packaged job and returns its `JobResult` as a JSON dict.
 
     Subclasses convert their parameters to a `Question`. Parameters are validated when the task runs, because templates
-    are rendered after the constructor.
+    are rendered after the constructor. The constructor finds mistakes that do not depend on templates.
     """
 
     table_name: ClassVar[str]
@@ -166,12 +167,25 @@ class PushdownBaseOperator(SparkSubmitOperator):
             run_key=run_key, sources=dict(question.sources), query=question.query, output=output, conf=mapped
         )
 
+    def _check_literals(self, operator: type) -> None:
+        """Raise `ConfigError` for mistakes that no template can correct. Operators call this last in the constructor.
+
+        A subclass of `operator` is not complete at that time, and a mapped task is created when it runs.
+        """
+        if type(self) is operator and not self._is_from_mapped:
+            check_literals(self)
+
+    @property
+    def _is_from_mapped(self) -> bool:
+        """Whether Airflow creates this task from a mapped one."""
+        return bool(getattr(self, "_BaseOperator__from_mapped", False))
+
     def _declare_assets(self, paths: object) -> None:
         """Declare the source paths as inlets and the output as an outlet. Subclasses call this in the constructor.
 
         Mapped tasks declare nothing, because Airflow needs to know a task's assets before it expands the task.
         """
-        if self.assets is not True or getattr(self, "_BaseOperator__from_mapped", False):
+        if self.assets is not True or self._is_from_mapped:
             return
         self.add_inlets(inlets_of(paths))
         self._outlet = outlet_of(self.output_path, f"{self.dag_id}.{self.task_id}")

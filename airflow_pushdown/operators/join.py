@@ -91,6 +91,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         self.join_reorder_min_bytes = join_reorder_min_bytes
         self.star_schema_detection = star_schema_detection
         self._declare_assets(_paths(self.sources))
+        self._check_literals(PushdownJoinOperator)
 
     def question(self) -> Question:
         """Return the sources and one query over them."""

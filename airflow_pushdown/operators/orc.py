@@ -104,6 +104,7 @@ class LazyOrcScanOperator(PushdownFilesOperator):
         self.use_selected = use_selected
         self.partial_reads = partial_reads
         self.min_seek_size = min_seek_size
+        self._check_literals(LazyOrcScanOperator)
 
     @property
     def source_format(self) -> object:

@@ -124,6 +124,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         self.wide_numbers = wide_numbers
         self.zero_dates_as_null = zero_dates_as_null
         self._declare_assets(())
+        self._check_literals(RemoteScanOperator)
 
     def question(self) -> Question:
         """Return one database source, and columns, predicate and limit over it."""

@@ -88,6 +88,7 @@ class PushdownScanOperator(PushdownFilesOperator):
         super().__init__(**kwargs)
         self.format = format
         self.max_malformed = max_malformed
+        self._check_literals(PushdownScanOperator)
 
     def source_fields(self) -> dict[str, object]:
         """Return the fields of the `SourceSpec`, with those of line formats."""

@@ -22,7 +22,13 @@ from airflow_pushdown.exceptions import PushdownTaskError
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((Path(__file__).parent / "must_fail").glob("*.py"))
-BEFORE_THE_JOB = {"missing_connection", "submit_not_found", "use_selected_by_spark"}
+BEFORE_THE_JOB = {
+    "bad_predicate",
+    "missing_connection",
+    "submit_not_found",
+    "unknown_column",
+    "use_selected_by_spark",
+}
 """Failures that come before there is a job whose result could be pushed."""
 WITHOUT_RESULT = BEFORE_THE_JOB | {"driver_killed"}
 

@@ -7,13 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
+from environments import environment, libraries_of, with_spark
 
 pytestmark = pytest.mark.e2e
 
@@ -38,18 +37,6 @@ def build_wheel(source: Path, target: Path) -> Path:
     return wheel
 
 
-def environment(directory: Path, libraries: str, *wheels: Path) -> Path:
-    """Create an environment with the wheels. It shares the libraries of another one except editable packages."""
-    venv.create(directory, with_pip=False)
-    python = directory / "bin" / "python"
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps"]
-    subprocess.run([*command, *map(str, wheels)], check=True)
-    site = next((directory / "lib").glob("python*/site-packages"))
-    # Python does not read the .pth files of a directory that another .pth file names.
-    (site / "libraries.pth").write_text(f"{libraries}\n")
-    return python
-
-
 def sources(project: Path, target: Path) -> Path:
     """Return a copy of the sources of the wheels, because builds write files into them."""
     for name in ("airflow_pushdown", "spark_jobs"):
@@ -67,12 +54,9 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
     for wheel in (spark_wheel, airflow_wheel):
         licenses = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if "/licenses/" in name}
         assert licenses == {"LICENSE", "NOTICE"}, wheel
-    find_libraries = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    run = subprocess.run([spark_python, "-I", "-c", find_libraries], capture_output=True, text=True, check=True)
-    spark = environment(tmp_path / "spark", run.stdout.strip(), spark_wheel)
-    for script in Path(spark_python).parent.glob("*spark*"):
-        (spark.parent / script.name).symlink_to(script)
-    airflow = environment(tmp_path / "airflow", sysconfig.get_path("purelib"), spark_wheel, airflow_wheel)
+    spark = environment(tmp_path / "spark", spark_wheel, libraries=libraries_of(spark_python))
+    with_spark(spark, spark_python)
+    airflow = environment(tmp_path / "airflow", spark_wheel, airflow_wheel, libraries=libraries_of(sys.executable))
     for python, package, place in ((airflow, "airflow_pushdown", "airflow"), (spark, "pushdown_spark", "spark")):
         where = f"import {package}; print({package}.__file__)"
         isolated = [python, "-I", "-c", where]
@@ -91,8 +75,12 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(spark),
     }
-    for arguments in (["db", "migrate"], ["dags", "test", "wheels", "2026-01-01"]):
-        command = [str(airflow), "-m", "airflow", *arguments]
+    commands = (
+        [airflow.parent / "airflow-pushdown", "doctor"],
+        [airflow, "-m", "airflow", "db", "migrate"],
+        [airflow, "-m", "airflow", "dags", "test", "wheels", "2026-01-01"],
+    )
+    for command in commands:
         done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
     assert parquet.read_table(output).to_pylist() == [{"id": 7}]

@@ -115,7 +115,7 @@ class OutputSpec(Message):
     @model_validator(mode="after")
     def _has_partitions(self) -> Self:
         if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
-            raise ValueError("overwrite_partitions needs partition_by, the columns whose partitions it replaces")
+            raise ValueError("partition_by: mode overwrite_partitions needs the columns whose partitions it replaces")
         return self
 
     @field_validator("format", mode="before")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -154,20 +153,6 @@ def test_an_unsupported_spark_version_raises_before_the_start(make_hook: MakeHoo
     python.symlink_to("/bin/false")
     with pytest.raises(ConfigError, match=r"spark_python: .*jobs need Spark 4\.0 to 4\.3, and this is Spark 3\.5\.9"):
         make_hook(python=str(python))
-
-
-def test_missing_python_libraries_are_not_retried(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:
-    """The environment has only PySpark."""
-    subprocess.run([spark_python, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    (packages,) = Path(spark_python).parent.parent.glob("lib/python3*/site-packages")
-    (bare,) = (tmp_path / "bare").glob("lib/python3*/site-packages")
-    for name in ("pyspark", "py4j"):
-        (bare / name).symlink_to(packages / name)
-    hook = make_hook(
-        python=str(tmp_path / "bare" / "bin" / "python"), spark_binary=f"{packages}/pyspark/bin/spark-submit"
-    )
-    with pytest.raises(ConfigError, match=r"spark_python: .*No module named 'pydantic'.*pushdown-spark\[spark\]"):
-        hook.submit()
 
 
 def test_a_python_without_pyspark_raises(make_hook: MakeHook, tmp_path: Path, spark_python: str) -> None:

@@ -20,6 +20,7 @@ with DAG("use_selected_by_spark", schedule=None, start_date=datetime(2026, 1, 1)
         schema="a int, b string",
         where="a = 2",
         use_selected=True,
-        reader="spark",
+        # Without a template, the file of the DAG would not load.
+        reader="{{ 'spark' }}",
         output=f"{DATA}/out/use_selected_by_spark",
     )

@@ -1,0 +1,91 @@
+"""The Airflow connection to Spark. It extends the connection handling of the Spark provider's hook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+
+from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.application import HISTORY_EXTRA
+from airflow_pushdown.version_compat import AirflowNotFoundException
+
+_KNOWN_EXTRAS = frozenset(
+    {
+        "queue",
+        "deploy-mode",
+        "spark-binary",
+        "namespace",
+        "principal",
+        "keytab",
+        "rest-scheme",
+        "rest-port",
+        "yarn_resourcemanager_webapp_address",
+        HISTORY_EXTRA,
+    }
+)
+_MASTERS = ("local", "spark", "yarn", "k8s")
+"""The beginnings of the masters that spark-submit accepts."""
+
+
+class SparkConnectionHook(SparkSubmitHook):
+    """A hook that resolves a connection to Spark. A missing connection raises instead of meaning YARN."""
+
+    def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
+        """Resolve the connection. Raises `ConfigError` with the name of the invalid parameter."""
+        self.history_extra: object = None
+        try:
+            super().__init__(conn_id=conn_id, **options)
+        except NameError as error:
+            # The provider's hook refers to a module that it could not import.
+            raise config_error(
+                f"conn_id: connection {conn_id!r} names a Kubernetes master; install "
+                "apache-airflow-providers-cncf-kubernetes"
+            ) from error
+        if not self.master.startswith(_MASTERS):
+            raise config_error(
+                f"conn_id: connection {conn_id!r} has the master {self.master!r}; set its host to a master of Spark, "
+                "such as 'local[2]', 'spark://host:7077' or 'yarn'"
+            )
+
+    @property
+    def master(self) -> str:
+        """The master of the connection, for example `spark://host:7077`."""
+        return str(self._connection["master"])
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the driver runs on the cluster."""
+        return bool(self._connection["deploy_mode"] == "cluster")
+
+    @property
+    def binary(self) -> str:
+        """The name or path of spark-submit."""
+        return str(self._connection["spark_binary"])
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        """Resolve the connection like the provider's hook, but raise for a missing or invalid one."""
+        conn_id = self._conn_id
+        try:
+            extras = BaseHook.get_connection(conn_id).extra_dejson
+        except AirflowNotFoundException as error:
+            raise config_error(
+                f"conn_id: there is no Airflow connection {conn_id!r}; create it with conn_type spark and the master "
+                "as its host"
+            ) from error
+        self._check_extras(conn_id, extras)
+        self.history_extra = extras.get(HISTORY_EXTRA)
+        try:
+            return super()._resolve_connection()
+        except ValueError as error:
+            raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
+
+    def _check_extras(self, conn_id: str, extras: Mapping[str, object]) -> None:
+        """Raise for misspelled extras, and log a warning for unknown ones."""
+        for name in sorted(set(extras) - _KNOWN_EXTRAS):
+            meant = name.replace("_", "-")
+            if meant in _KNOWN_EXTRAS:
+                raise config_error(f"conn_id: connection {conn_id!r} has the extra {name!r}; it is spelled {meant!r}")
+            self.log.warning("Connection %s: extra %s is not used", conn_id, name)

@@ -1,0 +1,101 @@
+"""Mistakes in parameters that no template can correct, so that they show when Airflow parses the DAG file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.parameters import Parameter, parameters_of
+
+if TYPE_CHECKING:
+    from airflow_pushdown.operators.base import PushdownBaseOperator
+
+_DELIMITERS = ("{{", "{%", "{#")
+_PLACEHOLDER = "{{ unknown }}"
+"""Stands for a value that only the run knows, such as the XCom of another task."""
+_DECISIVE = ("sources", "format")
+"""Parameters whose values decide which other parameters are valid."""
+
+
+def check_literals(operator: PushdownBaseOperator) -> None:
+    """Raise `ConfigError` for mistakes that do not depend on values with templates.
+
+    The job spec is built twice: with templates as text, and with defaults in the place of values that a template may
+    render to anything. A mistake that both find does not depend on templates, unless it is about such a value.
+    """
+    own = {parameter.field: parameter for parameter in parameters_of(operator.table_name)}
+    given = {name: getattr(operator, name) for name in operator.template_fields}
+    open_names = [name for name, value in given.items() if _is_open(value)]
+    if any(name in _DECISIVE for name in open_names):
+        return
+    with_text = {name: _as_text(given[name], own.get(name)) for name in open_names}
+    first = _error(operator, with_text)
+    if first is None:
+        return
+    reduced = {name: _reduced(value) for name, value in given.items() if isinstance(value, Mapping)}
+    second = _error(operator, {**reduced, **{name: _default(own.get(name), with_text[name]) for name in open_names}})
+    others = [] if second is None else _problems(second)
+    unknown = {own[name].name if name in own else name for name in open_names}
+    common = [text for text in _problems(first) if text in others and _parameter(text) not in unknown]
+    if common:
+        raise ConfigError(first.job_error.model_copy(update={"message": "; ".join(common)})) from None
+
+
+def _is_open(value: object) -> bool:
+    """Return whether a value may become anything when the task runs: a template without other text, or an object.
+
+    >>> _is_open("{{ params.limit }}"), _is_open("/data/{{ ds }}"), _is_open(["{{ ds }}"])
+    (True, False, False)
+    """
+    if isinstance(value, str):
+        return value.strip().startswith(_DELIMITERS) and value.strip().endswith("}")
+    return not isinstance(value, bool | int | float | Mapping | Sequence | set | frozenset | None)
+
+
+def _as_text(value: object, parameter: Parameter | None) -> object:
+    """Return a template as the text of a parameter that accepts strings, otherwise the default."""
+    if parameter is not None and "str" not in parameter.type:
+        return parameter.signature_default
+    return value if isinstance(value, str) else _PLACEHOLDER
+
+
+def _default(parameter: Parameter | None, text: object) -> object:
+    """Return the default of a parameter, or the text of its template if it has none."""
+    if parameter is None:
+        return None
+    return text if parameter.required else parameter.signature_default
+
+
+def _reduced(value: object) -> object:
+    """Return a dict without the entries that may become anything."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _reduced(part) for name, part in value.items() if not _is_open(part)}
+
+
+def _error(operator: PushdownBaseOperator, values: Mapping[str, object]) -> ConfigError | None:
+    """Return the error of the operator with other values of some attributes, None if its job spec is valid."""
+    draft = copy.copy(operator)
+    # Assigning attributes one by one would register dependencies on other tasks.
+    vars(draft).update(values)
+    try:
+        draft.build_spec("parse")
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _problems(error: ConfigError) -> list[str]:
+    """Return the problems of an error, which may be about several parameters."""
+    return error.job_error.message.split("; ")
+
+
+def _parameter(problem: str) -> str:
+    """Return the name of the parameter at the beginning of an error message.
+
+    >>> _parameter("sources.flights.reader: Input should be 'auto'")
+    'sources'
+    """
+    return problem.partition(":")[0].partition(".")[0]

@@ -1,0 +1,81 @@
+"""What the documentation says, for checks that do it: the DAGs of its examples, and its table of wrong inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+DATA = "/data"
+"""The directory of the data in examples."""
+
+_PYTHON = re.compile(r"^```python[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_DAG = re.compile(r'^with DAG\(\s*"(?P<dag_id>\w+)"', re.MULTILINE)
+_ROW = re.compile(
+    r"^\| `(?P<code>.+?)` \| (?P<when>DAG parse|task start|job) \| (?P<fence>`+) ?(?P<line>.+?) ?(?P=fence) \|$",
+    re.MULTILINE,
+)
+_OPERATOR = re.compile(r"(?P<name>[A-Z]\w*Operator)\((?P<changed>.*)\)")
+BASES: dict[str, dict[str, object]] = {
+    "PushdownScanOperator": {
+        "path": f"{DATA}/events",
+        "format": "json",
+        "schema": "id bigint, kind string, tags array<string>",
+    },
+    "LazyOrcScanOperator": {"path": f"{DATA}/events"},
+    "RemoteScanOperator": {"source_conn_id": "shop"},
+    "PushdownJoinOperator": {
+        "sources": {"events": {"path": f"{DATA}/events", "format": "json"}},
+        "query": "SELECT id FROM events",
+    },
+}
+"""The parameters that the inputs in the table change."""
+
+
+@dataclass(frozen=True)
+class WrongInput:
+    """A row of the table: the changed parameters, when the error shows, and its line."""
+
+    code: str
+    when: str
+    line: str
+
+    @property
+    def operator(self) -> str:
+        """The operator of the input, by default the one of the page's example."""
+        match = _OPERATOR.fullmatch(self.code)
+        return match["name"] if match else "PushdownScanOperator"
+
+    @property
+    def changed(self) -> str:
+        """The changed parameters as Python code, as in the parentheses of a call."""
+        match = _OPERATOR.fullmatch(self.code)
+        return match["changed"] if match else self.code
+
+    def dag_file(self, dag_id: str) -> str:
+        """Return a DAG file with this input."""
+        return (
+            "from datetime import datetime\n\nfrom airflow.sdk import DAG\n\n"
+            f"from airflow_pushdown.operators import {self.operator}\n\n"
+            f"with DAG({dag_id!r}, schedule=None, start_date=datetime(2026, 1, 1)):\n"
+            f"    {self.operator}(task_id='scan', **{{**{BASES[self.operator]!r}, **dict({self.changed})}})\n"
+        )
+
+
+def wrong_inputs(when: str | None = None) -> list[WrongInput]:
+    """Return the rows of the table in docs/errors.md, or those of one time."""
+    text = (DOCS / "errors.md").read_text(encoding="utf-8")
+    rows = [WrongInput(row["code"], row["when"], row["line"]) for row in _ROW.finditer(text)]
+    return [row for row in rows if when in (None, row.when)]
+
+
+def dag_examples() -> dict[str, str]:
+    """Return the examples in the documentation that are whole DAG files, by the id of the DAG."""
+    return {match["dag_id"]: code for code in _python_blocks() for match in _DAG.finditer(code)}
+
+
+def _python_blocks() -> Iterator[str]:
+    for page in sorted(DOCS.rglob("*.md")):
+        yield from (match["code"] for match in _PYTHON.finditer(page.read_text(encoding="utf-8")))

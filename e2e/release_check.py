@@ -1,0 +1,240 @@
+"""The check of a release: `python -m e2e.release_check dist`.
+
+It does what a new user does who has only the distributions and the documentation: it installs both sides into empty
+environments with the constraint files of the release, and runs the DAGs of the examples. Their folder has a package
+`spark_jobs` of the user's own, because a directory of this project has the same name. The directory of a failed run is
+kept for its logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from demo.java import java_home
+from e2e.api import AirflowApi
+from e2e.documentation import DATA, dag_examples, wrong_inputs
+from e2e.processes import E2eError, Programs, wait_for
+from e2e.services import AirflowServices
+
+ROOT = Path(__file__).resolve().parents[1]
+DAILY, MAPPED, JOIN, AVRO_TO_ORC = "daily_purchases", "purchases_by_region", "refunds_of_users", "avro_to_orc"
+DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
+
+_RUN_SECONDS = 1_200.0
+_DROPPED_PREFIXES = ("AIRFLOW", "PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV")
+_OWN_PACKAGE = "TITLE = 'jobs of the user'\n"
+_IMPORTS_OWN_PACKAGE = "import spark_jobs\n\nassert spark_jobs.TITLE == 'jobs of the user'\n\n"
+_WRITE_AVRO = """
+import sys
+import fastavro
+fields = [{"name": "id", "type": "long"}, {"name": "amount", "type": "double"}]
+records = [{"id": n, "amount": 50.0 * n} for n in range(5)]
+with open(sys.argv[1], "wb") as file:
+    fastavro.writer(file, {"type": "record", "name": "order", "fields": fields}, records)
+"""
+_READ_ROWS = """
+import json, sys
+from pyarrow import dataset
+rows = dataset.dataset(sys.argv[1], format=sys.argv[2]).to_table().to_pylist()
+print(json.dumps(rows, default=str))
+"""
+
+
+@dataclass(frozen=True)
+class Environments:
+    """The Pythons of the two environments."""
+
+    airflow: Path
+    spark: Path
+
+
+def install(dist: Path, target: Path, programs: Programs) -> Environments:
+    """Install both distributions with their dependencies, as the installation page says."""
+    (airflow_wheel,) = dist.glob("airflow_pushdown-*.whl")
+    (spark_wheel,) = dist.glob("pushdown_spark-*.whl")
+    wheels = {"airflow": [str(airflow_wheel), str(spark_wheel)], "spark": [f"{spark_wheel}[spark]"]}
+    pythons = {}
+    for side, packages in wheels.items():
+        venv.create(target / side, with_pip=True)
+        pythons[side] = target / side / "bin" / "python"
+        constraints = str(dist / f"constraints-{side}.txt")
+        command = [str(pythons[side]), "-m", "pip", "install", "--no-compile", *packages, "-c", constraints]
+        programs.run(f"install-{side}", command)
+    return Environments(pythons["airflow"], pythons["spark"])
+
+
+def write_dags(folder: Path, data: Path) -> None:
+    """Write the examples of the documentation, and a package of the user that they import."""
+    (folder / "spark_jobs").mkdir(parents=True)
+    (folder / "spark_jobs" / "__init__.py").write_text(_OWN_PACKAGE, encoding="utf-8")
+    examples = dag_examples()
+    for dag_id in (DAILY, MAPPED, JOIN, AVRO_TO_ORC):
+        code = examples[dag_id].replace(f'"{DATA}/', f'"{data}/')
+        (folder / f"{dag_id}.py").write_text(_IMPORTS_OWN_PACKAGE + code, encoding="utf-8")
+
+
+def write_data(data: Path, spark_python: Path) -> None:
+    """Write the files that the examples read, except those of the daily DAG."""
+    for region in ("eu", "us"):
+        kinds = ("purchase", "refund")
+        _write_json(data / "regions" / region, [{"user_id": n, "kind": kinds[n % 2]} for n in range(10)])
+    (data / "users").mkdir()
+    (data / "users" / "users.csv").write_text("id,name,country\n1,Ada,NL\n2,Bob,DE\n", encoding="utf-8")
+    (data / "avro").mkdir()
+    subprocess.run([spark_python, "-c", _WRITE_AVRO, data / "avro" / "orders.avro"], check=True)  # noqa: S603
+
+
+def write_events(data: Path) -> None:
+    """Write the events of the daily DAG and of the join."""
+    events = [
+        {"user_id": hour % 3, "kind": "purchase", "event_time": f"{day}T{hour:02}:00:00Z"}
+        for day in DAYS
+        for hour in range(24)
+    ]
+    _write_json(data / "events", events)
+
+
+def check_wrong_inputs(folder: Path, airflow: Path, environment: Mapping[str, str]) -> None:
+    """Raise `E2eError` unless Airflow lists the line of each wrong input as an import error."""
+    folder.mkdir()
+    inputs = wrong_inputs("DAG parse")
+    for number, wrong in enumerate(inputs):
+        (folder / f"wrong_{number}.py").write_text(wrong.dag_file(f"wrong_{number}"), encoding="utf-8")
+    command = [str(airflow), "-m", "airflow", "dags", "list-import-errors", "--local", "--output", "json"]
+    variables = {**environment, "AIRFLOW__CORE__DAGS_FOLDER": str(folder), "AIRFLOW_HOME": str(folder.parent / "home")}
+    # The command fails, because there are import errors.
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)  # noqa: S603
+    missing = [wrong.line for wrong in inputs if json.dumps(wrong.line)[1:-1] not in run.stdout]
+    if missing:
+        raise E2eError(f"airflow dags list-import-errors lacks: {missing}\n{run.stderr[-2_000:]}")
+
+
+def rows(spark_python: Path, path: Path, file_format: str = "parquet") -> list[dict[str, object]]:
+    """Return the rows of an output, sorted by their text."""
+    command = [str(spark_python), "-c", _READ_ROWS, str(path), file_format]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    return sorted(json.loads(run.stdout), key=str)
+
+
+def run_examples(api: AirflowApi, services: AirflowServices, data: Path) -> None:
+    """Run the DAGs. The daily DAG is a backfill, whose first tries fail because the data comes late."""
+    watch = services.programs.check
+    wait_for("DAGs", lambda: {DAILY, MAPPED, JOIN, AVRO_TO_ORC} <= api.dags(), _RUN_SECONDS, watch)
+    api.unpause(DAILY)
+    services.airflow(
+        "airflow-backfill", "backfill", "create", "--dag-id", DAILY, "--from-date", DAYS[0], "--to-date", DAYS[-1]
+    )
+    wait_for("failed tries", lambda: "up_for_retry" in _task_states(api, DAILY), _RUN_SECONDS, watch)
+    write_events(data)
+    for dag_id in (MAPPED, JOIN, AVRO_TO_ORC):
+        api.trigger(dag_id, datetime(2026, 1, 1, tzinfo=UTC))
+    for dag_id in (DAILY, MAPPED, JOIN, AVRO_TO_ORC):
+        wait_for(dag_id, lambda dag_id=dag_id: _is_done(api, dag_id), _RUN_SECONDS, watch)  # type: ignore[misc]
+
+
+def check_outputs(data: Path, spark_python: Path) -> None:
+    """Raise `E2eError` unless the outputs have the rows that the examples describe."""
+    daily = [len(rows(spark_python, data / "purchases" / day)) for day in DAYS]
+    regions = [rows(spark_python, data / "purchases_by_region" / region) for region in ("eu", "us")]
+    found = {
+        DAILY: daily,
+        MAPPED: [[row["user_id"] for row in region] for region in regions],
+        JOIN: rows(spark_python, data / JOIN),
+        AVRO_TO_ORC: [row["amount"] for row in rows(spark_python, data / "orc", "orc")],
+    }
+    expected = {
+        DAILY: [24, 24, 24],
+        MAPPED: [[0, 2, 4, 6, 8]] * 2,
+        JOIN: [{"name": "Ada", "kind": "purchase"}] * 24,
+        AVRO_TO_ORC: [150.0, 200.0],
+    }
+    if found != expected:
+        raise E2eError(f"outputs differ: {found} instead of {expected}")
+
+
+def check_release(dist: Path, run: Path) -> None:
+    """Check the distributions in a directory. `run` is an empty directory for environments, data and logs."""
+    programs = Programs(run, _environment())
+    try:
+        environments = install(dist, run, programs)
+        print("both sides are installed", flush=True)
+        data = run / "data"
+        data.mkdir()
+        write_data(data, environments.spark)
+        write_dags(run / "dags", data)
+        settings = {
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(environments.spark),
+            "AIRFLOW__CORE__DEFAULT_TASK_RETRIES": "9",
+            "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "5",
+        }
+        database = f"sqlite:///{run}/airflow.db"
+        services = AirflowServices(
+            programs, run, database, {"dags": run / "dags"}, settings, python=str(environments.airflow)
+        )
+        api = services.start()
+        programs.run("doctor", [str(environments.airflow.parent / "airflow-pushdown"), "doctor"], **settings)
+        print("airflow-pushdown doctor found no problem", flush=True)
+        variables = {**_environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
+        check_wrong_inputs(run / "wrong", environments.airflow, variables)
+        print("airflow dags list-import-errors has the line of each wrong input", flush=True)
+        run_examples(api, services, data)
+        check_outputs(data, environments.spark)
+        print("the DAGs of the documentation wrote their rows", flush=True)
+    finally:
+        programs.stop()
+
+
+def main() -> int:
+    """Check the release in the directory of the argument. Return 0 if it works."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.release_check", description="Check a release as a new user.")
+    parser.add_argument("dist", type=Path, help="the directory with both wheels and the constraint files")
+    dist = parser.parse_args().dist.resolve()
+    (ROOT / ".e2e").mkdir(exist_ok=True)
+    run = Path(tempfile.mkdtemp(prefix="release-", dir=ROOT / ".e2e"))
+    try:
+        check_release(dist, run)
+    except E2eError as error:
+        print(f"{error}\nThe logs are in {run}", file=sys.stderr)
+        return 1
+    shutil.rmtree(run)
+    return 0
+
+
+def _environment() -> dict[str, str]:
+    """Return this process's environment without Airflow, Spark and Python packages, with Java for Spark."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
+    return {**kept, "JAVA_HOME": str(java_home(ROOT / ".venv-spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _write_json(directory: Path, records: list[dict[str, object]]) -> None:
+    directory.mkdir(parents=True)
+    (directory / "rows.json").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def _task_states(api: AirflowApi, dag_id: str) -> set[str]:
+    """Return the states of the tasks of all runs of a DAG."""
+    return {str(task["state"]) for run_id in api.runs(dag_id) for task in api.tasks(dag_id, run_id).values()}
+
+
+def _is_done(api: AirflowApi, dag_id: str) -> bool:
+    """Return whether all runs of a DAG succeeded. Raises `E2eError` if one failed."""
+    states = api.runs(dag_id)
+    if "failed" in states.values():
+        raise E2eError(f"{dag_id} failed: {states}")
+    return bool(states) and set(states.values()) == {"success"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
