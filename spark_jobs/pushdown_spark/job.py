@@ -49,8 +49,6 @@ _QUIET = {
 }
 """Default settings of the session. The submission and the spec take precedence."""
 
-_WITHOUT_PYTHON = frozenset({"spark", "pushdown-jvm"})
-"""Readers that need no Python on the executors."""
 _STREAMING_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 """The class that looks for metadata of streaming queries. For a glob, it logs a warning with a stack trace."""
 _SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
@@ -134,10 +132,10 @@ class JobRun:
         finish_check = start_check(spark.sparkContext) if in_python else None
         query = self.plan(spark)
         self._sources, self._joins = query.report(), query.joins()
-        readers = {reader for report in self._sources.values() for reader in report.reader.split(" and ")}
-        if "pushdown" in readers:
+        readers = {report.reader for report in self._sources.values() if report.carrier != "jvm"}
+        if any("pushdown" in reader for reader in readers):
             warm_up_workers(spark, in_python)
-        if finish_check is not None and not readers <= _WITHOUT_PYTHON:
+        if finish_check is not None and not readers <= {"spark"}:
             finish_check()
         try:
             query.run(action, as_they_come=True)

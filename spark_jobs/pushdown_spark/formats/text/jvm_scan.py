@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 from pushdown_spark.contract import SourceFormat, SourceReport
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.line_conditions import contains_string, matches_filter, matches_pattern
+from pushdown_spark.formats.text.line_filter import JSON_TOKENS
 from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import JvmTextPlan
 from pushdown_spark.relations.request import ScanRequest
@@ -97,18 +98,19 @@ class JvmTextScan(Scan):
         return checked
 
     def _is_malformed(self, line: Column) -> Column:
-        """Return whether Jackson's parser of strings finds an error in the line."""
+        """Return whether the line is neither JSON nor a sequence of JSON's tokens, as `parses_alike`."""
         options = {key: self._request.source.options[key] for key in _SYNTAX if key in self._request.source.options}
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"}
         parsed = f.from_json(line, f"`{_NO_SUCH_KEY}` INT, malformed STRING", options)
-        return parsed["malformed"].isNotNull()
+        return parsed["malformed"].isNotNull() & ~f.rlike(line, f.lit(f"(?d)^{JSON_TOKENS}$"))
 
     def report(self) -> SourceReport:
         """Return the plan and, after a run, the number of lines. Spark's metrics have the bytes."""
         plan, request = self._plan, self._request
         lines, candidates = self._counts()
         return SourceReport(
-            reader="pushdown-jvm",
+            reader="pushdown",
+            carrier="jvm",
             reason=plan.reason,
             conjuncts=plan.conjuncts,
             columns=request.columns,

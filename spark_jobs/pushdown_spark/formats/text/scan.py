@@ -83,6 +83,7 @@ class TextScan(Scan):
         size = sum(file.size for file in plan.files)
         return SourceReport(
             reader="pushdown",
+            carrier="workers",
             reason=plan.reason,
             conjuncts=plan.conjuncts,
             columns=request.columns,
