@@ -89,9 +89,9 @@ class JvmTextScan(Scan):
         problems.append((matches_pattern(spark, line, ambiguous), problem))
         if source.format is SourceFormat.JSON:
             problems.insert(0, (~f.is_valid_utf8(line), "bytes that are not UTF-8"))
+            line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({_LINE}, 2)")).otherwise(line)
             if self._plan.options.lines.nested:
                 problems.append((self._is_malformed(line), "a line that is not JSON, which Spark may parse in part"))
-            line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({_LINE}, 2)")).otherwise(line)
         checked = line
         for condition, problem in reversed(problems):
             checked = f.when(condition, f.raise_error(_error(problem))).otherwise(checked)

@@ -229,7 +229,9 @@ class LineMatcher:
             line = bytes(window.data[position:stop])
             position = stop + 1
             comment = self._syntax.comment
-            if line.strip(_JAVA_BLANKS) and not (comment and line.startswith(comment)):
+            text = line.strip(_JAVA_BLANKS)
+            # Before the header, spaces may come before a comment.
+            if text and not (comment and text.startswith(comment)):
                 self._header_pending = False
                 break
         return position
