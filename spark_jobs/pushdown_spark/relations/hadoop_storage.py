@@ -82,7 +82,7 @@ class HadoopStorage(Storage):
 
         Raises OSError, and UnsupportedError for a codec that only Spark knows.
         """
-        hadoop_path = self._path_class(path)
+        hadoop_path = self._path_class(path if "://" in path else f"file:{path}")
         try:
             stream = hadoop_path.getFileSystem(self._configuration).open(hadoop_path)
             if InputFile(path, path, 0).compression is None:

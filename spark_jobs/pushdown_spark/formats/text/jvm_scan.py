@@ -32,7 +32,7 @@ _LINE = "__line"
 _BYTE_ORDER_MARK = "\ufeff"
 _OTHER_ENCODINGS = (b"\0", b"{\0", b"[\0", b" \0", b"\t\0", b"\xfe\xff", b"\xff\xfe")
 """The start of lines that Spark's JSON parser reads as UTF-16 or UTF-32."""
-_BLANK = "^[\\x00-\\x20]*$"
+_BLANK = "^[\\x00-\\x20]*\\z"
 """Lines that Java's String.trim makes empty. Spark's CSV reader skips them."""
 _NO_SUCH_KEY = "airflow_pushdown: a key that no line has"
 _EXCERPT = 60

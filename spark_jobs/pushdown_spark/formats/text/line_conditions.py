@@ -60,10 +60,13 @@ def matches_pattern(spark: SparkSession, line: Column, pattern: BytePattern) -> 
 def _matches(line: Column, expressions: Sequence[str]) -> Column:
     """Return whether the bytes of a line, with a terminator, match one of the expressions.
 
-    Latin-1 has a character for each byte, so that Java evaluates expressions over bytes.
+    Latin-1 has a character for each byte, so that Java evaluates expressions over bytes. Java would repeat a group by
+    recursion, and a long line would exhaust the stack of the executor. With the possessive quantifier, it uses a loop.
+    What follows a repeated group in these expressions never starts like the group, so that both match alike.
     """
     characters = f.concat(f.decode(line.cast("binary"), "ISO-8859-1"), f.lit("\n"))
-    return f.rlike(characters, f.lit("(?sd)" + "|".join(expressions)))
+    pattern = "|".join(expressions).replace(")*", ")*+")
+    return f.rlike(characters, f.lit(f"(?sd){pattern}"))
 
 
 class _JavaText:

@@ -145,3 +145,24 @@ def test_auto_leaves_an_early_key_of_long_lines_to_spark(spark: SparkSession, tm
         late = _scan(spark, path, "last = 'l777'", schema=schema, reader="auto").report()["t"]
     assert early.reader == "spark", early.reason
     assert late.reader == "pushdown", late.reason
+
+
+def test_long_lines_do_not_exhaust_the_stack(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    long = '\\"x' * 200_000
+    strings = ",".join(f'"s{number}"' for number in range(100_000))
+    lines = [f'{{"id":{n},"name":"{long}","tags":["{long}",{strings}],"at":{{"place":"needle"}}}}' for n in range(2)]
+    lines.append(lines[0][:-20])
+    path.write_text("\n".join(lines) + "\n")
+    schema = "id bigint, name string, tags array<string>, at struct<place:string>"
+    result = _scan(spark, path, "at.place = 'needle' AND tags IS NOT NULL", schema=schema)
+    assert len(result.run(_rows)) == 2
+    assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
+
+
+def test_lines_of_other_blanks_are_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("\x85\x85\x85\n \t\x1f\nabc\n", encoding="utf-8")
+    result = _scan(spark, path, "s IN ('\x85\x85\x85', ' \t\x1f')", "csv", "s string")
+    assert [row.s for row in result.run(lambda frame: frame.collect())] == ["\x85\x85\x85"]
+    assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
