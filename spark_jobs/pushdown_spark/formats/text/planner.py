@@ -185,7 +185,7 @@ class _Choice:
         is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             candidates.sort(key=attrgetter("seconds"))
-        problem = f"{self._found.only_jvm}, and no conjunct implies a string that a line must contain"
+        problems = []
         for candidate in candidates:
             try:
                 if is_auto:
@@ -193,8 +193,10 @@ class _Choice:
                     return candidate.build(candidate.reason)
                 return candidate.build(f"asked for with reader='pushdown'; {candidate.reason}")
             except UnsupportedError as unsupported:
-                problem = str(unsupported)
-        raise UnsupportedError(problem)
+                problems.append(str(unsupported))
+        if not candidates:
+            problems = [*filter(None, [self._found.only_jvm]), "no conjunct implies a string that a line must contain"]
+        raise UnsupportedError("; ".join(problems))
 
     def _workers(self) -> Iterator[_Candidate]:
         """Yield the plan with the pattern that matches the fewest sampled lines, unless workers cannot run."""
