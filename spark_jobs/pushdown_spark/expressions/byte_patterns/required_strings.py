@@ -42,7 +42,7 @@ def required_strings(expressions: Sequence[str], limit: int) -> tuple[bytes, ...
     for expression in expressions:
         if len(expression) > _MAX_EXPRESSION:
             return None
-        required = _Parser(expression).parse().required
+        required = _ExpressionParser(expression).parse().required
         if required is None:
             return None
         strings |= required
@@ -63,7 +63,7 @@ _EMPTY = _Part(frozenset({b""}), None)
 _ANYTHING = _Part(None, None)
 
 
-class _Parser:
+class _ExpressionParser:
     """A recursive descent parser of the syntax that the byte patterns use."""
 
     def __init__(self, expression: str) -> None:
