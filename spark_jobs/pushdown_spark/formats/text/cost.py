@@ -34,6 +34,7 @@ class Costs:
     - `fixed`: starting the Python workers.
     - `lines_per_byte`: reading lines with Spark's text source.
     - `string_per_byte`: searching them for one string in the JVM.
+    - `jvm_parse_per_byte`: checking a candidate line in the JVM, which takes longer than in workers, and parsing it.
     """
 
     spark_per_byte: float
@@ -44,11 +45,12 @@ class Costs:
     fixed: float
     lines_per_byte: float
     string_per_byte: float
+    jvm_parse_per_byte: float
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5, 1.0e-9, 0.2e-9),
-    SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5, 1.0e-9, 0.2e-9),
+    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5, 1.0e-9, 0.2e-9, 20.0e-9),
+    SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5, 1.0e-9, 0.2e-9, 16.0e-9),
 }
 _PLANNING = 0.2
 """CPU seconds for the plan of a scan in the JVM."""
@@ -193,12 +195,17 @@ class TextCosts:
     def workers(self, share: float) -> float:
         """Return the cost of Python workers if a share of the lines matches the byte pattern."""
         searched = self._size * self._costs.search_per_byte
-        return self._costs.fixed + startup_cost(self._spark, self._source) + searched + self._parsing(share)
+        return (
+            self._costs.fixed
+            + startup_cost(self._spark, self._source)
+            + searched
+            + self._parsing(share, self._costs.parse_per_byte)
+        )
 
     def jvm(self, share: float, searches: int) -> float:
         """Return the cost of Spark's text source if a share of the lines passes a filter with a number of searches."""
         per_byte = self._costs.lines_per_byte + searches * self._costs.string_per_byte
-        return _PLANNING + self._size * per_byte + self._parsing(share)
+        return _PLANNING + self._size * per_byte + self._parsing(share, self._costs.jvm_parse_per_byte)
 
     def check(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
@@ -208,7 +215,7 @@ class TextCosts:
         if seconds >= _MAX_COST_RATIO * spark:
             raise UnsupportedError(f"{_too_expensive(self._source, self._stored)}: {reason}")
 
-    def _parsing(self, share: float) -> float:
+    def _parsing(self, share: float, per_byte: float) -> float:
         line_bytes = self._sampled.line_bytes
         candidates = self._size / max(line_bytes, 1.0) * share
-        return candidates * (self._costs.per_line + line_bytes * self._costs.parse_per_byte)
+        return candidates * (self._costs.per_line + line_bytes * per_byte)
