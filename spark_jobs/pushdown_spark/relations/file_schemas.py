@@ -218,9 +218,7 @@ def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lin
         raise UnsupportedError("only Spark knows the syntax of the lines")
     if any(file.compression is None for file in files):
         raise UnsupportedError("a file may have a compression that only Spark supports")
-    # Spark skips comments after spaces when it reads files, but not when it infers their schema.
-    trims = source.schema is not None
-    lines = _map_files(lambda file: _first_line(file, syntax, trims=trims) if file.size else None, files)
+    lines = _map_files(lambda file: _first_line(file, syntax) if file.size else None, files)
     pairs = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
     return _Lines(syntax, tuple(pairs))
 
@@ -241,17 +239,13 @@ def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load)
     return tuple(schemas)
 
 
-def _first_line(file: InputFile, syntax: _Csv, *, trims: bool) -> str | None:
-    """Return the first line that is neither blank nor a comment, None if there is none.
-
-    With `trims`, spaces may come before a comment.
-    """
+def _first_line(file: InputFile, syntax: _Csv) -> str | None:
+    """Return the first line that is neither blank nor a comment, None if there is none."""
     for split in growing_splits(file):
         for window in LineReader(split).windows():
             for line in re.split(rb"[\r\n]+", bytes(window.view)):
                 text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-                start = text.strip(_JAVA_BLANKS) if trims else text
-                if text.strip(_JAVA_BLANKS) and not (syntax.comment and start.startswith(syntax.comment)):
+                if text.strip(_JAVA_BLANKS) and not (syntax.comment and text.startswith(syntax.comment)):
                     return text
     return None
 

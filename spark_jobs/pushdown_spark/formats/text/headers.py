@@ -15,17 +15,13 @@ _JAVA_BLANKS = bytes(range(0x21))
 
 
 def header_lines(file: InputFile, comment: bytes, *, carriage_returns: bool) -> Iterator[bytes]:
-    """Yield the header of a file and the lines before it, which are blank or comments.
-
-    Spark skips comments after spaces here, although it reads them as rows elsewhere.
-    """
+    """Yield the header of a file and the lines before it, which are blank or comments."""
     terminator = rb"\r\n|[\r\n]" if carriage_returns else rb"\n"
     for split in growing_splits(file):
         for window in LineReader(split, carriage_returns=carriage_returns).windows():
             for line in re.split(terminator, bytes(window.view)):
                 yield line
-                text = line.strip(_JAVA_BLANKS)
-                if text and not (comment and text.startswith(comment)):
+                if line.strip(_JAVA_BLANKS) and not (comment and line.startswith(comment)):
                     return
 
 

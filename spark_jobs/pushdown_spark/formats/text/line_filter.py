@@ -229,9 +229,7 @@ class LineMatcher:
             line = bytes(window.data[position:stop])
             position = stop + 1
             comment = self._syntax.comment
-            text = line.strip(_JAVA_BLANKS)
-            # Before the header, spaces may come before a comment.
-            if text and not (comment and text.startswith(comment)):
+            if line.strip(_JAVA_BLANKS) and not (comment and line.startswith(comment)):
                 self._header_pending = False
                 break
         return position

@@ -92,7 +92,7 @@ def test_partitions_and_file_columns(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_a_header_with_a_string_of_the_predicate_is_not_a_row(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,name\n1,Ada\n2,name\n")
-    (tmp_path / "b.csv").write_text("# name\n\n  #x\nid,name\n3,name\n")
+    (tmp_path / "b.csv").write_text("# name\n\n#x\nid,name\n3,name\n")
     schema, where = "id int, name string", "name = 'name'"
     result = _scan(spark, tmp_path, where, "csv", schema, header="true", comment="#")
     assert result.run(_rows) == ["Row(id=2, name='name')", "Row(id=3, name='name')"]
