@@ -166,3 +166,19 @@ def test_lines_of_other_blanks_are_rows(spark: SparkSession, tmp_path: Path) -> 
     result = _scan(spark, path, "s IN ('\x85\x85\x85', ' \t\x1f')", "csv", "s string")
     assert [row.s for row in result.run(lambda frame: frame.collect())] == ["\x85\x85\x85"]
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
+
+
+def test_file_columns_of_both_sides_of_a_join(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "left.json").write_text(_json(30))
+    (tmp_path / "right.json").write_text(_json(20))
+    session = PushdownSession(spark)
+    for name in ("left", "right"):
+        path = str(tmp_path / f"{name}.json")
+        session.add_source(name, path=path, format="json", schema=SCHEMA, reader="pushdown")
+    query = session.sql(
+        "SELECT l.id, l.filename AS one, r.filename AS other FROM left l JOIN right r ON l.id = r.id "
+        "WHERE l.at.place = 'needle' AND r.at.place = 'needle'"
+    )
+    found = query.run(_rows)
+    assert found == [f"Row(id={n}, one='left.json', other='right.json')" for n in (13, 3)]
+    assert [report.carrier for report in query.report().values()] == ["jvm", "jvm"]
