@@ -1,5 +1,7 @@
 """JSON and CSV scans: our reader against Spark's own reader with pushdown on and off, DuckDB and Polars.
 
+`pushdown` searches lines in Python workers, `jvm` inside the JVM.
+
 Every round runs all engines once, in turn, so that changes of the machine's speed affect all. Results are medians of
 the ratios within rounds. The session is warm: many small queries run first, and the Python workers are running. CPU
 seconds of the whole process tree are the main result, wall seconds are additional.
@@ -26,12 +28,13 @@ from pyspark.sql import SparkSession
 from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.rounds import repeat
+from pushdown_spark.formats.text.planner import CARRIER_SETTING
 from pushdown_spark.session import PushdownSession
 
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))
 _TWO = ("l_orderkey", "l_comment")
-COMPARED = ("pushdown", "spark on", "spark off")
+COMPARED = ("pushdown", "jvm", "spark on", "spark off")
 WARM_UP = 40
 """Number of warm-up queries of each kind."""
 SETTLE = 25
@@ -86,8 +89,9 @@ class Bench:
     def engines(self, query: Query) -> dict[str, Callable[[], int]]:
         """Return the action of each engine for a query."""
         return {
-            "auto": lambda: self._ours(query, "auto", True),
-            "pushdown": lambda: self._ours(query, "pushdown", True),
+            "auto": lambda: self._ours(query, "auto"),
+            "pushdown": lambda: self._ours(query, "pushdown", "workers"),
+            "jvm": lambda: self._ours(query, "pushdown", "jvm"),
             "spark on": lambda: self._spark_reader(query, True),
             "spark off": lambda: self._spark_reader(query, False),
             "duckdb": lambda: self._duckdb(query),
@@ -99,7 +103,8 @@ class Bench:
         cores = self._spark.sparkContext.defaultParallelism
         self._spark.range(0, cores, 1, cores).mapInArrow(_after_a_moment, "id bigint").collect()
 
-    def _ours(self, query: Query, reader: str, pushdown: bool) -> int:
+    def _ours(self, query: Query, reader: str, carrier: str = "") -> int:
+        self._spark.conf.set(CARRIER_SETTING, carrier)
         session = PushdownSession(self._spark)
         session.add_source(
             "t",
@@ -108,7 +113,6 @@ class Bench:
             schema=NESTED_SCHEMA if query.format == "json" else SCHEMA,
             options={"header": "true"} if query.format == "csv" else {},
             reader=reader,
-            filter_pushdown=pushdown,
         )
         result = session.scan("t", columns=query.columns, where=query.where)
         result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
@@ -217,6 +221,8 @@ _COLUMNS = (
     ("wall", "spark on", "pushdown", "wall"),
     ("pushdown / spark off, CPU", "spark off", "pushdown", "cpu"),
     ("wall", "spark off", "pushdown", "wall"),
+    ("jvm / spark on, CPU", "spark on", "jvm", "cpu"),
+    ("wall", "spark on", "jvm", "wall"),
     ("auto / spark on, CPU", "spark on", "auto", "cpu"),
     ("wall", "spark on", "auto", "wall"),
     ("pushdown / duckdb, CPU", "duckdb", "pushdown", "cpu"),
@@ -251,7 +257,7 @@ def fixed_cost(bench: Bench, rounds: int) -> list[str]:
     lines = []
     for name in ("json", "csv"):
         query = Query("fixed cost", name, "l_partkey = 12345")
-        measured = measure(bench, query, rounds, ("auto", "spark off", "duckdb", "polars"))
+        measured = measure(bench, query, rounds, ("auto", "jvm", "spark off", "duckdb", "polars"))
         for engine, figures in measured.items():
             wall, cpu = statistics.median(figures.wall), statistics.median(figures.cpu)
             lines.append(f"- {name}, {engine}: {wall:.2f} s wall, {cpu:.2f} s CPU")

@@ -132,10 +132,10 @@ class JobRun:
         finish_check = start_check(spark.sparkContext) if in_python else None
         query = self.plan(spark)
         self._sources, self._joins = query.report(), query.joins()
-        readers = {report.reader for report in self._sources.values()}
+        readers = {report.reader for report in self._sources.values() if report.carrier != "jvm"}
         if any("pushdown" in reader for reader in readers):
             warm_up_workers(spark, in_python)
-        if finish_check is not None and readers != {"spark"}:
+        if finish_check is not None and not readers <= {"spark"}:
             finish_check()
         try:
             query.run(action, as_they_come=True)

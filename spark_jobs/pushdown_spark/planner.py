@@ -17,7 +17,8 @@ from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import NativeScan
-from pushdown_spark.formats.text.planner import TextPlan, plan_text
+from pushdown_spark.formats.text.jvm_scan import JvmTextScan
+from pushdown_spark.formats.text.planner import JvmTextPlan, TextPlan, plan_text
 from pushdown_spark.formats.text.scan import TextScan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pushdown_spark.formats.orc.planner import NativeOrcPlan, OrcPlan
     from pushdown_spark.formats.parquet.planner import ParquetPlan
 
-P = TypeVar("P", TextPlan, "OrcPlan", "AvroPlan", "ParquetPlan")
+P = TypeVar("P", TextPlan, JvmTextPlan, "OrcPlan", "AvroPlan", "ParquetPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
 """Returns Spark's own DataFrame over the same files, with additional options."""
 
@@ -208,7 +209,10 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
         scan = ParquetScan(spark, ours, _with_pruning_conjuncts(parquet, ours), notes)
     else:
         text = plan_text(spark, ours, folding(spark))
-        scan = TextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
+        if isinstance(text, JvmTextPlan):
+            scan = JvmTextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
+        else:
+            scan = TextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
     scan.frame()
     return scan
 

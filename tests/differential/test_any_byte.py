@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 
 JSON_LINES = (b'{"key":"abc","i":5}', b'{"key":"a?c"}')
 CSV_LINES = (b"abc,5,1995-01-05", b'"a?c","5","1995-01-05"')
@@ -54,6 +55,9 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
         for pattern in byte_patterns(case, asked, fold):
             missed = [lines[number] for number in kept if not matches(pattern, lines[number], b"\n")]
             assert not missed, (asked, pattern.label, missed[:5])
+            strings = StringFilter.of(pattern)
+            missed = [lines[number] for number in kept if strings is not None and not strings.matches(lines[number])]
+            assert not missed, (asked, strings, missed[:5])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.text.planner import CARRIER_SETTING
 
 _WITHOUT_COMPILER = {
     "spark.sql.codegen.wholeStage": "false",
@@ -30,6 +31,8 @@ _WITHOUT_COMPILER = {
 }
 """Every plan is new and has few rows: compiling it takes longer than running it. Every tenth file has the defaults."""
 FORMATS = (SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET, SourceFormat.JSON, SourceFormat.CSV)
+READINGS = [*((source_format, "") for source_format in FORMATS), (SourceFormat.JSON, "jvm"), (SourceFormat.CSV, "jvm")]
+"""The formats, and where lines of JSON and CSV are searched if not where the planner chooses."""
 PREDICATES = 40
 """Predicates of a file under one setting."""
 WANTED = int(os.environ.get("PUSHDOWN_CORPUS_COMPARISONS", "10000"))
@@ -94,20 +97,22 @@ def test_the_external_corpus_returns_sparks_rows(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("source_format", FORMATS)
+@pytest.mark.parametrize(("source_format", "carrier"), READINGS)
 def test_a_generated_corpus_returns_sparks_rows(
-    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat, carrier: str
 ) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
-    tally = _run(spark, _generated(spark, source_format, SEED), source_format, WANTED)
+    with session_settings(spark, {CARRIER_SETTING: carrier}):
+        tally = _run(spark, _generated(spark, source_format, SEED), source_format, WANTED)
     show(tally)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
 
 
-@pytest.mark.parametrize("source_format", FORMATS)
-def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat) -> None:
-    tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 60)
+@pytest.mark.parametrize(("source_format", "carrier"), READINGS)
+def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat, carrier: str) -> None:
+    with session_settings(spark, {CARRIER_SETTING: carrier}):
+        tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 60)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= 60, tally.text()

@@ -12,6 +12,8 @@ from typed_results import rows_of, shown
 
 from pushdown_spark.session import PushdownSession
 
+pytestmark = pytest.mark.usefixtures("carrier")
+
 READERS = ("spark", "pushdown")
 DECLARED = "id int, name string, more string"
 ROWS = [(1, "Ada", None), (2, "Bo", None)]

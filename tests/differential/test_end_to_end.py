@@ -79,24 +79,28 @@ def _choose_predicates(spark: SparkSession, case: Case, rng: random.Random) -> l
     return list(dict.fromkeys([*joined, *searchable, *others[:4]]))[:SCANS]
 
 
-def _not_vacuous(tally: Tally) -> None:
-    assert tally.searched > tally.given_up + tally.refused, tally
+def _not_vacuous(tally: Tally, carrier: str) -> None:
+    # The filter of the JVM keeps more lines, and one odd line in them leaves the whole file to Spark.
+    accepted = 1 if carrier == "workers" else 6
+    assert tally.searched * accepted > tally.given_up + tally.refused, tally
     assert tally.rows > tally.searched, tally
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_scans_of_text_return_sparks_rows(spark: SparkSession, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_scans_of_text_return_sparks_rows(
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path, carrier: str
+) -> None:
     tally = Tally()
     over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, FEW_ODD, refused=0.0))
-    _not_vacuous(tally)
+    _not_vacuous(tally, carrier)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_scans_of_text_return_sparks_rows_in_many_cases(
-    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path, carrier: str
 ) -> None:
     tally = Tally()
     batches = NIGHTLY_PAIRS // (SCANS * LINES) + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
-    _not_vacuous(tally)
+    _not_vacuous(tally, carrier)

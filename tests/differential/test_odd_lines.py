@@ -72,16 +72,16 @@ JSON = {
 
 
 @pytest.mark.parametrize("name", CSV)
-def test_csv_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    check(spark, SourceFormat.CSV, CSV[name], tmp_path / "data.csv")
+def test_csv_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_path: Path, carrier: str) -> None:
+    check(spark, SourceFormat.CSV, CSV[name], tmp_path / "data.csv", carrier)
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_json_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    check(spark, SourceFormat.JSON, JSON[name], tmp_path / "data.json")
+def test_json_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_path: Path, carrier: str) -> None:
+    check(spark, SourceFormat.JSON, JSON[name], tmp_path / "data.json", carrier)
 
 
-def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path) -> None:
+def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path, carrier: str) -> None:
     """Assert that our rows of a file equal Spark's, and that the expected reader ran."""
     path.write_bytes(odd.content)
     schema = StructType.fromDDL(odd.schema)
@@ -98,7 +98,9 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path
     assert sum(expected.values()) == odd.kept
     assert found == expected
     report = result.report()["data"]
-    assert (report.reader == "pushdown") is odd.searched, report.reason
+    assert report.reader != "pushdown" or odd.searched, report.reason
+    # The JVM searches for strings, which not every predicate implies.
+    assert report.reader == "pushdown" or not odd.searched or carrier == "jvm", report.reason
 
 
 def shown(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 
 LINES = 60
@@ -53,7 +54,9 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
 
 
 def _check_lines(case: Case, pattern: BytePattern, kept_lines: list[int], about: str) -> None:
+    strings = StringFilter.of(pattern)
     for number in kept_lines:
+        assert strings is None or strings.matches(case.lines[number]), f"{about}: no string in {case.lines[number]!r}"
         assert matches(pattern, case.lines[number], case.terminators[number]), f"{about} misses {case.lines[number]!r}"
 
 

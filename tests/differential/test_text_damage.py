@@ -24,6 +24,8 @@ from session_settings import session_settings
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
 
+pytestmark = pytest.mark.usefixtures("carrier")
+
 FLIPS = int(os.environ.get("PUSHDOWN_CORPUS_FLIPS", "200"))
 CUTS = 20
 SCHEMA = "id int, name string, x double"

@@ -59,12 +59,14 @@ class SourceReport(Message):
     `bytes_total` and `bytes_read` count stored (compressed) bytes. `bytes_searched` counts decompressed bytes that were
     searched for a byte pattern. `skipped` counts files and bytes that were never read, by kind. `units` counts the
     units of a format (stripes, row groups, blocks) by kind and outcome. `bytes_by_purpose` divides `bytes_read` by
-    purpose. `files` lists the files with the most bytes read, at most `MOST_FILES`. `statements` are the statements
-    sent to a database, without credentials. `malformed_lines` is None unless they were counted.
+    purpose. `carrier` is where lines of JSON or CSV are searched: `workers` (of Python) or `jvm`. `files` lists the
+    files with the most bytes read, at most `MOST_FILES`. `statements` are the statements sent to a database, without
+    credentials. `malformed_lines` is None unless they were counted.
     """
 
     reader: str
     reason: str
+    carrier: str | None = None
     conjuncts: tuple[ConjunctReport, ...] = ()
     columns: tuple[str, ...] = ()
     files_total: int = 0

@@ -16,11 +16,16 @@ def render_text(result: JobResult) -> str:
     """Return the report as plain text for logs and terminals, one fact per line."""
     lines = [*_outcome(result)]
     for name, source in result.sources.items():
-        lines += ["", f"Source {name}: reader {source.reader}, {source.reason}"]
+        lines += ["", f"Source {name}: reader {_reader(source)}, {source.reason}"]
         lines += [_INDENT + line for line in _source(source)]
     if result.joins:
         lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
     return "\n".join(lines)
+
+
+def _reader(source: SourceReport) -> str:
+    """Return the reader, and where it searched lines if not in Python workers."""
+    return f"{source.reader} (inside the JVM)" if source.carrier == "jvm" else source.reader
 
 
 def human_bytes(count: int) -> str:

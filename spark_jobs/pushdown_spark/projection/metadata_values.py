@@ -43,7 +43,9 @@ class ImplicitValues:
         items = []
         for column in map(self._column, names):
             sql = (
-                self._lookup(column, files) if column.builtin is None else native_expression(column.builtin, self.roots)
+                self._lookup(column, files, _NATIVE_LOCATION)
+                if column.builtin is None
+                else native_expression(column.builtin, self.roots)
             )
             items.append(f"{sql} AS {quote_name(column.name)}")
         return items
@@ -57,9 +59,21 @@ class ImplicitValues:
             items.append(f"get({literal}, spark_partition_id()) AS {quote_name(column.name)}")
         return items
 
-    def _lookup(self, column: ImplicitColumn, files: Sequence[str]) -> str:
+    def by_parsed_line(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
+        """Return select items for rows that Spark has just parsed from lines of `files`.
+
+        Spark then knows the path of the file that it reads, and nothing else about the file.
+        """
+        return [f"{self._of_line(column, files)} AS {quote_name(column.name)}" for column in map(self._column, names)]
+
+    def _of_line(self, column: ImplicitColumn, files: Sequence[str]) -> str:
+        if column.builtin is None or column.builtin in _FROM_LISTING:
+            return self._lookup(column, files, LINE_LOCATION)
+        return native_expression(column.builtin, self.roots, LINE_LOCATION)
+
+    def _lookup(self, column: ImplicitColumn, files: Sequence[str], file: str) -> str:
         values = {location(file): self._value(column, file) for file in files}
-        return f"{_literal(values, 'map<string,{}>', column.data_type)}[{_NATIVE_LOCATION}]"
+        return f"{_literal(values, 'map<string,{}>', column.data_type)}[{file}]"
 
     def _value(self, column: ImplicitColumn, file: str) -> ImplicitValue:
         return self.catalog.value(column, self.metadata()[location(file)])
@@ -85,20 +99,26 @@ def _isoformat(value: object) -> str:
 
 
 # `url_decode` decodes a plus sign as a space, so plus signs are encoded first.
-_NATIVE_LOCATION = "regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/+', '/')"
+_LOCATION = "regexp_replace(url_decode(replace({}, '+', '%2B')), '^file:/+', '/')"
+_NATIVE_LOCATION = _LOCATION.format("_metadata.file_path")
 """SQL for the location of a row's file, from the `_metadata` of Spark's file readers."""
+LINE_LOCATION = _LOCATION.format("input_file_name()")
+"""SQL for the location of the file that a task is reading."""
+_FROM_LISTING = frozenset({"modified", "size"})
+"""Built-in columns that do not follow from the path of a file."""
 
 
-def native_expression(builtin: str, roots: Iterable[str]) -> str:
-    """Return Spark SQL for a built-in implicit column, from the `_metadata` of Spark's file readers.
+def native_expression(builtin: str, roots: Iterable[str], file: str = _NATIVE_LOCATION) -> str:
+    """Return Spark SQL for a built-in implicit column, from the location of a file and from `_metadata`.
 
     `roots` are the scan roots, absolute, with a scheme unless they are local. The expression returns what
     `BuiltInColumns.value` returns for the same file.
     """
     level = directory_level(builtin)
     if level is not None:
-        return _directory_expression(level, sorted(set(map(location, roots)), key=lambda root: (-len(root), root)))
-    file = _NATIVE_LOCATION
+        return _directory_expression(
+            level, sorted(set(map(location, roots)), key=lambda root: (-len(root), root)), file
+        )
     last_slash = f"length({file}) - locate('/', reverse({file}))"
     filename = f"substring_index({file}, '/', -1)"
     return {
@@ -111,13 +131,13 @@ def native_expression(builtin: str, roots: Iterable[str]) -> str:
     }[builtin]
 
 
-def _directory_expression(level: int, roots: Sequence[str]) -> str:
+def _directory_expression(level: int, roots: Sequence[str], file: str) -> str:
     """Return Spark SQL for a directory below the deepest root that contains the file. The longest root is first."""
     if not roots:
         return "CAST(NULL AS STRING)"
     cases = []
     for prefix in map(with_slash, roots):
-        names = f"filter(split(substring({_NATIVE_LOCATION}, {len(prefix) + 1}), '/', -1), part -> part <> '')"
+        names = f"filter(split(substring({file}, {len(prefix) + 1}), '/', -1), part -> part <> '')"
         value = f"if(size({names}) - 1 > {level}, get({names}, {level}), NULL)"
-        cases.append(f"WHEN startswith({_NATIVE_LOCATION}, {sql_text(prefix)}) THEN {value}")
+        cases.append(f"WHEN startswith({file}, {sql_text(prefix)}) THEN {value}")
     return f"CASE {' '.join(cases)} END"

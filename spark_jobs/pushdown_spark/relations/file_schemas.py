@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +25,15 @@ from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
+from pushdown_spark.formats.text.headers import growing_splits
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.hadoop_storage import driver_storage_for
 from pushdown_spark.relations.json_schemas import json_schemas
 from pushdown_spark.relations.listing import (
-    Compression,
     InputFile,
-    Split,
     decoded,
     escaped,
     input_files,
@@ -47,8 +47,6 @@ T = TypeVar("T")
 
 _MAX_OPEN_FILES = 8
 """Number of files that are opened at the same time. Requests to an object store have a high latency."""
-_FIRST_PIECE = 64 << 10
-"""Bytes at the start of a text file that usually contain the first line."""
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes."""
 
@@ -217,7 +215,7 @@ class _Lines:
 def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lines:
     """Return the first lines. Raises UnsupportedError if only Spark can read them."""
     check_broken_files(spark, source.options)
-    files = input_files(native, storage_for(spark, input_uris(native), source.options))
+    files = input_files(native, driver_storage_for(spark, input_uris(native), source.options))
     syntax = _Csv.of(source)
     if syntax is None:
         raise UnsupportedError("only Spark knows the syntax of the lines")
@@ -246,21 +244,13 @@ def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load)
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     """Return the first line that is neither blank nor a comment, None if there is none."""
-    for split in _growing_splits(file):
+    for split in growing_splits(file):
         for window in LineReader(split).windows():
             for line in re.split(rb"[\r\n]+", bytes(window.view)):
                 text = line.decode("utf-8", "replace").removeprefix("\ufeff")
                 if text.strip(_JAVA_BLANKS) and not (syntax.comment and text.startswith(syntax.comment)):
                     return text
     return None
-
-
-def _growing_splits(file: InputFile) -> Iterator[Split]:
-    """Yield growing splits of a file from its start, because comments may come first."""
-    start, end = 0, _FIRST_PIECE if file.compression is Compression.NONE else file.size
-    while start < file.size:
-        yield file.split(start, min(end, file.size))
-        start, end = end, 4 * end
 
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:

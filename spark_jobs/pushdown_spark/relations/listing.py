@@ -99,7 +99,7 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
 
     They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
     """
-    return tuple(dict.fromkeys(java_strings(frame.sparkSession, _listing(frame).inputFiles())))
+    return tuple(dict.fromkeys(java_strings(frame.sparkSession, file_index(frame).inputFiles())))
 
 
 def decoded(uri: str) -> str:
@@ -147,7 +147,7 @@ def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None =
 
 def listed(frame: DataFrame) -> Iterator[FileEntry]:
     """Yield the entries of Spark's listing for a DataFrame."""
-    statuses = _listing(frame).allFiles().iterator()
+    statuses = file_index(frame).allFiles().iterator()
     while statuses.hasNext():
         status = statuses.next()
         yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
@@ -174,8 +174,8 @@ def _relation(frame: DataFrame) -> JavaObject:
     return frame._jdf.queryExecution().analyzed().collectLeaves().head()
 
 
-def _listing(frame: DataFrame) -> JavaObject:
-    """Return Spark's file index."""
+def file_index(frame: DataFrame) -> JavaObject:
+    """Return Spark's file index of a DataFrame over files."""
     relation = _relation(frame)
     is_newer = relation.nodeName() == "DataSourceV2Relation"
     return relation.table().fileIndex() if is_newer else relation.relation().location()

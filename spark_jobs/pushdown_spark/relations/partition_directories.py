@@ -15,6 +15,7 @@ from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, Sou
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.metadata_values import LINE_LOCATION
 from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 from pushdown_spark.relations.listing import InputFile, decoded, partition_columns
@@ -171,6 +172,21 @@ def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str
         if field.name in request.columns:
             values = [directories.values[directory_of(uri)][position] for uri in uris]
             items[field.name] = f"{_value_by_partition(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
+    return items
+
+
+def columns_by_line(request: ScanRequest) -> dict[str, str]:
+    """Return select items of the requested partition columns, for rows that Spark has just parsed from lines."""
+    directories = request.directories
+    if directories is None:
+        return {}
+    numbers = ", ".join(f"{sql_text(path)}, {number}" for number, path in enumerate(directories.values))
+    number = f"map({numbers})[regexp_replace({LINE_LOCATION}, '/[^/]*$', '')]"
+    items = {}
+    for position, field in enumerate(directories.fields.fields):
+        if field.name in request.columns and directories.values:
+            values = ", ".join(constants[position] for constants in directories.values.values())
+            items[field.name] = f"get(array({values}), {number}) AS {quote_name(field.name)}"
     return items
 
 

@@ -113,7 +113,7 @@ class StageWatch:
         self._spark.sparkContext.removeJobTag(self._tag)
 
     def completed(self, report: SourceReport) -> SourceReport:
-        """Return the report with the bytes read and rows decoded that the executors counted."""
+        """Return the report with the bytes and rows that the executors counted. A count of the reader is kept."""
         wait_for_events(self._spark)
         scala_context = self._spark.sparkContext._jsc.sc()
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
@@ -123,9 +123,10 @@ class StageWatch:
             for stage in tracker.getJobInfo(job).get().stageIds()
         }
         attempts = [store.lastStageAttempt(stage) for stage in stages]
+        rows = report.rows_decoded
         return report.model_copy(
             update={
                 "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
-                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts),
+                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts) if rows is None else rows,
             }
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import InputFile, Packing, Task, decoded, pack
-from pushdown_spark.relations.partition_directories import constant_columns, directory_of
+from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
 
 _LEAST_SHARE = 1 / 16
@@ -51,9 +51,21 @@ def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) 
     They are the requested implicit columns and partition columns. A partition column has its position in the table,
     which is that of the data column if the files have one with its name.
     """
-    constants = constant_columns(request, uris)
     values = request.implicit_values
     added = [] if values is None else values.by_partition(request.implicit, list(map(decoded, uris)))
+    return _with_columns(frame, request, constant_columns(request, uris), added)
+
+
+def with_constants_of_lines(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
+    """Add the same columns to rows that Spark has just parsed from lines of the files `uris`."""
+    values = request.implicit_values
+    added = [] if values is None else values.by_parsed_line(request.implicit, list(map(decoded, uris)))
+    return _with_columns(frame, request, columns_by_line(request), added)
+
+
+def _with_columns(
+    frame: DataFrame, request: ScanRequest, constants: Mapping[str, str], added: Sequence[str]
+) -> DataFrame:
     if not constants and not added:
         return frame
     names = dict.fromkeys([*request.columns, *frame.columns])

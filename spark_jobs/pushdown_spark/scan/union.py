@@ -146,6 +146,7 @@ class UnionScan(Scan):
         reports = [group.scan.report() for group in self._groups]
         return SourceReport(
             reader=" and ".join(sorted({report.reader for report in reports})),
+            carrier=" and ".join(sorted({report.carrier for report in reports if report.carrier})) or None,
             reason="; ".join(dict.fromkeys(report.reason for report in reports)),
             conjuncts=_merge_conjuncts(reports),
             columns=tuple(dict.fromkeys(name for report in reports for name in report.columns)),

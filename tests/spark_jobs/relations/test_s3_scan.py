@@ -249,6 +249,8 @@ def test_the_report_names_a_setting_that_only_hadoop_supports(spark: SparkSessio
         rows, report = _ran(_scan(spark, bucket.path("plain.json"), reader="pushdown"))
     finally:
         hadoop.unset(key)
-    assert report.reader == "spark"
-    assert report.reason == (f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop supports it")
+    assert report.carrier == "jvm"
+    assert report.reason.endswith(
+        f"s3a://{bucket.name}: fs.s3a.requester.pays.enabled is set, and only Hadoop supports it"
+    )
     assert rows.total() == 100

@@ -37,7 +37,7 @@ _UNSAFE = frozenset("\"'\\/\x7f") | frozenset(map(chr, range(0x20)))
 """Characters that delimit a JSON string, or that it can or must write as a short escape."""
 _MIN_RUN = 3
 _CANONICAL_DATE = "nnnn-nn-nn"
-_OVERLONG = (
+OVERLONG = (
     "[\\xc0\\xc1\\xf5-\\xf7\\xff]",
     "\\xe0[\\x80-\\x9f]",
     "\\xf0[\\x80-\\x8f]",
@@ -67,7 +67,7 @@ def _fact(fact: Fact, calendar: frozenset[LogicalType]) -> BytePattern | None:
     if values is None:
         return _pattern(key, ["[^n \\t\\r]", "n[^u]"], key, f"has {key}")
     if not values.anchored:
-        return BytePattern((literal(values.text),), _escapes(values.text), _OVERLONG, f"{key}: {values.label!r}")
+        return BytePattern((literal(values.text),), _escapes(values.text), OVERLONG, f"{key}: {values.label!r}")
     return _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
 
 
@@ -103,7 +103,7 @@ class _Values:
 
 def _pattern(key: str, spellings: list[str], escapable: str, label: str) -> BytePattern:
     head = f"{_QUOTE}{literal(key)}{_QUOTE}{_SPACE}:{_SPACE}"
-    return BytePattern(tuple(head + group for group in alternation(spellings)), _escapes(escapable), _OVERLONG, label)
+    return BytePattern(tuple(head + group for group in alternation(spellings)), _escapes(escapable), OVERLONG, label)
 
 
 def _escapes(text: str) -> tuple[str, ...]:

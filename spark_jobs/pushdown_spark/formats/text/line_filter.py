@@ -19,14 +19,16 @@ _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
 _BATCH_LINES = 16_384
 _JSON_BLANKS = " \t\r"
-_JSON_TOKENS = re.compile(
-    r"""(?:[ \t\r\n{}\[\]:,]
-    |"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:"|$)
-    |'(?:[^'\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:'|$)
-    |(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|NaN)(?=[ \t\r,\]}]|$)
-    )*+""",
-    re.VERBOSE,
+_ESCAPE = r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})"""
+JSON_TOKENS = (
+    r"(?:[ \t\r\n{}\[\]:,]"
+    rf"""|"(?:[^"\\\x00-\x1f]|{_ESCAPE})*+(?:"|$)"""
+    rf"""|'(?:[^'\\\x00-\x1f]|{_ESCAPE})*+(?:'|$)"""
+    r"|(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|NaN)(?=[ \t\r,\]}]|$)"
+    r")*+"
 )
+"""An expression for lines of well-formed tokens, which may end early. Python and Java read it alike."""
+_ONLY_TOKENS = re.compile(JSON_TOKENS)
 _JSON_DECODER = JSONDecoder()
 
 
@@ -276,7 +278,7 @@ def parses_alike(line: bytes) -> bool:
     try:
         _JSON_DECODER.raw_decode(text.lstrip(_JSON_BLANKS))
     except (ValueError, RecursionError):
-        return _JSON_TOKENS.fullmatch(text) is not None
+        return _ONLY_TOKENS.fullmatch(text) is not None
     return True
 
 

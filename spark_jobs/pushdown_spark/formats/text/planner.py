@@ -1,29 +1,30 @@
-"""The planner of byte-search scans: it decides whether byte search is sound and pays, and chooses the pattern."""
+"""The planner of scans that search lines before Spark parses them, by Python workers or inside the JVM.
+
+It decides whether a search is sound and pays, where it runs, and which pattern it searches for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from operator import attrgetter
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
-from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, ReaderChoice, SourceFormat
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.binder import bind
-from pushdown_spark.expressions.bound import TRUE, Column, conjunction
-from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
-from pushdown_spark.expressions.byte_patterns.facts import AllOf, InRange, facts_of
-from pushdown_spark.expressions.byte_patterns.json import json_patterns
+from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
-from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
-from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.formats.columnar import listed_files, scope_of
+from pushdown_spark.expressions.session_settings import is_enabled, setting
+from pushdown_spark.formats.columnar import listed_files
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.cost import check_cost, check_size, sample
+from pushdown_spark.formats.text.cost import LineSample, TextCosts, check_size, sample
+from pushdown_spark.formats.text.headers import header_lines
+from pushdown_spark.formats.text.line_parser import parsed_schema
+from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.text_options import (
     TextOptions,
     ambiguous_csv,
@@ -33,20 +34,25 @@ from pushdown_spark.formats.text.text_options import (
     text_options,
     uses_current_date_rules,
 )
+from pushdown_spark.relations.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.listing import InputFile, input_uris
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 
+CARRIER_SETTING = "spark.airflow_pushdown.carrier"
+"""The setting with which tests and benchmarks choose where lines are searched: `workers` or `jvm`."""
 _GENERAL_PATTERN_SHARE = 0.01
 """Share of matching lines from which the general form of a pattern is sampled too.
 
 The short form matches every line with an unusual spelling.
 """
+_MAX_HEADERS = 1_000
+"""Maximum number of files whose headers the driver reads."""
 
 
 @dataclass(frozen=True)
 class TextPlan:
-    """A planned byte-search scan. Fields are as in `LineFilterTask`."""
+    """A planned scan by Python workers, which search bytes. Fields are as in `LineFilterTask`."""
 
     files: tuple[InputFile, ...]
     required: Searcher
@@ -56,30 +62,41 @@ class TextPlan:
     conjuncts: tuple[ConjunctReport, ...]
 
 
-def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan:
-    """Plan a byte-search scan. Reads a sample of the files.
+@dataclass(frozen=True)
+class JvmTextPlan:
+    """A planned scan inside the JVM, which searches lines for strings.
 
-    Raises UnsupportedError if byte search is unsound or too expensive.
+    A line that matches `ambiguous` may parse differently as a string.
+    """
+
+    files: tuple[InputFile, ...]
+    strings: StringFilter
+    ambiguous: BytePattern
+    options: TextOptions
+    reason: str
+    conjuncts: tuple[ConjunctReport, ...]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """The files of a scan, as the driver opens them. `only_jvm` is why Python workers cannot read them, if so."""
+
+    files: tuple[InputFile, ...]
+    only_jvm: str | None = None
+
+
+def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | JvmTextPlan:
+    """Plan a scan that searches lines before they are parsed. Reads a sample of the files.
+
+    Raises UnsupportedError if the search is unsound or too expensive.
     """
     _check_request(spark, request)
-    try:
-        storage = storage_for(spark, input_uris(request.native), request.source.options)
-    except UnsupportedError:
-        # If there are no patterns either, that is the reason to report.
-        _patterns(spark, request, fold, _text_options(spark, request))
-        raise
-    files = listed_files(request, storage)
-    if request.source.reader is ReaderChoice.AUTO and files:
-        check_size(spark, request.source, files)
+    found = _open_input(spark, request)
+    if request.source.reader is ReaderChoice.AUTO and found.files:
+        check_size(spark, request.source, found.files)
     options = _text_options(spark, request)
-    patterns = _patterns(spark, request, fold, options)
-    if unsupported := next((file.path for file in files if file.compression is None), None):
-        raise UnsupportedError(f"{unsupported} may have a compression that only Spark supports")
-    if request.source.format is SourceFormat.JSON:
-        ambiguous = ambiguous_json(parsed_schema(request))
-    else:
-        ambiguous = ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
-    return _choose_pattern(spark, request, files, patterns, ambiguous, options)
+    patterns = line_patterns(spark, request, fold, options)
+    return _Choice(spark, request, found, patterns, options).plan()
 
 
 def _check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -110,121 +127,156 @@ def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     return text_options(source.format, source.options, parsed_schema(request), legacy_dates=legacy, today=today)
 
 
+def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
+    """Return the files of a scan, and whether only the JVM can read them."""
+    options = request.source.options
+    try:
+        files = listed_files(request, storage_for(spark, input_uris(request.native), options))
+    except UnsupportedError as problem:
+        return _Input(listed_files(request, HadoopStorage(spark, options)), str(problem))
+    if unsupported := next((file.path for file in files if file.compression is None), None):
+        storage = HadoopStorage(spark, options)
+        files = tuple(replace(file, storage=storage) for file in files)
+        return _Input(files, f"{unsupported} may have a compression that only Spark supports")
+    return _Input(files)
+
+
+def _ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextOptions) -> BytePattern:
+    """Return the pattern of lines that Spark may parse differently as strings."""
+    if request.source.format is SourceFormat.JSON:
+        return ambiguous_json(parsed_schema(request))
+    return ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
+
+
 @dataclass(frozen=True)
-class _Patterns:
-    """The byte pattern of each conjunct, and the candidate patterns. A candidate may combine several conjuncts."""
+class _Candidate:
+    """A plan that may be chosen, and its cost in CPU seconds."""
 
-    conjuncts: tuple[Pushdown[BytePattern], ...]
-    candidates: tuple[BytePattern, ...]
-
-
-def _patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> _Patterns:
-    """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
-    patterns = _encode_predicate(spark, request, fold, options)
-    if not patterns.candidates:
-        raise UnsupportedError("no conjunct implies bytes that a line must contain")
-    return patterns
+    seconds: float
+    reason: str
+    build: Callable[[str], TextPlan | JvmTextPlan]
 
 
-def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> _Patterns:
-    assert request.predicate is not None
-    scope = scope_of(spark, request, fold)
-    bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
-    roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
-    # Two half-open ranges of one column combine to one narrow range.
-    combined_facts = facts_of(conjunction(roots))
-    combined_patterns = _encode(combined_facts, request, options)
-    if len(bound) == 1:
-        # Encoding thousands of values takes time, so it is done once.
-        pushdown = _conjunct_pushdown(bound[0].conjunct, combined_patterns)
-        return _Patterns((pushdown,), tuple(dict.fromkeys(combined_patterns)))
-    ranges = {
-        fact.column: fact
-        for fact in combined_facts.parts
-        if isinstance(fact, InRange) and _encode(AllOf((fact,)), request, options)
-    }
-    conjunct_facts = [facts_of(root) for root in roots]
-    pushdowns = [
-        _conjunct_pushdown(conjunct.conjunct, _encode(facts, request, options))
-        for conjunct, facts in zip(bound, conjunct_facts, strict=True)
-    ]
-    candidates = [
-        pushdown.artifact
-        for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True)
-        if pushdown.artifact is not None and not _is_narrowed(facts, ranges)
-    ]
-    return _Patterns(tuple(pushdowns), tuple(dict.fromkeys([*candidates, *combined_patterns])))
+class _Choice:
+    """The choice between Python workers and the JVM, and of the pattern that each of them would search for."""
 
+    def __init__(
+        self, spark: SparkSession, request: ScanRequest, found: _Input, patterns: LinePatterns, options: TextOptions
+    ) -> None:
+        self._request = request
+        self._found = found
+        self._patterns = patterns
+        self._options = options
+        self._ambiguous = _ambiguous_pattern(spark, request, options)
+        self._carrier = setting(spark, CARRIER_SETTING, "")
+        uses_workers = found.only_jvm is None and self._carrier != "jvm"
+        self._searchers = [Searcher(pattern) for pattern in patterns.candidates] if uses_workers else []
+        self._filters = list(self._string_filters()) if self._carrier != "workers" else []
+        self._sampled = self._sample(self._searchers, self._filters)
+        stored = sum(file.size for file in found.files)
+        self._costs = TextCosts(spark, request.source, stored, self._sampled, self._parsed_by_spark())
 
-def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
-    smallest = min(patterns, key=lambda pattern: pattern.size, default=None)
-    if smallest is None:
-        return Pushdown.unsupported(conjunct, "implies no bytes that a line must contain")
-    return Pushdown.inexact(conjunct, smallest, "Spark parses the lines that match")
+    def plan(self) -> TextPlan | JvmTextPlan:
+        """Return the plan. With reader='auto', it is the cheapest one, and cheaper than Spark's reader.
 
+        Raises UnsupportedError if there is no such plan.
+        """
+        candidates = [*self._workers(), *self._jvm()]
+        is_auto = self._request.source.reader is ReaderChoice.AUTO
+        if is_auto:
+            candidates.sort(key=attrgetter("seconds"))
+        problems = []
+        for candidate in candidates:
+            try:
+                if is_auto:
+                    self._costs.check(candidate.seconds, candidate.reason)
+                    return candidate.build(candidate.reason)
+                return candidate.build(f"asked for with reader='pushdown'; {candidate.reason}")
+            except UnsupportedError as unsupported:
+                problems.append(str(unsupported))
+        if not candidates:
+            problems = [*filter(None, [self._found.only_jvm]), "no conjunct implies a string that a line must contain"]
+        raise UnsupportedError("; ".join(problems))
 
-def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
-    """Return whether other conjuncts narrow all ranges of a conjunct. Its own pattern is not needed then."""
-    return bool(facts.parts) and all(
-        isinstance(fact, InRange) and ranges.get(fact.column, fact) != fact for fact in facts.parts
-    )
+    def _workers(self) -> Iterator[_Candidate]:
+        """Yield the plan with the pattern that matches the fewest sampled lines, unless workers cannot run."""
+        if not self._searchers:
+            return
+        shares = zip(self._sampled.shares, self._searchers, strict=True)
+        share, required = min(shares, key=lambda pair: (pair[0], pair[1].pattern.size))
+        chosen = required.pattern
+        if chosen.general and share > _GENERAL_PATTERN_SHARE:
+            general = Searcher(chosen.general)
+            general_share = self._sample([general], []).shares[0]
+            if general_share < share / 2:
+                share, required = general_share, general
+        reason = f"about {share:.2%} of the lines can match (sample of {self._sampled.lines:,} lines)"
+        conjuncts = self._patterns.reports(chosen, "byte pattern")
 
+        def build(reason: str) -> TextPlan:
+            return TextPlan(self._found.files, required, Searcher(self._ambiguous), self._options, reason, conjuncts)
 
-def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
-    if request.source.format is SourceFormat.CSV:
-        return csv_patterns(facts, options.csv, request.schema.fieldNames())
-    return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
+        yield _Candidate(self._costs.workers(share), reason, build)
 
+    def _jvm(self) -> Iterator[_Candidate]:
+        """Yield the plan with the string filter of the lowest cost, if there is one."""
+        shares = dict(zip(self._filters, self._sampled.filter_shares, strict=True))
+        if not shares:
+            return
+        strings = min(shares, key=lambda wanted: self._costs.jvm(shares[wanted], wanted.searches))
+        share = shares[strings]
+        why = self._found.only_jvm or "Spark's text source is estimated to take less time than Python workers"
+        reason = f"about {share:.2%} of the lines have the strings (sample of {self._sampled.lines:,} lines); {why}"
+        yield _Candidate(self._costs.jvm(share, strings.searches), reason, partial(self._jvm_plan, strings))
 
-def _choose_pattern(
-    spark: SparkSession,
-    request: ScanRequest,
-    files: tuple[InputFile, ...],
-    patterns: _Patterns,
-    ambiguous_pattern: BytePattern,
-    options: TextOptions,
-) -> TextPlan:
-    """Return a plan with the pattern that matches the fewest sampled lines.
+    def _jvm_plan(self, strings: StringFilter, reason: str) -> JvmTextPlan:
+        self._check_headers(strings)
+        conjuncts = self._patterns.reports(strings.pattern, "strings of")
+        return JvmTextPlan(self._found.files, strings, self._ambiguous, self._options, reason, conjuncts)
 
-    Raises UnsupportedError if it would cost too much.
-    """
-    searchers = [Searcher(pattern) for pattern in patterns.candidates]
-    ambiguous = Searcher(ambiguous_pattern)
-    sampled = sample(files, searchers, ambiguous, options.lines)
-    share, required = min(zip(sampled.shares, searchers, strict=True), key=lambda pair: (pair[0], pair[1].pattern.size))
-    conjunct_reports = _conjunct_reports(patterns.conjuncts, required.pattern)
-    if required.pattern.general and share > _GENERAL_PATTERN_SHARE:
-        general = Searcher(required.pattern.general)
-        general_share = sample(files, [general], ambiguous, options.lines).shares[0]
-        if general_share < share / 2:
-            share, required = general_share, general
-    stored = sum(file.size for file in files)
-    reason = f"about {share:.2%} of the lines can match (sample of {sampled.lines:,} lines)"
-    if request.source.reader is ReaderChoice.AUTO:
-        check_cost(spark, request.source, stored, sampled, share, reason)
-    if request.source.reader is ReaderChoice.PUSHDOWN:
-        reason = f"asked for with reader='pushdown'; {reason}"
-    return TextPlan(files, required, ambiguous, options, reason, conjunct_reports)
+    def _check_headers(self, strings: StringFilter) -> None:
+        """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
+        lines = self._options.lines
+        if not lines.header:
+            return
+        if len(self._found.files) > _MAX_HEADERS:
+            raise UnsupportedError(
+                f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
+            )
+        for file in self._found.files:
+            if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
+                raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
+    def _string_filters(self) -> Iterator[StringFilter]:
+        """Yield the string filters of the patterns."""
+        for pattern in self._patterns.candidates:
+            for form in (pattern, pattern.general):
+                if form is not None and (strings := StringFilter.of(form)) is not None:
+                    yield replace(strings, pattern=pattern)
 
-def _conjunct_reports(conjuncts: Sequence[Pushdown[BytePattern]], chosen: BytePattern) -> tuple[ConjunctReport, ...]:
-    """Return reports of the conjuncts that the chosen pattern covers: one of them, or all if it combines several."""
-    is_combined = all(conjunct.artifact != chosen for conjunct in conjuncts)
-    reports = []
-    for conjunct in conjuncts:
-        if conjunct.artifact is not None and conjunct.artifact != chosen and not is_combined:
-            conjunct = Pushdown.unsupported(conjunct.conjunct, "another conjunct's pattern matches fewer lines")
-        reports.append(conjunct.report(f"byte pattern {chosen.label}"))
-    return tuple(reports)
+    def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
+        return sample(
+            self._found.files,
+            searchers,
+            Searcher(self._ambiguous),
+            self._options.lines,
+            filters,
+            self._keys,
+        )
 
+    @property
+    def _keys(self) -> list[str]:
+        return [key for key in self._patterns.early_keys if key is not None]
 
-def parsed_schema(request: ScanRequest) -> StructType:
-    """Return the schema with which Spark parses lines.
-
-    JSON has only the required columns. CSV has all columns, because they go by position. The others are strings.
-    """
-    required = request.read_schema
-    if request.source.format is not SourceFormat.CSV:
-        return required
-    names = set(required.fieldNames())
-    return StructType([f if f.name in names else StructField(f.name, StringType()) for f in request.schema.fields])
+    def _parsed_by_spark(self) -> float:
+        """Return the share of the bytes that Spark's reader parses, if it gives up the lines without one pattern."""
+        sampled = self._sampled
+        shares = {strings.pattern: n for strings, n in zip(self._filters, sampled.filter_shares, strict=True)}
+        shares |= {searcher.pattern: n for searcher, n in zip(self._searchers, sampled.shares, strict=True)}
+        positions = iter(sampled.key_positions)
+        parsed = 1.0
+        for pattern, key in zip(self._patterns.candidates, self._patterns.early_keys, strict=True):
+            if key is not None:
+                share = shares.get(pattern, 0.0)
+                parsed = min(parsed, share + (1 - share) * next(positions))
+        return parsed

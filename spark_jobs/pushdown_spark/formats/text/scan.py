@@ -1,4 +1,4 @@
-"""The pushdown reader for JSON lines and CSV: it searches the raw bytes, and Spark parses only the candidate lines.
+"""Scans of JSON lines and CSV by Python workers: they search raw bytes, and Spark parses only the candidate lines.
 
 Filtering raw bytes before parsing follows Sparser (Palkar et al., VLDB 2018). Spark parses the candidates with the same
 options and re-evaluates the predicate, so this reader only has to keep every line that may satisfy it.
@@ -11,12 +11,12 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import FileReport, SourceFormat, SourceReport
+from pushdown_spark.contract import FileReport, SourceReport
 from pushdown_spark.formats.text.line_filter import LineFilterTask, TextTask, total
-from pushdown_spark.formats.text.planner import TextPlan, parsed_schema
+from pushdown_spark.formats.text.line_parser import parse_lines
+from pushdown_spark.formats.text.planner import TextPlan
 from pushdown_spark.relations.listing import Task
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.runtime.jvm_gateway import read_lines
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import batch_size
 from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
@@ -26,7 +26,7 @@ _LINE_SCHEMA = "value string"
 
 
 class TextScan(Scan):
-    """A byte-search scan of one source."""
+    """A byte-search scan of one source by Python workers."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TextScan(Scan):
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]
-        return with_constants(self._parse(lines), self._request, uris)
+        return with_constants(parse_lines(self._spark, self._request, lines), self._request, uris)
 
     def is_exhausted(self, batch: int, number: int) -> bool:
         """Return whether a task of a batch reached the end of its splits."""
@@ -83,6 +83,7 @@ class TextScan(Scan):
         size = sum(file.size for file in plan.files)
         return SourceReport(
             reader="pushdown",
+            carrier="workers",
             reason=plan.reason,
             conjuncts=plan.conjuncts,
             columns=request.columns,
@@ -108,18 +109,6 @@ class TextScan(Scan):
     def incremental(self, limit: int) -> IncrementalScan:
         """Return the scan in batches of tasks."""
         return _TextBatches(self, limit)
-
-    def _parse(self, lines: DataFrame) -> DataFrame:
-        source = self._request.source
-        reader = self._spark.read.schema(parsed_schema(self._request))
-        options = {key: value for key, value in source.options.items() if key not in _FILE_OPTIONS}
-        if source.format is SourceFormat.CSV:
-            options["header"] = "false"
-        return read_lines(reader.options(**options), source.format.value, lines)
-
-
-_FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})
-"""Options that apply to files, not to single lines."""
 
 
 class _TextBatches(IncrementalScan):

@@ -291,8 +291,14 @@ def unquoted_string_values(schema: StructType) -> BytePattern | None:
             expressions.append(f"[\"']{group}[\"']{space}:{space}{value}")
     if not expressions:
         return None
-    escaped_key = f"\\\\.(?:[^\"\\n]*\"|[^'\\n]*'){space}:{space}{unquoted}"
-    return BytePattern(tuple(expressions), (escaped_key,), (), "a number or an object in a string column")
+    # A key with an escape ends at the next quote. Each of these expressions starts at a quote, so that a search with
+    # backtracking passes over a line only once.
+    escaped_keys = [
+        f"{start}[^{quote}\\n]*{quote}{space}:{space}{unquoted}"
+        for quote in ("'", '"')
+        for start in (f"(?:^|{quote})[^{quote}\\\\\\n]*\\\\", f"\\\\{quote}")
+    ]
+    return BytePattern(tuple(expressions), tuple(escaped_keys), (), "a number or an object in a string column")
 
 
 def _collect_string_fields(schema: StructType, strings: set[str], lists: set[str], maps: set[str]) -> None:

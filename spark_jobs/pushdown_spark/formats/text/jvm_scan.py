@@ -1,0 +1,161 @@
+"""Scans of JSON lines and CSV inside the JVM: Spark's text source reads the lines, and a string filter drops most.
+
+The scan works on every file system and with every codec that Hadoop supports, and needs no Python workers. As in
+`scan.py`, Spark parses the candidate lines with the options of the source and re-evaluates the predicate.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pushdown_spark.contract import SourceFormat, SourceReport
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.text.line_conditions import contains_string, matches_filter, matches_pattern
+from pushdown_spark.formats.text.line_filter import JSON_TOKENS
+from pushdown_spark.formats.text.line_parser import parse_lines
+from pushdown_spark.formats.text.planner import JvmTextPlan
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.text_source import text_lines
+from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.tasks import with_constants_of_lines
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+_LINE = "__line"
+_BYTE_ORDER_MARK = "\ufeff"
+_OTHER_ENCODINGS = (b"\0", b"{\0", b"[\0", b" \0", b"\t\0", b"\xfe\xff", b"\xff\xfe")
+"""The start of lines that Spark's JSON parser reads as UTF-16 or UTF-32."""
+_BLANK = "^[\\x00-\\x20]*\\z"
+"""Lines that Java's String.trim makes empty. Spark's CSV reader skips them."""
+_NO_SUCH_KEY = "airflow_pushdown: a key that no line has"
+_EXCERPT = 60
+"""Number of characters of a line that an error message shows."""
+
+
+class JvmTextScan(Scan):
+    """A string-search scan of one source by Spark's text source."""
+
+    counts_bytes_in_spark = True
+
+    def __init__(
+        self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan, notes: tuple[str, ...] = ()
+    ) -> None:
+        self._spark = spark
+        self._request = request
+        self._plan = plan
+        self._notes = notes
+
+    def frame(self) -> DataFrame:
+        """Return the candidate lines, parsed by Spark, with the requested implicit columns."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        # Spark's parser takes the lines out of their plan. This plan has their metrics.
+        execution = self._candidates._jdf.queryExecution()
+        session = self._spark._jsparkSession
+        schema = self._candidates._jdf.schema()
+        lines = DataFrame(session.internalCreateDataFrame(execution.toRdd(), schema, False), self._spark)
+        uris = [file.uri for file in self._plan.files]
+        return with_constants_of_lines(parse_lines(self._spark, self._request, lines), self._request, uris)
+
+    @cached_property
+    def _candidates(self) -> DataFrame:
+        """The lines that may satisfy the predicate. A line that may parse differently as a string is an error."""
+        line = f.col(_LINE)
+        lines = text_lines(self._spark, self._request, _LINE)
+        conditions = [matches_filter(self._spark, line, self._plan.strings)]
+        if self._request.source.format is SourceFormat.JSON:
+            conditions += [line.startswith(_binary(start)) for start in _OTHER_ENCODINGS]
+        is_candidate = reduce(or_, conditions)
+        if self._request.source.format is SourceFormat.CSV:
+            # Spark's CSV parser would read some blank lines as rows.
+            is_candidate &= ~f.rlike(line, f.lit(_BLANK))
+        return lines.where(is_candidate).select(self._checked(line).alias(_LINE))
+
+    def _checked(self, line: Column) -> Column:
+        """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""
+        spark, source = self._spark, self._request.source
+        problems = [(contains_string(spark, line, "\0"), "a NUL byte, and may not be UTF-8")]
+        ambiguous = self._plan.ambiguous
+        problem = f"a line that Spark may parse differently when it reads the file (found: {ambiguous.label})"
+        problems.append((matches_pattern(spark, line, ambiguous), problem))
+        if source.format is SourceFormat.JSON:
+            problems.insert(0, (~f.is_valid_utf8(line), "bytes that are not UTF-8"))
+            line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({_LINE}, 2)")).otherwise(line)
+            if self._plan.options.lines.nested:
+                problems.append((self._is_malformed(line), "a line that is not JSON, which Spark may parse in part"))
+        checked = line
+        for condition, problem in reversed(problems):
+            checked = f.when(condition, f.raise_error(_error(problem))).otherwise(checked)
+        return checked
+
+    def _is_malformed(self, line: Column) -> Column:
+        """Return whether the line is neither JSON nor a sequence of JSON's tokens, as `parses_alike`."""
+        options = {key: self._request.source.options[key] for key in _SYNTAX if key in self._request.source.options}
+        options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"}
+        parsed = f.from_json(line, f"`{_NO_SUCH_KEY}` INT, malformed STRING", options)
+        return parsed["malformed"].isNotNull() & ~f.rlike(line, f.lit(f"(?d)^{JSON_TOKENS}$"))
+
+    def report(self) -> SourceReport:
+        """Return the plan and, after a run, the number of lines. Spark's metrics have the bytes."""
+        plan, request = self._plan, self._request
+        lines, candidates = self._counts()
+        return SourceReport(
+            reader="pushdown",
+            carrier="jvm",
+            reason=plan.reason,
+            conjuncts=plan.conjuncts,
+            columns=request.columns,
+            files_total=len(plan.files),
+            bytes_total=sum(file.size for file in plan.files),
+            rows_decoded=candidates if lines else None,
+            skipped={"lines never parsed": lines - candidates} if lines else {},
+            notes=self._notes,
+        )
+
+    def _counts(self) -> tuple[int, int]:
+        """Return the number of lines that were read, and of candidates. Both are 0 before a run."""
+        if "_candidates" not in self.__dict__:
+            return 0, 0
+        nodes = list(_nodes(self._candidates._jdf.queryExecution().executedPlan()))
+        filters = [node for node in nodes if node.nodeName() == "Filter"]
+        return _rows_of(nodes[-1]), _rows_of(filters[-1]) if filters else 0
+
+
+_SYNTAX = ("allowsinglequotes", "allownonnumericnumbers")
+"""Options that decide whether a line is JSON."""
+
+
+def _binary(start: bytes) -> Column:
+    """Return bytes as a string column. Only a literal of the type binary can have bytes that are not UTF-8."""
+    return f.lit(bytearray(start)).cast("string")
+
+
+def _error(problem: str) -> Column:
+    """Return the message of an error that the driver recognizes as `UnsafeInputError`."""
+    kind = f"{UnsafeInputError.__module__}.{UnsafeInputError.__qualname__}"
+    excerpt = f.regexp_replace(f.left(f.col(_LINE), f.lit(_EXCERPT)), "[\\r\\n]", " ")
+    found = f.concat(
+        f.input_file_name(), f.lit(f" has {problem} ('"), excerpt, f.lit("'...); read it with reader='spark'")
+    )
+    return f.concat(f.lit(f"\n{kind}: "), found)
+
+
+def _nodes(plan: JavaObject) -> list[JavaObject]:
+    """Return the nodes of a plan without branches, from its root to its leaf."""
+    nodes = [plan]
+    while children := list(elements(nodes[-1].children())):
+        nodes.append(children[0])
+    return nodes
+
+
+def _rows_of(node: JavaObject) -> int:
+    return max(int(node.metrics().apply("numOutputRows").value()), 0)

@@ -1,0 +1,135 @@
+"""The byte patterns of a predicate over lines of JSON or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from pushdown_spark.contract import ConjunctReport, SourceFormat
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import TRUE, Column, conjunction
+from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
+from pushdown_spark.expressions.byte_patterns.facts import AllOf, AnyOf, InRange, NotNull, facts_of
+from pushdown_spark.expressions.byte_patterns.json import json_patterns
+from pushdown_spark.expressions.byte_patterns.text import BytePattern
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.formats.columnar import scope_of
+from pushdown_spark.formats.text.text_options import TextOptions
+from pushdown_spark.relations.request import ScanRequest
+
+
+@dataclass(frozen=True)
+class LinePatterns:
+    """The byte pattern of each conjunct, and the candidate patterns. A candidate may combine several conjuncts.
+
+    `early_keys` has the key of each candidate with which Spark's JSON parser can give a line up before its end, None
+    without such a key.
+    """
+
+    conjuncts: tuple[Pushdown[BytePattern], ...]
+    candidates: tuple[BytePattern, ...]
+    early_keys: tuple[str | None, ...]
+
+    def reports(self, chosen: BytePattern, kind: str) -> tuple[ConjunctReport, ...]:
+        """Return reports of the conjuncts that the chosen pattern covers: one of them, or all if it combines several.
+
+        `kind` is what the reader derives from the pattern.
+        """
+        is_combined = all(conjunct.artifact != chosen for conjunct in self.conjuncts)
+        reports = []
+        for conjunct in self.conjuncts:
+            if conjunct.artifact is not None and conjunct.artifact != chosen and not is_combined:
+                conjunct = Pushdown.unsupported(conjunct.conjunct, "another conjunct's pattern matches fewer lines")
+            reports.append(conjunct.report(f"{kind} {chosen.label}"))
+        return tuple(reports)
+
+
+def line_patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
+    """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
+    patterns = _encode_predicate(spark, request, fold, options)
+    if not patterns.candidates:
+        raise UnsupportedError("no conjunct implies bytes that a line must contain")
+    return patterns
+
+
+def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
+    assert request.predicate is not None
+    scope = scope_of(spark, request, fold)
+    bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
+    roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
+    # Two half-open ranges of one column combine to one narrow range.
+    combined_facts = facts_of(conjunction(roots))
+    combined_patterns = _encode(combined_facts, request, options)
+    early_keys = _EarlyKeys(spark, request)
+    if len(bound) == 1:
+        # Encoding thousands of values takes time, so it is done once.
+        pushdown = _conjunct_pushdown(bound[0].conjunct, combined_patterns)
+        early_keys.add(pushdown, combined_facts)
+        found = tuple(dict.fromkeys(combined_patterns))
+        return LinePatterns((pushdown,), found, early_keys.of(found))
+    ranges = {
+        fact.column: fact
+        for fact in combined_facts.parts
+        if isinstance(fact, InRange) and _encode(AllOf((fact,)), request, options)
+    }
+    conjunct_facts = [facts_of(root) for root in roots]
+    pushdowns = [
+        _conjunct_pushdown(conjunct.conjunct, _encode(facts, request, options))
+        for conjunct, facts in zip(bound, conjunct_facts, strict=True)
+    ]
+    candidates = [
+        pushdown.artifact
+        for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True)
+        if pushdown.artifact is not None and not _is_narrowed(facts, ranges)
+    ]
+    for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True):
+        early_keys.add(pushdown, facts)
+    found = tuple(dict.fromkeys([*candidates, *combined_patterns]))
+    return LinePatterns(tuple(pushdowns), found, early_keys.of(found))
+
+
+def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
+    smallest = min(patterns, key=lambda pattern: pattern.size, default=None)
+    if smallest is None:
+        return Pushdown.unsupported(conjunct, "implies no bytes that a line must contain")
+    return Pushdown.inexact(conjunct, smallest, "Spark parses the lines that match")
+
+
+def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
+    """Return whether other conjuncts narrow all ranges of a conjunct. Its own pattern is not needed then."""
+    return bool(facts.parts) and all(
+        isinstance(fact, InRange) and ranges.get(fact.column, fact) != fact for fact in facts.parts
+    )
+
+
+def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
+    if request.source.format is SourceFormat.CSV:
+        return csv_patterns(facts, options.csv, request.schema.fieldNames())
+    return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
+
+
+class _EarlyKeys:
+    """The top-level keys of patterns whose conjuncts Spark pushes into its JSON parser."""
+
+    def __init__(self, spark: SparkSession, request: ScanRequest) -> None:
+        is_json = request.source.format is SourceFormat.JSON
+        self._is_pushed = is_json and is_enabled(spark, "spark.sql.json.filterPushdown.enabled", default=True)
+        self._keys: dict[BytePattern, str] = {}
+
+    def add(self, pushdown: Pushdown[BytePattern], facts: AllOf) -> None:
+        """Add the key of a conjunct over one top-level column. A test for NULL seldom decides."""
+        paths = {fact.column.path for fact in facts.parts if not isinstance(fact, AnyOf | NotNull)}
+        if self._is_pushed and pushdown.artifact is not None and len(paths) == len(facts.parts) == 1:
+            (path,) = paths
+            if len(path) == 1:
+                self._keys[pushdown.artifact] = path[0]
+
+    def of(self, patterns: Sequence[BytePattern]) -> tuple[str | None, ...]:
+        """Return the key of each pattern."""
+        return tuple(map(self._keys.get, patterns))

@@ -1,0 +1,57 @@
+"""A real HDFS with one name node and one data node, from Hadoop's own test servers in Maven Central."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+from unpack_mysql import fetched
+
+ROOT = Path(__file__).parents[2]
+_JARS = Path(os.environ.get("PUSHDOWN_HDFS_JARS", ROOT / ".cache" / "hdfs"))
+"""The directory of the downloaded jars."""
+_MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+_SECONDS = 120
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[str]:
+    """Run the servers with their data in a directory. Yield the URI of the root of the file system."""
+    details = directory / "details.json"
+    jars = [*map(str, _jars()), str(Path(pyspark.__file__).parent / "jars" / "*")]
+    java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
+    options = ("-Xmx512m", f"-Dtest.build.data={directory}", "-cp", os.pathsep.join(jars))
+    servers = ("-nomr", "-format", "-datanodes", "1", "-writeDetails", str(details))
+    with (directory / "log.txt").open("w") as log:
+        process = subprocess.Popen([java, *options, _MAIN, *servers], cwd=directory, stdout=log, stderr=log)
+    try:
+        yield f"hdfs://localhost:{_port(process, details)}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _jars() -> list[Path]:
+    """Download the jars once."""
+    _JARS.mkdir(parents=True, exist_ok=True)
+    found = []
+    for coordinate in (ROOT / "requirements" / "hdfs.txt").read_text(encoding="utf-8").split():
+        jar = _JARS / f"{coordinate.split(':')[1]}.jar"
+        found.append(jar if jar.exists() else fetched(Path(pyspark.__file__).parents[4], coordinate, _JARS))
+    return found
+
+
+def _port(process: subprocess.Popen[bytes], details: Path) -> int:
+    """Wait for the servers and return the port of the name node."""
+    end = time.monotonic() + _SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        if details.exists() and (text := details.read_text()):
+            return int(json.loads(text)["namenode_port"])
+        time.sleep(0.2)
+    raise RuntimeError(f"HDFS did not start; see {details.with_name('log.txt')}")
