@@ -11,7 +11,9 @@ from pushdown_spark.runtime.filesystem import Files, HadoopFiles
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""
-_GLOB = re.compile(r"[*?\[{\\]")
+_LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
+"""The start of a path before its first glob character. A backslash makes the next character a plain one."""
+_ESCAPE = re.compile(r"\\(.)")
 
 
 def check_no_table(files: Files, output: str) -> None:
@@ -54,5 +56,7 @@ def _possible_tables(output: str) -> Iterator[str]:
 
 def _fixed_part(path: str) -> str:
     """Return the directories of a path before the first name with a glob character."""
-    glob = _GLOB.search(path)
-    return path if glob is None else path[: glob.start()].rpartition("/")[0] or "/"
+    literal = _LITERAL_PART.match(path)
+    assert literal is not None, "the pattern matches an empty start"
+    fixed = path if literal.end() == len(path) else literal.group().rpartition("/")[0] or "/"
+    return _ESCAPE.sub(r"\1", fixed)
