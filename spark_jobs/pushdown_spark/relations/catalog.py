@@ -35,7 +35,6 @@ _CATALOG_OPTIONS = frozenset({"path", "serialization.format", "partitionoverwrit
 _NODES = {
     "View": "it is a view, which Spark expands",
     "HiveTableRelation": "it is a Hive table, which Spark reads with Hive's SerDe",
-    "DataSourceV2Relation": "it is a table of a catalog plug-in, which Spark reads with its connector",
 }
 """Why only Spark reads a table, by the node of its plan."""
 
@@ -64,11 +63,11 @@ def describe_table(frame: DataFrame) -> CatalogTable:
     if class_name(node) == "Project" and any(map(is_char, frame.schema.fields)):
         node, pads = node.child(), True
     name = class_name(node)
-    if name != "LogicalRelation":
-        raise UnsupportedError(_NODES.get(name, f"Spark reads it by the plan {name}"))
+    if name != "LogicalRelation" or class_name(node.relation()) != "HadoopFsRelation":
+        provider = _provider(node)
+        by_provider = f"it is a table of {provider}, which Spark reads with its connector"
+        raise UnsupportedError(by_provider if provider else _NODES.get(name, f"Spark reads it by the plan {name}"))
     relation = node.relation()
-    if class_name(relation) != "HadoopFsRelation":
-        raise UnsupportedError(f"it is a table of the data source {class_name(relation)}")
     file_format = str(relation.fileFormat().getClass().getName())
     index = str(relation.location().getClass().getName())
     if file_format not in _FILE_FORMATS or index not in (MEMORY_INDEX, CATALOG_INDEX):
@@ -82,6 +81,23 @@ def describe_table(frame: DataFrame) -> CatalogTable:
         bool(relation.bucketSpec().isDefined()),
         pads,
     )
+
+
+def _has_files(relation: JavaObject) -> bool:
+    """Return whether a relation is one of files. That of Delta is a nameless subclass."""
+    names = (class_name(relation), str(relation.getClass().getSuperclass().getSimpleName()))
+    return "HadoopFsRelation" in names
+
+
+def _provider(node: JavaObject) -> str | None:
+    """Return the name of the data source of a table, None if the plan has none."""
+    match class_name(node):
+        case "DataSourceV2Relation":
+            return str(node.table().properties().get("provider") or node.table().name())
+        case "LogicalRelation" if node.catalogTable().isDefined():
+            provider = node.catalogTable().get().provider()
+            return str(provider.get()) if provider.isDefined() else None
+    return None
 
 
 def plan_below_names(frame: DataFrame) -> JavaObject:
@@ -99,7 +115,10 @@ def check_column(field: t.StructField) -> None:
     """
     members = (member for part in types_in(field.dataType) if isinstance(part, t.StructType) for member in part.fields)
     for each in (field, *members):
-        if unknown := sorted(each.metadata.keys() - {"comment", DECLARED_TYPE}):
+        unknown = sorted(each.metadata.keys() - {"comment", DECLARED_TYPE})
+        if any("DEFAULT" in key for key in unknown):
+            raise UnsupportedError(f"column {field.name} has a default for missing values")
+        if unknown:
             raise UnsupportedError(f"column {field.name} has {unknown[0]} in the catalog, which only Spark applies")
 
 
@@ -111,7 +130,7 @@ def directories_read(frame: DataFrame) -> set[str]:
     found: set[str] = set()
     for leaf in elements(frame._jdf.queryExecution().analyzed().collectLeaves()):
         match class_name(leaf):
-            case "LogicalRelation" if class_name(leaf.relation()) == "HadoopFsRelation":
+            case "LogicalRelation" if _has_files(leaf.relation()):
                 index = leaf.relation().location()
                 for each in (index, all_partitions(frame.sparkSession, index)):
                     found.update(str(path.toString()) for path in elements(each.rootPaths()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.relations.request import ScanRequest, unsupported
-from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.runtime.jvm_gateway import class_name, elements
 from pushdown_spark.runtime.scan_metrics import ScanWatch
 from pushdown_spark.scan.base import Scan
 
@@ -62,6 +64,11 @@ class SparkPlanScan(Scan):
         directory = location(request.source.paths[0]) if request.source.paths else ""
         self._watch = ScanWatch(request.native.sparkSession, names, directory)
 
+    @property
+    def session_conf(self) -> Mapping[str, str]:
+        """The settings that switch filter pushdown off in Spark's file readers, if it must be off."""
+        return {} if self._request.source.filter_pushdown else dict.fromkeys(FILTER_SETTINGS.values(), "false")
+
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame over the table. Its plan gets the columns, the predicate and the limit."""
         return self._request.native
@@ -69,15 +76,18 @@ class SparkPlanScan(Scan):
     def report(self) -> SourceReport:
         """Return the filters that Spark pushes and, after a run, the files that the table's scans read and skipped."""
         report, metrics = self._plan_report, self._watch.metrics()
-        if metrics is None:
+        if metrics is None or metrics.files_read is None:
             return report
         manifests = {"total": metrics.manifests_total, "skipped": metrics.manifests_skipped}
         known = {outcome: count for outcome, count in manifests.items() if count is not None}
+        skipped, total = metrics.files_skipped, report.files_total
+        if skipped is None and total:
+            skipped = max(total - metrics.files_read, 0)
         return report.model_copy(
             update={
                 "files_read": metrics.files_read,
-                "files_total": (metrics.files_read or 0) + (metrics.files_skipped or 0),
-                "skipped": {} if metrics.files_skipped is None else {"files": metrics.files_skipped},
+                "files_total": total if skipped is None else metrics.files_read + skipped,
+                "skipped": {} if skipped is None else {"files": skipped},
                 "units": {"manifests": known} if known else {},
             }
         )
@@ -86,12 +96,15 @@ class SparkPlanScan(Scan):
     def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
+        files_total, bytes_total = _delta_files(request.native) or (0, 0)
         texts = () if request.predicate is None else request.predicate.conjunct_texts
         return SourceReport(
             reader="spark",
             reason=request.spark_only or "",
             conjuncts=tuple(self._conjunct(sql, is_planned=n < _MAX_PLANNED_CONJUNCTS) for n, sql in enumerate(texts)),
             columns=request.columns,
+            files_total=files_total,
+            bytes_total=bytes_total,
             notes=self._notes,
         )
 
@@ -101,6 +114,8 @@ class SparkPlanScan(Scan):
         return _PlannedFilters.of(self._request.native)
 
     def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
+        if not self._request.source.filter_pushdown:
+            return unsupported(sql, "turned off")
         if not is_planned or len(sql) > _MAX_PLANNED_LENGTH:
             return unsupported(sql, "not planned for the report")
         try:
@@ -117,3 +132,17 @@ class SparkPlanScan(Scan):
             exactness=Exactness.EXACT if is_exact else Exactness.INEXACT,
             pushed_as=f"filter of Spark's scan: {pushed}",
         )
+
+
+def _delta_files(frame: DataFrame) -> tuple[int, int] | None:
+    """Return the number and the bytes of the files of a Delta table, None if its log has no sums of them."""
+    leaf = frame._jdf.queryExecution().analyzed().collectLeaves().head()
+    try:
+        if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation().location()) != "TahoeLogFileIndex":
+            return None
+        snapshot = leaf.relation().location().snapshotAtAnalysis()
+        count, size = snapshot.numOfFilesIfKnown(), snapshot.sizeInBytesIfKnown()
+        return (int(count.get()), int(size.get())) if count.isDefined() and size.isDefined() else None
+    except Py4JError:
+        # The classes are internals of the connector. A missing count must not fail the query.
+        return None
