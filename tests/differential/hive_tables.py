@@ -30,7 +30,9 @@ PREDICATES = (
     "P = 77 AND ID = 500",
 )
 COLUMNS = "id BIGINT, V STRING, d DECIMAL(9, 2), l ARRAY<INT>"
-ROWS = "SELECT id, concat('v', id), CAST(id / 4 AS DECIMAL(9, 2)), array(CAST(id AS INT)), nullif(id % 4, 3)"
+ROWS = "SELECT id, concat('v', id), CAST(id / 4 AS DECIMAL(9, 2)), array(CAST(id AS INT)), "
+WITH_NULL = ("parquet", "orc")
+"""Tables with NULL as a partition. With a SerDe, Spark 4.3 fails to read such a partition of an integer."""
 
 
 def start(directory: Path) -> SparkSession:
@@ -49,15 +51,17 @@ def start(directory: Path) -> SparkSession:
     )
 
 
-def create(spark: SparkSession, directory: Path, name: str, clause: str) -> None:
+def create(spark: SparkSession, directory: Path, serde: str) -> str:
     """Create a Hive table with partitions in and outside its directory, and a column that old files lack."""
-    spark.sql(f"CREATE TABLE {name} ({COLUMNS}) PARTITIONED BY (p INT) {clause}")
+    name, partition = f"hive_{serde}", "nullif(id % 4, 3)" if serde in WITH_NULL else "id % 4"
+    spark.sql(f"CREATE TABLE {name} ({COLUMNS}) PARTITIONED BY (p INT) {SERDES[serde]}")
     for start_id in (0, 60):
-        spark.sql(f"INSERT INTO {name} {ROWS} FROM range({start_id}, {start_id + 60})")
+        spark.sql(f"INSERT INTO {name} {ROWS} {partition} FROM range({start_id}, {start_id + 60})")
     spark.sql(f"ALTER TABLE {name} ADD PARTITION (p = 77) LOCATION '{(directory / f'{name} outside').as_uri()}'")
     spark.sql(f"INSERT INTO {name} PARTITION (p = 77) VALUES (500, 'x', 1.5, NULL), (501, NULL, NULL, NULL)")
     spark.sql(f"ALTER TABLE {name} DROP PARTITION (p = 2)")
     spark.sql(f"ALTER TABLE {name} ADD COLUMNS (added INT)")
+    return name
 
 
 def create_other(spark: SparkSession, directory: Path) -> list[str]:
@@ -95,11 +99,7 @@ def differences(spark: SparkSession, names: list[str]) -> tuple[list[str], dict[
 def main(directory: Path) -> None:
     """Compare the scans of all tables."""
     spark = start(directory)
-    names = []
-    for serde, clause in SERDES.items():
-        names.append(f"hive_{serde}")
-        create(spark, directory, names[-1], clause)
-    names += create_other(spark, directory)
+    names = [*(create(spark, directory, serde) for serde in SERDES), *create_other(spark, directory)]
     found, readers = differences(spark, names)
     print(json.dumps({"differences": found, "readers": readers}))
 

@@ -32,6 +32,8 @@ _FILE_FORMATS = {
 """Formats by the exact class of Spark's reader. Subclasses, such as Delta's, read other rows from the same files."""
 _CATALOG_OPTIONS = frozenset({"path", "serialization.format", "partitionoverwritemode"})
 """Options that the catalog adds. No reader uses them."""
+_SHOWN_PATH = 60
+"""Characters of a path that Spark's plans always show."""
 _NODES = {
     "View": "it is a view, which Spark expands",
     "HiveTableRelation": "it is a Hive table, which Spark reads with Hive's SerDe",
@@ -120,6 +122,32 @@ def check_column(field: t.StructField) -> None:
             raise UnsupportedError(f"column {field.name} has a default for missing values")
         if unknown:
             raise UnsupportedError(f"column {field.name} has {unknown[0]} in the catalog, which only Spark applies")
+
+
+def is_plain_table(frame: DataFrame) -> bool:
+    """Return whether a DataFrame is a table, not a view whose plan has conditions of its own."""
+    return class_name(plan_below_names(frame)) in ("LogicalRelation", "DataSourceV2Relation", "HiveTableRelation")
+
+
+def tables_in_plan(frame: DataFrame) -> tuple[str, ...]:
+    """Return the tables that a DataFrame reads, as Spark's plans show them.
+
+    A table without a name has the start of its path, because Spark cuts off long ones.
+    """
+    return tuple(_name_in_plan(leaf) for leaf in elements(frame._jdf.queryExecution().analyzed().collectLeaves()))
+
+
+def _name_in_plan(leaf: JavaObject) -> str:
+    match class_name(leaf):
+        case "DataSourceV2Relation":
+            return str(leaf.table().name())
+        case "HiveTableRelation":
+            return str(leaf.tableMeta().identifier().unquotedString())
+        case "LogicalRelation" if leaf.catalogTable().isDefined():
+            return str(leaf.catalogTable().get().identifier().unquotedString())
+        case "LogicalRelation" if _has_files(leaf.relation()):
+            return str(leaf.relation().location().rootPaths().head().toString())[:_SHOWN_PATH]
+    return str(leaf.nodeName())
 
 
 def directories_read(frame: DataFrame) -> set[str]:

@@ -40,13 +40,12 @@ class ScanMetrics:
 
 
 class ScanWatch:
-    """The scans of one source in the queries that start after the creation of the watch."""
+    """The scans of some tables in the queries that start after the creation of the watch."""
 
-    def __init__(self, spark: SparkSession, names: Collection[str], part: str = "") -> None:
-        """`names` are those of the nodes in Spark's plan. `part` is a part of their descriptions."""
+    def __init__(self, spark: SparkSession, tables: Collection[str]) -> None:
+        """`tables` are names of tables as Spark's plans show them, or the starts of their paths."""
         self._watch = QueryWatch(spark)
-        self._names = frozenset(names)
-        self._part = part
+        self._tables = tuple(tables)
 
     def metrics(self) -> ScanMetrics | None:
         """Return the metrics of the last query with such scans, None if there was none."""
@@ -66,7 +65,7 @@ class ScanWatch:
         values: Counter[str] = Counter()
         results = store.executionMetrics(query)
         for node in elements(store.planGraph(query).allNodes()):
-            if str(node.name()).strip() not in self._names or self._part not in str(node.desc()):
+            if "Scan " not in str(node.name()) or not any(table in str(node.desc()) for table in self._tables):
                 continue
             for metric in elements(node.metrics()):
                 printed = results.get(metric.accumulatorId())

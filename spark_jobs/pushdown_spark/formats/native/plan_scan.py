@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
-from pushdown_spark.projection.file_locations import location
+from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported
-from pushdown_spark.runtime.jvm_gateway import class_name, elements
+from pushdown_spark.runtime.jvm_gateway import class_name
 from pushdown_spark.runtime.scan_metrics import ScanWatch
 from pushdown_spark.scan.base import Scan
 
@@ -59,10 +59,7 @@ class SparkPlanScan(Scan):
     def __init__(self, request: ScanRequest, notes: tuple[str, ...] = ()) -> None:
         self._request = request
         self._notes = notes
-        leaves = elements(request.native._jdf.queryExecution().sparkPlan().collectLeaves())
-        names = {str(leaf.nodeName()).strip() for leaf in leaves}
-        directory = location(request.source.paths[0]) if request.source.paths else ""
-        self._watch = ScanWatch(request.native.sparkSession, names, directory)
+        self._watch = ScanWatch(request.native.sparkSession, tables_in_plan(request.native))
 
     @property
     def session_conf(self) -> Mapping[str, str]:
@@ -110,7 +107,9 @@ class SparkPlanScan(Scan):
 
     @cached_property
     def _own_filters(self) -> _PlannedFilters:
-        """The filters without the query's predicate, for example those of a view."""
+        """The filters without the query's predicate, which only views have."""
+        if is_plain_table(self._request.native):
+            return _PlannedFilters(frozenset(), 0)
         return _PlannedFilters.of(self._request.native)
 
     def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
