@@ -45,6 +45,8 @@ class PushdownFilesOperator(PushdownBaseOperator):
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
+        if path is None and table is None:
+            raise TypeError("missing keyword argument 'path' or 'table'")
         self.path = path
         self.table = table
         self.schema = schema

@@ -89,6 +89,8 @@ class PushdownScanOperator(PushdownFilesOperator):
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
+        if format is None and self.path is not None:
+            raise TypeError("missing keyword argument 'format'")
         self.format = format
         self.max_malformed = max_malformed
 

@@ -73,8 +73,8 @@ def test_escaped_glob_characters_are_plain_ones(spark: SparkSession, tmp_path: P
 
 def test_overwrite_of_the_directories_of_a_table_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     table, elsewhere = tmp_path / "lake[1]" / "t", tmp_path / "old" / "p=9"
-    spark.sql(f"CREATE TABLE kept (a INT, p INT) USING parquet PARTITIONED BY (p) LOCATION '{table.as_uri()}'")
-    spark.sql(f"ALTER TABLE kept ADD PARTITION (p = 9) LOCATION '{elsewhere.as_uri()}'")
+    spark.sql(f"CREATE TABLE kept (a INT, p INT) USING parquet PARTITIONED BY (p) LOCATION 'file:{table}'")
+    spark.sql(f"ALTER TABLE kept ADD PARTITION (p = 9) LOCATION 'file:{elsewhere}'")
     spark.sql("CREATE VIEW seen AS SELECT * FROM kept WHERE a > 1")
     try:
         for name in ("kept", "seen"):
