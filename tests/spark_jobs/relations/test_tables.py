@@ -96,7 +96,7 @@ def test_tables_with_partitions_are_read_by_our_readers(spark: SparkSession, nam
 
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_external_tables_without_partitions(spark: SparkSession, name: str, tmp_path: Path, source_format: str) -> None:
-    create(spark, name, source_format, f"LOCATION 'file:{tmp_path}/odd [1] place%20'")
+    create(spark, name, source_format, f"LOCATION '{(tmp_path / 'odd [1] place%20').as_uri()}'")
     report = agrees(spark, name, "v = 'v13'", ["v", "p"])
     assert report.reader == "pushdown"
     rows, _ = scan(spark, name, "v = 'v13'", ["dir0"])
