@@ -48,12 +48,15 @@ class ScanWatch:
         self._tables = tuple(tables)
 
     def metrics(self) -> ScanMetrics | None:
-        """Return the metrics of the last query with such scans, None if there was none."""
+        """Return the metrics of the last query whose scans count files, None if there was none.
+
+        Other queries with such scans read the log of a Delta table.
+        """
         try:
             for query in reversed(self._watch.queries()):
-                values = self._values(query_number(query))
-                if values:
-                    return ScanMetrics.of(values)
+                metrics = ScanMetrics.of(self._values(query_number(query)))
+                if metrics.files_read is not None:
+                    return metrics
         except Py4JError:
             # The store may have dropped the query already. A missing count must not fail the query.
             return None
